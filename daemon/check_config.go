@@ -43,8 +43,9 @@ func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) err
 	return err
 }
 
-// askConnectors has each connector look at its pools. The error has the pools whose options make no sense to
-// their connectors. A pool that its connector cannot look at is warned of: its options may be right.
+// askConnectors has each connector look at its pools. The error has the pools whose options make no
+// sense to their connectors. A pool that its connector cannot look at is warned of: its options may
+// be right.
 func (c *config) askConnectors(ctx context.Context) (warnings []string, err error) {
 	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		return c.ConnectorDir, c.ConnectorPools, nil

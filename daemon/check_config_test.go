@@ -38,7 +38,8 @@ func TestCheckConfigHasConnectorsLookAtTheirPools(t *testing.T) {
 	}
 }
 
-// TestAPoolDoesNotKeepADaemonFromStarting: the unit checks the configuration first, and the pools come later.
+// TestAPoolDoesNotKeepADaemonFromStarting: the unit checks the configuration first, and the pools
+// come later.
 func TestAPoolDoesNotKeepADaemonFromStarting(t *testing.T) {
 	t.Setenv(envConnectors, "/run/volferry/connectors.sock")
 	var out bytes.Buffer

@@ -62,7 +62,8 @@ type config struct {
 	LibvirtHook   string `toml:"libvirt_hook"`
 	// LibvirtConfigDir is where libvirt keeps the definitions of domains.
 	LibvirtConfigDir string `toml:"libvirt_config_dir"`
-	// LibvirtStateDir is where libvirt keeps what it has of domains besides, and of their processes.
+	// LibvirtStateDir is where libvirt keeps what it has of domains besides, and of their
+	// processes.
 	LibvirtStateDir string `toml:"libvirt_state_dir"`
 	MetricsListen   string `toml:"metrics_listen"`
 	StateDir        string `toml:"state_dir"`

@@ -109,8 +109,8 @@ func servedConnectors(t *testing.T, args []string) string {
 	return address.Name
 }
 
-// TestTheNextDaemonIsToldOfAVolumeWhenItIsMade: the program that the daemon before has asked is still
-// at work on it, beside the daemon.
+// TestTheNextDaemonIsToldOfAVolumeWhenItIsMade: the program that the daemon before has asked is
+// still at work on it, beside the daemon.
 func TestTheNextDaemonIsToldOfAVolumeWhenItIsMade(t *testing.T) {
 	dir := t.TempDir()
 	for _, pipe := range []string{"begun", "go"} {

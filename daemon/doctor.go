@@ -33,8 +33,8 @@ type doctor struct {
 	volume func(ctx context.Context, id string) (api.Volume, error)
 	// open returns the migrations of this host that are not over.
 	open func(ctx context.Context) ([]api.Migration, error)
-	// unresumed says why guests are paused that a move has suspended and that libvirt does not resume, as far as no open migration
-	// of this host says it.
+	// unresumed says why guests are paused that a move has suspended and that libvirt does not
+	// resume, as far as no open migration of this host says it.
 	unresumed func() []string
 	// ops returns the operations of this host that are not over.
 	ops func() []api.Op
@@ -42,7 +42,8 @@ type doctor struct {
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
 	// released returns all released sources of this host.
 	released func(ctx context.Context) ([]api.ReleasedSource, error)
-	// contradictions returns the volumes of which the registry and the journal of this host do not agree.
+	// contradictions returns the volumes of which the registry and the journal of this host do not
+	// agree.
 	contradictions func(ctx context.Context) ([]migrate.Contradiction, error)
 	// tainted returns the guests of this host whose domains a move has tainted.
 	tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)

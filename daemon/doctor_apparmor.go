@@ -13,8 +13,8 @@ import (
 )
 
 // unprofiled are the beginnings of paths for which libvirt's helper, virt-aa-helper, makes no rule:
-// a guest that AppArmor confines is not started, and no job is begun, with an image or the memory of
-// a guest there.
+// a guest that AppArmor confines is not started, and no job is begun, with an image or the memory
+// of a guest there.
 var unprofiled = []string{
 	"/bin/", "/boot/", "/etc/", "/initrd", "/lib", "/lost+found/", "/proc/", "/sbin/", "/selinux/", "/sys/", "/usr/bin/", "/usr/lib",
 	"/usr/local/bin/", "/usr/local/etc/", "/usr/local/lib", "/usr/local/sbin/", "/usr/sbin/", "/usr/share/", "/vmlinuz",

@@ -12,11 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// helperTimeout is how long a helper may take to say that it answers. systemd starts one that has ended.
+// helperTimeout is how long a helper may take to say that it answers. systemd starts one that has
+// ended.
 const helperTimeout = 5 * time.Second
 
-// helpers asks each program that does for the daemon what its unit does not let it do whether it answers. Those of QEMU run
-// one by one, for one image each.
+// helpers asks each program that does for the daemon what its unit does not let it do whether it
+// answers. Those of QEMU run one by one, for one image each.
 func helpers(ctx context.Context) []api.Check {
 	const name = "helpers"
 	var out []api.Check

@@ -24,8 +24,8 @@ func (d *doctor) lost() []api.Check {
 	return out
 }
 
-// moves checks that no migration of this host has stopped, that the guest of none stands still, and that nobody
-// else has changed the disk of one.
+// moves checks that no migration of this host has stopped, that the guest of none stands still, and
+// that nobody else has changed the disk of one.
 func (d *doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.open(ctx)
 	if err != nil {

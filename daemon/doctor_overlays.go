@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overlays says how much room there is for overlays, and whether a quota would end it before the filesystem does.
+// overlays says how much room there is for overlays, and whether a quota would end it before the
+// filesystem does.
 func (d *doctor) overlays(ctx context.Context) api.Check {
 	const name = "overlays"
 	if err := d.cfg.checkOverlayDir(); err != nil {
@@ -38,7 +39,8 @@ func (d *doctor) overlays(ctx context.Context) api.Check {
 	return ok(name, message)
 }
 
-// underQuota is the check of overlays that count against a quota for which QEMU does not pause every guest.
+// underQuota is the check of overlays that count against a quota for which QEMU does not pause
+// every guest.
 func underQuota(message string, l quota.Limit) api.Check {
 	who := fmt.Sprintf("%s %d", l.Kind, l.ID)
 	if l.Kind == quota.User {

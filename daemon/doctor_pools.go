@@ -79,8 +79,8 @@ func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
 	return out
 }
 
-// openPools names the active pools of files in whose directory others than root may write: they could
-// put another file in the place of a volume.
+// openPools names the active pools of files in whose directory others than root may write: they
+// could put another file in the place of a volume.
 func openPools(pools []hv.PoolInfo) []api.Check {
 	var out []api.Check
 	for _, p := range pools {

@@ -111,7 +111,8 @@ func TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers: places that do not answer are as they should be.
+// TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers: places that do not answer are as they
+// should be.
 func TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers(t *testing.T) {
 	away := api.Errorf(api.CodeRegistryUnavailable, "cannot connect to b")
 	d := &doctor{probe: func(context.Context) []client.Endpoint {

@@ -35,7 +35,8 @@ var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
 // jobStartBug is a fault of QEMU against which a guest is suspended while a job begins: one entry
-// where it is, and one where suspend_at_job_start is never. Has reports whether a QEMU has the fault.
+// where it is, and one where suspend_at_job_start is never. Has reports whether a QEMU has the
+// fault.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
 	on := func(suspended bool) func(hv.About, *config) bool {
 		return func(a hv.About, c *config) bool {
@@ -136,7 +137,8 @@ func (d *doctor) libvirt(ctx context.Context) []api.Check {
 	return append(append(out, d.security(ctx, about)...), d.leases(ctx)...)
 }
 
-// leases reports whether libvirt would resume guests that are switched to other images, where it has a lock manager.
+// leases reports whether libvirt would resume guests that are switched to other images, where it
+// has a lock manager.
 func (d *doctor) leases(ctx context.Context) []api.Check {
 	const name = "lock manager"
 	// Any device stands for all of them: some lock managers know them by another name.

@@ -44,12 +44,12 @@ const (
 	envProcesses  = "VOLFERRYD_PROCESSES"
 )
 
-// programsTimeout is how long programs of QEMU's may take to be gone that the daemon before this one has started:
-// they have been killed.
+// programsTimeout is how long programs of QEMU's may take to be gone that the daemon before this
+// one has started: they have been killed.
 const programsTimeout = 30 * time.Second
 
-// runPrograms has the programs of QEMU run in units of their own, where there are such units. No other daemon
-// of this state directory runs.
+// runPrograms has the programs of QEMU run in units of their own, where there are such units. No
+// other daemon of this state directory runs.
 func runPrograms(ctx context.Context, cfg *config, log *slog.Logger) error {
 	socket := os.Getenv(envImages)
 	if socket == "" {
@@ -74,8 +74,8 @@ func runImageProgram(ctx context.Context) error {
 	return qemuimg.RunFor(ctx, conn)
 }
 
-// serveBeside is what runs beside the daemon, one of the programs that answer more than once, until it is told to
-// stop.
+// serveBeside is what runs beside the daemon, one of the programs that answer more than once, until
+// it is told to stop.
 func serveBeside(ctx context.Context, command string, args []string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -100,7 +100,8 @@ func serveBeside(ctx context.Context, command string, args []string, log *slog.L
 	return sandbox.ServeDialer(ctx, listener, func() ([]string, error) { return addressesOutside(args) }, log)
 }
 
-// addressesOutside reads where the configuration, as it is by now, has the registry and NBD servers.
+// addressesOutside reads where the configuration, as it is by now, has the registry and NBD
+// servers.
 func addressesOutside(args []string) ([]string, error) {
 	cfg, err := loadConfig(args, io.Discard)
 	if errors.Is(err, os.ErrPermission) {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// storageHost is what `volferryd storage` reaches: the clusters of the configuration as it is by now.
-// Whoever has the daemon can name an image of them, and no other machine.
+// storageHost is what `volferryd storage` reaches: the clusters of the configuration as it is by
+// now. Whoever has the daemon can name an image of them, and no other machine.
 type storageHost struct{ *rbd.Host }
 
 func newStorageHost(args []string) storageHost {

@@ -17,8 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// refuseDirectoryOfOthers refuses root in the directory of another user, who could have SQLite open and change any file:
-// it makes files beside the database, by their names. File is what the command makes, "" if it makes none.
+// refuseDirectoryOfOthers refuses root in the directory of another user, who could have SQLite open
+// and change any file: it makes files beside the database, by their names. File is what the command
+// makes, "" if it makes none.
 func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 	if os.Geteuid() != 0 {
 		return nil
@@ -53,8 +54,8 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 // databaseOwner is the user and the group that a command is to run as.
 type databaseOwner struct{ uid, gid int }
 
-// groupOf is the group of a user: that of the directory, which gives the user its files, or, where that is root's, the
-// user's own.
+// groupOf is the group of a user: that of the directory, which gives the user its files, or, where
+// that is root's, the user's own.
 func groupOf(uid, dirGID int) int {
 	if dirGID != 0 {
 		return dirGID
@@ -72,8 +73,9 @@ func (o databaseOwner) line(args []string) string {
 	return api.ShellLine(append(as, args...)...)
 }
 
-// mayMakeIn reports whether the user may make a file in a directory, by the modes of it and of those above it. Where the path
-// has a symbolic link, these are the directories above the link and those above its target.
+// mayMakeIn reports whether the user may make a file in a directory, by the modes of it and of
+// those above it. Where the path has a symbolic link, these are the directories above the link and
+// those above its target.
 func (o databaseOwner) mayMakeIn(dir string) bool {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -61,7 +61,8 @@ func TestRootOpensNoDatabaseInTheDirectoryOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun, and that has no right of root's group.
+// TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun, and that has no right of root's
+// group.
 func TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: it needs root, who works in a directory of another user")

@@ -120,9 +120,9 @@ type VolumeRetype struct {
 	// ToFormat is the format that the volume gets by its move; one that it does not have is a
 	// reason to move it.
 	ToFormat Format `json:"to_format,omitempty" needs:"retype_format"`
-	// Method, Verify, Overwrite, BandwidthBytesPerSecond, DeleteSource, Pace and Checkpoints are of the move, as in
-	// MigrationTarget; like the target they go with the policy on-demand, and they mean nothing
-	// where nothing has to move.
+	// Method, Verify, Overwrite, BandwidthBytesPerSecond, DeleteSource, Pace and Checkpoints are of
+	// the move, as in MigrationTarget; like the target they go with the policy on-demand, and they
+	// mean nothing where nothing has to move.
 	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror" needs:"retype_target"`
 	Verify                  string `json:"verify,omitempty" enum:"full,none" needs:"retype_target"`
 	Overwrite               bool   `json:"overwrite,omitempty" needs:"retype_target"`

@@ -4,8 +4,8 @@ package api
 
 import "strings"
 
-// CheckChains checks that nobody else has changed the images of a disk that moves; those that were changed are
-// listed with the commands that end it.
+// CheckChains checks that nobody else has changed the images of a disk that moves; those that were
+// changed are listed with the commands that end it.
 func CheckChains(problems []ChainProblem) Check {
 	check := Check{Name: "chains", Status: "ok", Message: "no instance is kept from starting: each definition names the newest image of its moving volumes"}
 	var guarded, others, advice []string

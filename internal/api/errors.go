@@ -147,16 +147,16 @@ func (c Code) ExitStatus() int {
 // asked does not. It is where the registry is, as --socket takes it.
 const DetailRegistry = "registry"
 
-// DetailWrittenUnknown is a detail of a refusal to delete the source that a move has left, because nobody can tell whether it was
-// written since: its path. The same is done with force.
+// DetailWrittenUnknown is a detail of a refusal to delete the source that a move has left, because
+// nobody can tell whether it was written since: its path. The same is done with force.
 const DetailWrittenUnknown = "written_unknown"
 
 // DetailOverwrites is a detail of a dst_in_use: the path of a file that a move would overwrite, and
 // that it does overwrite if that is asked for (MigrationTarget.Overwrite).
 const DetailOverwrites = "overwrites"
 
-// DetailCure is a detail of the error of a migration, or an op, that needs an operator, if it is known what
-// ends its standstill: commands, in their order.
+// DetailCure is a detail of the error of a migration, or an op, that needs an operator, if it is
+// known what ends its standstill: commands, in their order.
 const DetailCure = "cure"
 
 // CureSeparator stands between the commands of DetailCure.

@@ -14,9 +14,9 @@ type InstanceStop struct {
 }
 
 // InstanceRepair has the definition of an instance name its volumes: the body of POST
-// /v1/instances/{instance}/repair. SourceUnwritten is the caller's word that the guest has not run from
-// the source of a volume that moves, where that keeps no record of writes; where one is kept, it counts
-// for nothing.
+// /v1/instances/{instance}/repair. SourceUnwritten is the caller's word that the guest has not run
+// from the source of a volume that moves, where that keeps no record of writes; where one is kept,
+// it counts for nothing.
 type InstanceRepair struct {
 	SourceUnwritten bool `json:"source_unwritten,omitempty" needs:"-"`
 }
@@ -100,8 +100,8 @@ type ShelvedInstance struct {
 	Attachments []Attachment        `json:"attachments"`
 }
 
-// PauseEstimate says what a move with all guests paused, or while they write, is expected to cost, so that an
-// operator can decide: the answer to POST /v1/volumes/{volume}/migrate:estimate.
+// PauseEstimate says what a move with all guests paused, or while they write, is expected to cost,
+// so that an operator can decide: the answer to POST /v1/volumes/{volume}/migrate:estimate.
 type PauseEstimate struct {
 	VolumeID string `json:"volume_id"`
 	// DowntimeSeconds is how long the guests are expected to stand still.

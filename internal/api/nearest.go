@@ -4,8 +4,8 @@ package api
 
 import "strings"
 
-// Nearest is the name that word was probably meant to be: word is its beginning, or differs by at most two letters and
-// by less than half of them; "" if there is none.
+// Nearest is the name that word was probably meant to be: word is its beginning, or differs by at
+// most two letters and by less than half of them; "" if there is none.
 func Nearest(names []string, word string) string {
 	best, near := "", 3
 	for _, name := range names {

@@ -64,8 +64,8 @@ func (e NBDExport) Check() error {
 // maxHostBytes is the longest name that DNS knows.
 const maxHostBytes = 253
 
-// CheckServer returns what is wrong with the HOST:PORT of a server. There is one text for each: addresses
-// are compared as texts. An IPv6 address needs a name.
+// CheckServer returns what is wrong with the HOST:PORT of a server. There is one text for each:
+// addresses are compared as texts. An IPv6 address needs a name.
 func CheckServer(what, server string) error {
 	host, port, err := net.SplitHostPort(server)
 	number, bad := strconv.ParseUint(port, 10, 16)

@@ -25,8 +25,8 @@ type MigrationPlan struct {
 	Method       string `json:"method"`
 	Verify       string `json:"verify"`
 	DeleteSource bool   `json:"delete_source"`
-	// Allocation is AllocationThick if the file that the move makes gets room for all of the volume at once, AllocationThin if
-	// not; left out for what is no file, or is there already.
+	// Allocation is AllocationThick if the file that the move makes gets room for all of the volume
+	// at once, AllocationThin if not; left out for what is no file, or is there already.
 	Allocation string `json:"allocation,omitempty"`
 	// NeededBytes is what dst may take of its pool or file system at most, FreeBytes what is
 	// free there; both are left out for a device that is there.

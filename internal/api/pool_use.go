@@ -12,8 +12,8 @@ const MaxPoolUses = 64
 
 // PoolUse says that a domain of a host, whether adopted or not, names a file below the path of a
 // pool which is no volume of an attachment: the image of a CD-ROM, a disk that was left out of an
-// adoption, NVRAM, a kernel. The domain does not start without it. Or it says that a volume which is
-// not in the pool has an image there by a symbolic link.
+// adoption, NVRAM, a kernel. The domain does not start without it. Or it says that a volume which
+// is not in the pool has an image there by a symbolic link.
 type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`

@@ -38,8 +38,9 @@ type VolumeAdopt struct {
 	Force bool `json:"force,omitempty" needs:"-"`
 }
 
-// VolumeUpdate changes what is not nil. Identity is the operator's word that the device with this identity
-// (Location.Identity) is the volume by now; if it is empty, the device that is at the volume's path is.
+// VolumeUpdate changes what is not nil. Identity is the operator's word that the device with this
+// identity (Location.Identity) is the volume by now; if it is empty, the device that is at the
+// volume's path is.
 type VolumeUpdate struct {
 	Name     *string `json:"name,omitempty"`
 	Bootable *bool   `json:"bootable,omitempty"`
@@ -95,8 +96,9 @@ type MigrationTarget struct {
 	CopyOptions
 	DeleteSource bool `json:"delete_source,omitempty"`
 	ExternalCopy bool `json:"external_copy,omitempty"`
-	// KeepBase leaves the base images of a linked clone where they are: the destination is a new qcow2 file over
-	// them, with what the volume has of its own. Without it the volume becomes one that stands alone.
+	// KeepBase leaves the base images of a linked clone where they are: the destination is a new
+	// qcow2 file over them, with what the volume has of its own. Without it the volume becomes one
+	// that stands alone.
 	KeepBase bool `json:"keep_base,omitempty" needs:"keep_base"`
 	// PauseAll saves every guest that has the volume with its RAM, moves the volume, and
 	// restores the guests: for volumes with several attachments. The registry does it, even
@@ -110,14 +112,15 @@ type MigrationTarget struct {
 	// write to the volume when they write faster than it is copied. Without it such a move is
 	// cancelled.
 	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
-	// Checkpoints is CheckpointsDrop to lose the dirty bitmaps of a volume that no guest writes to: without it
-	// such a volume is refused, since backups by them could not go on.
+	// Checkpoints is CheckpointsDrop to lose the dirty bitmaps of a volume that no guest writes to:
+	// without it such a volume is refused, since backups by them could not go on.
 	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
-	// Allocation reports whether the file that the move makes gets room for all of the volume at once: AllocationThick or
-	// AllocationThin, or AllocationKeep, the default, as src has.
+	// Allocation reports whether the file that the move makes gets room for all of the volume at
+	// once: AllocationThick or AllocationThin, or AllocationKeep, the default, as src has.
 	Allocation string `json:"allocation,omitempty" enum:"keep,thin,thick" needs:"allocation"`
 	// Overwrite lets the move overwrite a file at ToPath that has data of which Volferry knows
-	// nothing, or that another volume has left. Without it that is refused with dst_in_use and DetailOverwrites.
+	// nothing, or that another volume has left. Without it that is refused with dst_in_use and
+	// DetailOverwrites.
 	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
 
@@ -185,7 +188,8 @@ const DetailReportLater = "report_later"
 type InstanceReport struct {
 	ID    string        `json:"id"`
 	State InstanceState `json:"state"`
-	// Standstill is why a guest that is reported as paused stands still of its own accord: asleep, crashed, or empty.
+	// Standstill is why a guest that is reported as paused stands still of its own accord: asleep,
+	// crashed, or empty.
 	Standstill InstanceState `json:"standstill,omitempty" needs:"-"`
 	// Note is stored as Instance.Note.
 	Note string `json:"note,omitempty"`
@@ -269,16 +273,18 @@ type VolumeGrow struct {
 }
 
 // VolumeIdentify tells the registry what the device of a volume, which is at Path, says of itself
-// (Location.Identity): the body of POST /v1/volumes/{volume}/identify at the registry. It is stored if nothing is
-// yet; if the volume is elsewhere or has another identity, the answer is CodeConflict.
+// (Location.Identity): the body of POST /v1/volumes/{volume}/identify at the registry. It is stored
+// if nothing is yet; if the volume is elsewhere or has another identity, the answer is
+// CodeConflict.
 type VolumeIdentify struct {
 	Path     string `json:"path"`
 	Identity string `json:"identity" needs:"identities"`
 }
 
-// VolumeSize sets the size of a volume in the registry to the one that its image has, also a smaller one: the body of
-// POST /v1/volumes/{volume}/size at the registry. A host that reaches the image has to report exactly this size: Host if
-// that is set. Evidence is how the operator knows that the image is the volume, for the audit trail.
+// VolumeSize sets the size of a volume in the registry to the one that its image has, also a
+// smaller one: the body of POST /v1/volumes/{volume}/size at the registry. A host that reaches the
+// image has to report exactly this size: Host if that is set. Evidence is how the operator knows
+// that the image is the volume, for the audit trail.
 type VolumeSize struct {
 	SizeBytes int64  `json:"size_bytes"`
 	Evidence  string `json:"evidence"`
@@ -387,8 +393,8 @@ func (w *Which) WithoutRegistry() {
 	w.Explanation += "; the registry does not answer, so this is by this host's journal and libvirt alone"
 }
 
-// WithoutHypervisor removes what libvirt and the kernel say, and with it the verdict: they cannot be
-// asked, for this reason. What a guest writes to now, registry and journal do not know.
+// WithoutHypervisor removes what libvirt and the kernel say, and with it the verdict: they cannot
+// be asked, for this reason. What a guest writes to now, registry and journal do not know.
 func (w *Which) WithoutHypervisor(reason string) {
 	w.Live, w.Persistent, w.Authoritative, w.Agree = nil, nil, nil, false
 	w.Explanation = fmt.Sprintf("%s; without libvirt nobody can tell what a guest writes to, so this is what registry and journal have; "+
@@ -427,7 +433,7 @@ type Status struct {
 	Instances        int     `json:"instances"`
 	Volumes          int     `json:"volumes"`
 	MigrationsActive int     `json:"migrations_active"`
-	// NeedsOperator counts migrations, ops that belong to none, and guests that run on an image which
-	// their volume has left.
+	// NeedsOperator counts migrations, ops that belong to none, and guests that run on an image
+	// which their volume has left.
 	NeedsOperator int `json:"needs_operator"`
 }

@@ -12,9 +12,9 @@ import (
 // plainWord is what a shell takes as it is.
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// ShellLine writes the words of a command as a shell reads them. A word "--" says that no option comes after it. It is
-// printed only where a later word would be taken for one: `virsh destroy --domain=web1` ends web1, and a domain may
-// be called so.
+// ShellLine writes the words of a command as a shell reads them. A word "--" says that no option
+// comes after it. It is printed only where a later word would be taken for one: `virsh destroy
+// --domain=web1` ends web1, and a domain may be called so.
 func ShellLine(words ...string) string {
 	quoted := make([]string, 0, len(words))
 	for i, w := range words {
@@ -31,7 +31,8 @@ func ShellLine(words ...string) string {
 
 func looksLikeOption(word string) bool { return strings.HasPrefix(word, "-") }
 
-// AttachLine is the command that attaches a volume to an instance, at a device or as its root, whose device is known.
+// AttachLine is the command that attaches a volume to an instance, at a device or as its root,
+// whose device is known.
 func AttachLine(volume, instance, device string, root bool, mode Mode) string {
 	words := []string{"volferryctl", "volume", "attach", volume, instance}
 	if root {

@@ -118,13 +118,13 @@ type PoolDrain struct {
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
 	// Pace is as in CopyOptions.
 	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
-	// Verify is as in CopyOptions. DeleteSource deletes each source once its copy is verified, as in
-	// MigrationTarget: a mirror is verified with Verify "full" alone.
+	// Verify is as in CopyOptions. DeleteSource deletes each source once its copy is verified, as
+	// in MigrationTarget: a mirror is verified with Verify "full" alone.
 	Verify       string `json:"verify,omitempty" enum:"full,none" needs:"drain_verify"`
 	DeleteSource bool   `json:"delete_source,omitempty"`
 	// LiveShared moves the volumes that several instances have, too, as MigrationTarget does with
-	// Method live; MaxPauseSeconds and ThrottleWriters are as there. PauseAll moves them as PauseAll
-	// there does. Without either they are skipped.
+	// Method live; MaxPauseSeconds and ThrottleWriters are as there. PauseAll moves them as
+	// PauseAll there does. Without either they are skipped.
 	LiveShared      bool  `json:"live_shared,omitempty" needs:"drain_live_shared"`
 	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"drain_live_shared"`
 	ThrottleWriters bool  `json:"throttle_writers,omitempty" needs:"drain_live_shared"`
@@ -146,7 +146,8 @@ func (in PoolDrain) Target() MigrationTarget {
 // MovesShared reports whether the volumes that several instances have are moved, too.
 func (in PoolDrain) MovesShared() bool { return in.LiveShared || in.PauseAll }
 
-// SharedTarget is Target for a volume that several instances have. Such a move drops no dirty bitmaps.
+// SharedTarget is Target for a volume that several instances have. Such a move drops no dirty
+// bitmaps.
 func (in PoolDrain) SharedTarget() MigrationTarget {
 	t := in.Target()
 	t.Checkpoints = ""

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Standing reports whether an op waits for an operator and belongs to no migration, which would say so itself
-// (CheckMoves).
+// Standing reports whether an op waits for an operator and belongs to no migration, which would say
+// so itself (CheckMoves).
 func (o *Op) Standing() bool { return o.State == OpNeedsOperator && o.MigrationID == "" }
 
 // WayOut says what brings an op that needs an operator to its end.

@@ -104,8 +104,8 @@ func (m *Migration) KnownCure() string {
 	return cure
 }
 
-// underSnapshot reports whether the last operation was refused because of a foreign snapshot, which the
-// commands of its error merge.
+// underSnapshot reports whether the last operation was refused because of a foreign snapshot, which
+// the commands of its error merge.
 func (m *Migration) underSnapshot() bool {
 	return m.ChainChanged() && strings.Contains(m.KnownCure(), "virsh blockcommit ")
 }
@@ -132,8 +132,9 @@ func (m *Migration) cancelCommand() string {
 	return ShellLine("volferryctl", "migration", "cancel", m.Ref())
 }
 
-// PausedGoal returns, of a move with all guests paused that needs an operator, the verb that
-// goes on with it and where its volume is. While its guests are let run the phase does not say which; the commands do.
+// PausedGoal returns, of a move with all guests paused that needs an operator, the verb that goes
+// on with it and where its volume is. While its guests are let run the phase does not say which;
+// the commands do.
 func (m *Migration) PausedGoal() (verb string, at Location) {
 	if m.Phase == string(MigrationCancelling) || strings.HasPrefix(m.KnownCure(), "volferryctl migration cancel ") {
 		return "cancel", m.Src
@@ -187,8 +188,8 @@ func CheckMoves(open []Migration) Check {
 }
 
 // CheckOverlays checks that no guest stands still, or is slowed down, while its writes go to an
-// overlay; those are listed with what ends it. Unresumed says of other guests that a move has suspended why libvirt
-// does not resume them.
+// overlay; those are listed with what ends it. Unresumed says of other guests that a move has
+// suspended why libvirt does not resume them.
 func CheckOverlays(open []Migration, unresumed ...string) Check {
 	check := Check{Name: "overlays", Status: "ok", Message: "no guest stands still"}
 	var paused, slowed, advice []string
@@ -234,8 +235,8 @@ func CheckOverlays(open []Migration, unresumed ...string) Check {
 	return check
 }
 
-// resumeAdvice says what ends that libvirt does not resume a guest. After a refusal libvirt takes the guest's own leases for
-// the leases of another guest, and refuses each `virsh resume`.
+// resumeAdvice says what ends that libvirt does not resume a guest. After a refusal libvirt takes
+// the guest's own leases for the leases of another guest, and refuses each `virsh resume`.
 const resumeAdvice = "end what libvirt names, mostly a guest of another host that has the lease of an image of this guest; this guest goes on by itself within seconds then, and volferryd has to run for that (systemctl start volferryd): virsh resume is refused also then"
 
 // ResumeAdvice says, of a migration whose guest libvirt does not resume, what ends that.

@@ -17,7 +17,8 @@ const SchemaVersion = 1
 type Location struct {
 	Pool string `json:"pool,omitempty"`
 	Name string `json:"name,omitempty"`
-	// Path is absolute, or the address of an NBD export (NBDExport.URI) or of an RBD image (RBDImage.URI).
+	// Path is absolute, or the address of an NBD export (NBDExport.URI) or of an RBD image
+	// (RBDImage.URI).
 	Path      string `json:"path"`
 	Format    Format `json:"format"`
 	SizeBytes int64  `json:"size_bytes"`
@@ -30,8 +31,9 @@ type Location struct {
 	// LUKS container that QEMU opens for the guest; empty if it is none. SizeBytes is the size
 	// of the container, of which the guest sees all but the header. Raw only.
 	LUKSSecret string `json:"luks_secret,omitempty" needs:"luks"`
-	// Identity is what the device at Path said of itself when it became the volume's (the WWID of a LUN, the UUID
-	// of a map or namespace), or the id of the RBD image; empty for a file, an export, and a device that says nothing.
+	// Identity is what the device at Path said of itself when it became the volume's (the WWID of a
+	// LUN, the UUID of a map or namespace), or the id of the RBD image; empty for a file, an
+	// export, and a device that says nothing.
 	Identity string `json:"identity,omitempty" needs:"-"`
 }
 
@@ -68,7 +70,8 @@ const (
 	InstanceError            InstanceState = "error"
 )
 
-// Standstill reports whether a guest in this state stands still of its own accord. The registry's rules take it for paused.
+// Standstill reports whether a guest in this state stands still of its own accord. The registry's
+// rules take it for paused.
 func (s InstanceState) Standstill() bool { return s == InstanceAsleep || s == InstanceCrashed }
 
 // OnShelf reports whether the registry has an instance in this state on the shelf.
@@ -377,7 +380,8 @@ type Migration struct {
 	// GuestNotResumed says why the guest stands still, if the migration has paused it and libvirt
 	// refuses to resume it.
 	GuestNotResumed string `json:"guest_not_resumed,omitempty" needs:"-"`
-	// ChainProblem is what somebody else has done to the images of the disk, nil if nothing was seen.
+	// ChainProblem is what somebody else has done to the images of the disk, nil if nothing was
+	// seen.
 	ChainProblem *ChainProblem `json:"chain_problem,omitempty" needs:"-"`
 	// GuestThrottled says how fast the guest may write, and why, while the room for overlays is
 	// short and the host slows its guests for that.
@@ -413,10 +417,10 @@ type Migration struct {
 // Location is what a copy with all guests paused has made, once it is done. Remark says how
 // the result of a finished op differs from what the caller may expect.
 //
-// WaitingFor is what the op waits for: registry, hypervisor, processes, storage, guest, backup, turn (the op Behind
-// comes first) or another word; it is empty while the op works. WaitingSince is when the
-// wait began. Next has, for people, the commands that bring an op that needs an operator to its end, if
-// they are known.
+// WaitingFor is what the op waits for: registry, hypervisor, processes, storage, guest, backup,
+// turn (the op Behind comes first) or another word; it is empty while the op works. WaitingSince is
+// when the wait began. Next has, for people, the commands that bring an op that needs an operator
+// to its end, if they are known.
 type Op struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`

@@ -18,8 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Directory is an open directory. Another user may own it, and change at any time what is in it: each
-// method works on the open directory, whatever is at its path by now, and follows no link in it.
+// Directory is an open directory. Another user may own it, and change at any time what is in it:
+// each method works on the open directory, whatever is at its path by now, and follows no link in
+// it.
 type Directory struct {
 	file *os.File
 	path string
@@ -31,8 +32,8 @@ const temporary = ".tmp-"
 // maxFollowed is how many symbolic links a path may lead through.
 const maxFollowed = 40
 
-// OpenDirectory opens the directory at path. It follows no symbolic link that another user than root or
-// the caller could have put there.
+// OpenDirectory opens the directory at path. It follows no symbolic link that another user than
+// root or the caller could have put there.
 func OpenDirectory(path string) (*Directory, error) { return openDirectory(path, nil) }
 
 // MakeDirectory is OpenDirectory, and makes with this mode what is missing of path.
@@ -94,7 +95,8 @@ func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// enter opens a directory in another one. If name is a symbolic link that may be followed, it returns its target.
+// enter opens a directory in another one. If name is a symbolic link that may be followed, it
+// returns its target.
 func enter(in int, name string, mkdir func(in int, name string) error) (fd int, target string, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err = unix.Openat(in, name, flags, 0)
@@ -120,7 +122,8 @@ func enter(in int, name string, mkdir func(in int, name string) error) (fd int, 
 	return -1, target, errors.Join(err, unix.Close(fd))
 }
 
-// follow returns the target of a symbolic link that nobody but root and the caller can have put into a directory.
+// follow returns the target of a symbolic link that nobody but root and the caller can have put
+// into a directory.
 func follow(in, link int, name string, owner uint32) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(in, &st); err != nil {
@@ -176,9 +179,10 @@ func (d *Directory) Exists(name string) (bool, error) {
 	return true, nil
 }
 
-// Read returns the content of a regular file, which has at most that many bytes, and its owner. Where others can make files
-// in the directory, the file has no other name: it could be a hard link of theirs to a file that they may not read.
-// The kernel refuses such links only where fs.protected_hardlinks is set.
+// Read returns the content of a regular file, which has at most that many bytes, and its owner.
+// Where others can make files in the directory, the file has no other name: it could be a hard link
+// of theirs to a file that they may not read. The kernel refuses such links only where
+// fs.protected_hardlinks is set.
 func (d *Directory) Read(name string, most int64) (data []byte, owner int, err error) {
 	path := d.Path(name)
 	fd, err := unix.Openat(int(d.file.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -212,7 +216,8 @@ func (d *Directory) Read(name string, most int64) (data []byte, owner int, err e
 	return data, int(st.Uid), nil
 }
 
-// checkHardLink refuses a file that has several names, where others than root and the caller can make files.
+// checkHardLink refuses a file that has several names, where others than root and the caller can
+// make files.
 func (d *Directory) checkHardLink(path string, names uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.file.Fd()), &st); err != nil {
@@ -289,7 +294,8 @@ func (d *Directory) sync() error {
 // unfinishedFor is longer than any Write takes that has not been cut off.
 const unfinishedFor = time.Hour
 
-// SweepOld removes what a Write that was cut off has left. What is not old may be of one that goes on, and stays.
+// SweepOld removes what a Write that was cut off has left. What is not old may be of one that goes
+// on, and stays.
 func (d *Directory) SweepOld() error { return d.sweep(time.Now().Add(-unfinishedFor)) }
 
 // sweep is SweepOld of what is older than that, if it is not zero.

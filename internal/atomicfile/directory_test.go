@@ -138,7 +138,8 @@ func TestOnlyASmallRegularFileIsReadInADirectory(t *testing.T) {
 	}
 }
 
-// TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone: elsewhere it may be a file that they may not read.
+// TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone: elsewhere it may be a file that they may
+// not read.
 func TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "twice")

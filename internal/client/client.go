@@ -74,8 +74,8 @@ func ForCaller(caller func(key string) string) Setting {
 	return func(c *Client) { c.caller = caller }
 }
 
-// DialedBy connects to the address of an https:// target with dial, for a process that may not use the
-// network. The client still does the TLS itself. Errors are those of net.Dialer.
+// DialedBy connects to the address of an https:// target with dial, for a process that may not use
+// the network. The client still does the TLS itself. Errors are those of net.Dialer.
 func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }

@@ -35,8 +35,8 @@ func (c *Client) Endpoints() []Endpoint {
 // ErrTwoRegistries is of an endpoint where a process answers beside the one in use.
 var ErrTwoRegistries = errors.New("another process of the same registry answers there at the same time")
 
-// Probe asks each endpoint, by a connection of its own, who it is. It changes nothing about which is in
-// use.
+// Probe asks each endpoint, by a connection of its own, who it is. It changes nothing about which
+// is in use.
 func (c *Client) Probe(ctx context.Context) []Endpoint {
 	out := c.Endpoints()
 	if out == nil {

@@ -17,9 +17,9 @@ const (
 	maxListBytes = 256 << 20
 )
 
-// FollowPages calls ask for each page of a list, with the cursor of the page, which is empty for the
-// first one, until ask returns no next cursor. A list that does not end is an error, and so is one
-// whose page cannot be had: without it nothing can be said of what is not in the list.
+// FollowPages calls ask for each page of a list, with the cursor of the page, which is empty for
+// the first one, until ask returns no next cursor. A list that does not end is an error, and so is
+// one whose page cannot be had: without it nothing can be said of what is not in the list.
 func FollowPages(ask func(after string) (next string, err error)) error {
 	seen := map[string]bool{}
 	for after := ""; ; {
@@ -37,8 +37,8 @@ func FollowPages(ask func(after string) (next string, err error)) error {
 	}
 }
 
-// NextIn returns where the next page of a list begins, by the members of an answer; "" if the answer
-// is the last page, or the whole list of a program that does not know pages.
+// NextIn returns where the next page of a list begins, by the members of an answer; "" if the
+// answer is the last page, or the whole list of a program that does not know pages.
 func NextIn(members map[string]json.RawMessage) (next string, err error) {
 	value, there := members[routes.Next]
 	if !there {

@@ -22,10 +22,10 @@ type File struct {
 	Pool string
 }
 
-// Named returns each absolute path in the definition of a domain, and each volume of a pool, once. It does not choose by
-// element, so that it has those too that libvirt names in a later version. Texts for people and metadata of other programs are
-// left out, and so are paths of the emulator's own command line that are no words of their own, separated by commas or equals
-// signs.
+// Named returns each absolute path in the definition of a domain, and each volume of a pool, once.
+// It does not choose by element, so that it has those too that libvirt names in a later version.
+// Texts for people and metadata of other programs are left out, and so are paths of the emulator's
+// own command line that are no words of their own, separated by commas or equals signs.
 func Named(definition string) ([]File, error) {
 	w := walk{decoder: xml.NewDecoder(strings.NewReader(definition))}
 	for {
@@ -58,7 +58,8 @@ type walk struct {
 	decoder *xml.Decoder
 	within  []string
 	found   []File
-	// disk is the disk that is being read: where its files begin in found, what it is, and its target.
+	// disk is the disk that is being read: where its files begin in found, what it is, and its
+	// target.
 	disk struct {
 		begins       int
 		kind, target string
@@ -124,7 +125,8 @@ func (w *walk) value(attribute, value string) {
 	}
 }
 
-// what is the device, the element of the operating system or the element of the domain that is being read.
+// what is the device, the element of the operating system or the element of the domain that is
+// being read.
 func (w *walk) what(attribute string) string {
 	what := w.within[min(1, len(w.within)-1)]
 	if len(w.within) > 2 && (what == "devices" || what == "os") {

@@ -132,7 +132,8 @@ func encodeKey(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der})
 }
 
-// ReadCertificate returns the first certificate of the PEM file with this name in dir, where it follows no link.
+// ReadCertificate returns the first certificate of the PEM file with this name in dir, where it
+// follows no link.
 func ReadCertificate(dir, name string) (*x509.Certificate, error) {
 	certs, err := readCertificatesIn(dir, name)
 	if err != nil {

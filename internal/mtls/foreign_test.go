@@ -18,7 +18,8 @@ import (
 // registryUser owns the TLS directory in which root works.
 const registryUser = 12345
 
-// foreign is a directory of root's, and another of the registry's user with a TLS directory and an authority of root's.
+// foreign is a directory of root's, and another of the registry's user with a TLS directory and an
+// authority of root's.
 type foreign struct {
 	home, tls, keys string
 	ca              *mtls.CA
@@ -99,8 +100,8 @@ func TestRootWritesNothingWhereTheTLSDirectoryIsALinkOfAnotherUser(t *testing.T)
 	}
 }
 
-// The registry's user puts a link under the name of each file. The link leads to a file of root's with a content that each
-// writer takes.
+// The registry's user puts a link under the name of each file. The link leads to a file of root's
+// with a content that each writer takes.
 func TestRootReadsAndWritesNoFileThroughALinkInTheTLSDirectory(t *testing.T) {
 	for _, tc := range []struct{ writer, file string }{
 		{"Write", mtls.CACertFile},

@@ -22,9 +22,10 @@ const issuedHead = `# The certificates of hosts and operators that were issued h
 # all that a host was ever given.
 `
 
-// Record notes in dir, where the authority's key is, that a certificate was issued. Call it before the certificate is
-// given away: a certificate that is not on record cannot be denied. A list that is a link, or another user's, is refused:
-// root must not copy a file for the user whose directory this is.
+// Record notes in dir, where the authority's key is, that a certificate was issued. Call it before
+// the certificate is given away: a certificate that is not on record cannot be denied. A list that
+// is a link, or another user's, is refused: root must not copy a file for the user whose directory
+// this is.
 func Record(dir string, id Identity) error {
 	return underLock(dir, func(d *atomicfile.Directory) error {
 		data, err := readIssued(d)

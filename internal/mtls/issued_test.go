@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestNoOtherFileIsReadOrWrittenThroughTheListOfCertificates: who may write in the directory could have root copy any file.
+// TestNoOtherFileIsReadOrWrittenThroughTheListOfCertificates: who may write in the directory could
+// have root copy any file.
 func TestNoOtherFileIsReadOrWrittenThroughTheListOfCertificates(t *testing.T) {
 	const secret = "-----BEGIN PRIVATE KEY-----\n"
 	id := Identity{Kind: KindHost, ID: "i", Name: "a", SPKI: strings.Repeat("ab", 32), NotAfter: time.Now()}

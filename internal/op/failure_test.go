@@ -101,7 +101,8 @@ func TestARepeatedDoIsPrecededByALook(t *testing.T) {
 	})
 }
 
-// Of a Do that fails, and of one that another daemon may have made, only Observe tells what became of it.
+// Of a Do that fails, and of one that another daemon may have made, only Observe tells what became
+// of it.
 func TestADoThatVerifiesIsNotObservedWhereItSucceeds(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

@@ -8,7 +8,8 @@ import (
 )
 
 // A journal that takes no record keeps an op where it is, for as long as that lasts. In a critical
-// section a guest would stand still as long, so the section is left, by effects that have no record:
+// section a guest would stand still as long, so the section is left, by effects that have no
+// record:
 //
 //   - Before the commit point, the steps of the section are undone, the current one first. When
 //     the journal takes records again the current step has failed, and the op is undone as ever.
@@ -29,8 +30,8 @@ func (a *activeOp) mayLeave(events []event) bool {
 	return events[0].kind != EventNeedsOperator && a.criticalLocked()
 }
 
-// failsToLeave reports whether a step whose notes the journal does not take has to fail, so that the op
-// leaves the critical section that it is in.
+// failsToLeave reports whether a step whose notes the journal does not take has to fail, so that
+// the op leaves the critical section that it is in.
 func (a *activeOp) failsToLeave() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

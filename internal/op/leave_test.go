@@ -112,7 +112,8 @@ func then(part func(context.Context, *op.Run) error, next func()) func(context.C
 	}
 }
 
-// The guest stands still for the time that is promised, and not for as long as the next try is away.
+// The guest stands still for the time that is promised, and not for as long as the next try is
+// away.
 func TestASectionIsLeftInTime(t *testing.T) {
 	bubble(t, func(s *stage) {
 		runs := paused(s)

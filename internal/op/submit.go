@@ -39,8 +39,8 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 // storeTimeout is how long Stop waits for the journal to take an op.
 const storeTimeout = 10 * time.Second
 
-// storing returns a context for the calls that store an op. It ends storeTimeout after Stop: what is being stored is waited
-// for, and a journal that hangs does not keep the daemon from its end.
+// storing returns a context for the calls that store an op. It ends storeTimeout after Stop: what
+// is being stored is waited for, and a journal that hangs does not keep the daemon from its end.
 func (r *Runner) storing(ctx context.Context) (bounded context.Context, cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	unstop := context.AfterFunc(r.ctx, func() {

@@ -82,14 +82,16 @@ const Identities = "identities"
 // Allocation is the feature to give the file that a move makes the room that is asked for.
 const Allocation = "allocation"
 
-// Checkpoints is the feature to lose the dirty bitmaps of a volume by a move only where that is asked for.
+// Checkpoints is the feature to lose the dirty bitmaps of a volume by a move only where that is
+// asked for.
 const Checkpoints = "checkpoints"
 
-// DrainCheckpoints is the feature to lose the dirty bitmaps of the volumes of a drain where that is asked for.
+// DrainCheckpoints is the feature to lose the dirty bitmaps of the volumes of a drain where that is
+// asked for.
 const DrainCheckpoints = "drain_checkpoints"
 
-// Pages is the feature to read a list a page at a time. The registry answers a program that announces it
-// with pages, and every other one with the whole list.
+// Pages is the feature to read a list a page at a time. The registry answers a program that
+// announces it with pages, and every other one with the whole list.
 const Pages = "pages"
 
 // features are those of this program, oldest first. A name is never reused, and never taken out
@@ -124,8 +126,8 @@ func Announce(h http.Header) {
 	h.Set(featuresHeader, strings.Join(features, ", "))
 }
 
-// AnnounceFor puts into the header of a request that a program of this protocol has made it; 0 is of
-// a program that announces nothing.
+// AnnounceFor puts into the header of a request that a program of this protocol has made it; 0 is
+// of a program that announces nothing.
 func AnnounceFor(h http.Header, number int) {
 	if number > 0 {
 		h.Set(protocolHeader, strconv.Itoa(number))

@@ -22,8 +22,9 @@ const (
 	firstSeedVar = "VOLFERRY_SEED"
 )
 
-// Every makes a trial for each of some seeds, until one fails, and returns how many it made. The seed
-// is in the name of the trial; VOLFERRY_SEED=17 and VOLFERRY_SEEDS=1 make that of seed 17 alone.
+// Every makes a trial for each of some seeds, until one fails, and returns how many it made. The
+// seed is in the name of the trial; VOLFERRY_SEED=17 and VOLFERRY_SEEDS=1 make that of seed 17
+// alone.
 func Every(t *testing.T, seeds int, trial func(t *testing.T, seed uint64)) (made int) {
 	t.Helper()
 	first := number(t, firstSeedVar, 0)
@@ -56,20 +57,21 @@ func number(t *testing.T, name string, without int) int {
 // Rand is the chance of a seed.
 func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// RandOf is the chance of a seed for one thing of a trial, by its name. It is the same whenever and in
-// whatever order the things come: for what goroutines draw that are at work at once.
+// RandOf is the chance of a seed for one thing of a trial, by its name. It is the same whenever and
+// in whatever order the things come: for what goroutines draw that are at work at once.
 func RandOf(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // it never fails
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// SameTwice makes the trials of some seeds twice. It claims of each seed that it draws the same both
-// times, as many times: what is arranged, and what is asked for, is the same. Of most seeds it claims
-// that all that happened is the same, in the same order, which the trial returns beside its draws.
-// Not of every seed: goroutines that wake at the same moment of a bubble's time go on in an order
-// that Go's scheduler chooses, so that what happens to the nth of them may happen to another one.
-// A seed that has failed and does not fail again is one of those; it is made again some more times.
+// SameTwice makes the trials of some seeds twice. It claims of each seed that it draws the same
+// both times, as many times: what is arranged, and what is asked for, is the same. Of most seeds it
+// claims that all that happened is the same, in the same order, which the trial returns beside its
+// draws. Not of every seed: goroutines that wake at the same moment of a bubble's time go on in an
+// order that Go's scheduler chooses, so that what happens to the nth of them may happen to another
+// one. A seed that has failed and does not fail again is one of those; it is made again some more
+// times.
 func SameTwice(t *testing.T, seeds int, trial func(t *testing.T, seed uint64) (drawn []uint64, happened []string)) {
 	t.Helper()
 	same := 0

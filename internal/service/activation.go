@@ -46,7 +46,8 @@ func OnlySocket() (*net.UnixListener, error) {
 	return nil, errors.New("this command is for systemd to start, with the socket of its socket unit")
 }
 
-// OnlyConnection returns the Unix connection for which systemd has started this program (Accept=yes).
+// OnlyConnection returns the Unix connection for which systemd has started this program
+// (Accept=yes).
 func OnlyConnection() (*net.UnixConn, error) {
 	files := activation.Files(true)
 	if len(files) != 1 {

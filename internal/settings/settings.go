@@ -31,10 +31,10 @@ type Program struct {
 	Stderr io.Writer
 }
 
-// Load returns the defaults, overlaid with the file and then with the flags in
-// args, and what is left of args; a UsageError if the flags are wrong. The keys of the file are C's toml tags; one
-// that C does not have is an error. Flags declares the flags that set the
-// fields of a C. flag.ErrHelp after --help has been answered.
+// Load returns the defaults, overlaid with the file and then with the flags in args, and what is
+// left of args; a UsageError if the flags are wrong. The keys of the file are C's toml tags; one
+// that C does not have is an error. Flags declares the flags that set the fields of a C.
+// flag.ErrHelp after --help has been answered.
 func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *flag.FlagSet)) (cfg *C, rest []string, err error) {
 	file := p.File
 	parse := func(c *C) (*flag.FlagSet, error) {
@@ -106,7 +106,8 @@ func readFile(path string, named bool, cfg any) error {
 	return nil
 }
 
-// wrongType is what the decoder says of a value of another type than its key has, in the words of Go.
+// wrongType is what the decoder says of a value of another type than its key has, in the words of
+// Go.
 var wrongType = regexp.MustCompile(`incompatible types: TOML value has type \S+; destination has type (\S+)`)
 
 // sayType says it in the words of the file.

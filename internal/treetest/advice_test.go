@@ -11,14 +11,16 @@ import (
 	"testing"
 )
 
-// adviceTable says of each command that a message has for the operator what it may do to the data of an instance.
+// adviceTable says of each command that a message has for the operator what it may do to the data
+// of an instance.
 const adviceTable = "testdata/advice.txt"
 
 // dataWitnesses are asked where the data of an instance is.
 var dataWitnesses = []string{"journal", "definition", "kernel", "registry"}
 
-// A message that has a command for the operator is an answer to the question where the data of an instance is. A command that
-// changes something is in a table, with the witnesses that were asked before, or with why none is needed.
+// A message that has a command for the operator is an answer to the question where the data of an
+// instance is. A command that changes something is in a table, with the witnesses that were asked
+// before, or with why none is needed.
 func TestEveryCommandOfAMessageSaysWhichWitnessesWereAsked(t *testing.T) {
 	text, err := os.ReadFile(adviceTable)
 	if err != nil {
@@ -86,7 +88,8 @@ func TestEveryCommandOfAMessageSaysWhichWitnessesWereAsked(t *testing.T) {
 	}
 }
 
-// ruleOf returns the command of the rules that a command is: that of a noun without a verb may go on with any word of a sentence.
+// ruleOf returns the command of the rules that a command is: that of a noun without a verb may go
+// on with any word of a sentence.
 func ruleOf(rules map[string]bool, command string) (rule string, is bool) {
 	if _, is = rules[command]; is {
 		return command, true

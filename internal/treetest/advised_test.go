@@ -19,9 +19,9 @@ type advises struct {
 	handsOn  bool            // it is not exported and returns text alone: its callers say its commands
 }
 
-// advisedIn returns the commands in the messages of all programs, by package and function, and the names of all functions.
-// How a command is put together does not matter: it may be in the text of a message, in the words of api.ShellLine, or in a
-// list of words.
+// advisedIn returns the commands in the messages of all programs, by package and function, and the
+// names of all functions. How a command is put together does not matter: it may be in the text of a
+// message, in the words of api.ShellLine, or in a list of words.
 func advisedIn(t *testing.T) (found map[string]map[string]bool, functions map[string]bool) {
 	t.Helper()
 	packages := map[string]map[string]*advises{}
@@ -46,7 +46,8 @@ func advisedIn(t *testing.T) (found map[string]map[string]bool, functions map[st
 	return found, functions
 }
 
-// addAdvice adds what a declaration has. Methods of one name count as one function, as the types are not known here.
+// addAdvice adds what a declaration has. Methods of one name count as one function, as the types
+// are not known here.
 func addAdvice(all map[string]*advises, decl ast.Decl) {
 	add := func(name string, handsOn bool, in ast.Node) {
 		a := all[name]
@@ -130,7 +131,8 @@ func literal(e ast.Expr) string {
 	return text
 }
 
-// addWords adds the command whose words these are, if they begin with the name of a program. A word that is not known is "?".
+// addWords adds the command whose words these are, if they begin with the name of a program. A word
+// that is not known is "?".
 func (a *advises) addWords(words []ast.Expr) {
 	if len(words) == 0 {
 		return
@@ -177,7 +179,8 @@ var (
 	flags = regexp.MustCompile(`--[a-z-]+`)
 )
 
-// commandsIn returns the commands in a text: a program, the words that say what it does, and a flag of givesWord.
+// commandsIn returns the commands in a text: a program, the words that say what it does, and a flag
+// of givesWord.
 func commandsIn(text string) (commands []string) {
 	for _, m := range named.FindAllStringSubmatch(text, -1) {
 		command := []string{m[1]}
@@ -197,7 +200,8 @@ func commandsIn(text string) (commands []string) {
 	return commands
 }
 
-// handOn gives the commands of functions that hand them on to the functions of their package that call them.
+// handOn gives the commands of functions that hand them on to the functions of their package that
+// call them.
 func handOn(all map[string]*advises) {
 	for changed := true; changed; {
 		changed = false

@@ -17,7 +17,8 @@ const programs = `(?:volferryctl|volferry-registry|virsh|qemu-img|systemctl|lvs|
 
 var (
 	verb = regexp.MustCompile(`%(?:\[\d+\])?[-+# 0]*\d*(?:\.\d+)?[a-z]`)
-	// bareCommand is a command with a verb in it that stands in no backquotes: the words of a sentence such as "virsh says" are none.
+	// bareCommand is a command with a verb in it that stands in no backquotes: the words of a
+	// sentence such as "virsh says" are none.
 	bareCommand = regexp.MustCompile(`\b` + programs + ` (?:[a-z-]+ )+(?:--?[a-z-]+ )*%(?:\[\d+\])?[svdq]`)
 	// quotedCommand is one in single quotes, which may begin with the name of this program.
 	quotedCommand = regexp.MustCompile(`'(?:` + programs + `|%(?:\[\d+\])?s) [^']*%(?:\[\d+\])?[svdq][^']*'`)
@@ -27,8 +28,9 @@ var (
 	sentence = regexp.MustCompile(`\b(?:says?|said|of|that|what|is|has) (?:--?[a-z-]+ )*(?:%|$)`)
 )
 
-// What an operator is to copy into a shell comes from api.ShellLine: a host chooses the names of its
-// instances and pools, and a header the path of its backing file, so that one may be "x;reboot".
+// What an operator is to copy into a shell comes from api.ShellLine: a host chooses the names of
+// its instances and pools, and a header the path of its backing file, so that one may be
+// "x;reboot".
 func TestNoCommandHoldsANameThatIsNotQuoted(t *testing.T) {
 	eachSource(t, programFolders, func(s source) {
 		ast.Inspect(s.file, func(n ast.Node) bool {

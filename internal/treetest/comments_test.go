@@ -110,3 +110,22 @@ func bare() {}
 		}
 	}
 }
+
+// commentColumns is where a line of a comment ends at the latest, with tabs of four columns.
+const commentColumns = 100
+
+func TestLinesOfCommentsEndBeforeColumn100(t *testing.T) {
+	eachFile(t, func(name, text string) {
+		if filepath.Ext(name) != ".go" {
+			return
+		}
+		number := 0
+		for line := range strings.Lines(text) {
+			number++
+			line = strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")
+			if strings.HasPrefix(strings.TrimSpace(line), "//") && utf8.RuneCountInString(line) > commentColumns {
+				t.Errorf("%s:%d: the comment ends at column %d", name, number, utf8.RuneCountInString(line))
+			}
+		}
+	})
+}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Whoever is in trouble is given commands, and not an editor with the definition of a guest in it: neither a message
-// nor a page says so.
+// Whoever is in trouble is given commands, and not an editor with the definition of a guest in it:
+// neither a message nor a page says so.
 func TestNobodyIsSentToAnEditor(t *testing.T) {
 	looked := 0
 	for _, folder := range []string{"daemon", "registry", "ctl", "internal", "docs"} {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// standstills is a table of the functions of the daemon and of the registry that have an op, or a move, wait for the operator.
+// standstills is a table of the functions of the daemon and of the registry that have an op, or a
+// move, wait for the operator.
 const standstills = "testdata/needs_operator.txt"
 
 // Each function that has an op wait for the operator is in a table, with the test in which
@@ -56,8 +57,8 @@ func TestEveryStandstillIsTriedOrSaysWhatItLacks(t *testing.T) {
 	}
 }
 
-// standstillsIn are the functions below these folders that call op.UnknownOutcome, make an error with
-// needs_operator, or set that code or that state, each behind its package.
+// standstillsIn are the functions below these folders that call op.UnknownOutcome, make an error
+// with needs_operator, or set that code or that state, each behind its package.
 func standstillsIn(t *testing.T, folders ...string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

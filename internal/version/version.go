@@ -27,8 +27,8 @@ func String() string {
 	return recorded()
 }
 
-// recorded is the version without one of the build. Every request says its program's, and to read this takes
-// some microseconds.
+// recorded is the version without one of the build. Every request says its program's, and to read
+// this takes some microseconds.
 var recorded = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -14,8 +14,8 @@ import (
 // maxFrame is more than a frame of Ethernet has.
 const maxFrame = 1 << 16
 
-// Switch is the network between nodes: each QEMU connects to it (libvirt's interface of type client), also a
-// new one in the place of one that was saved.
+// Switch is the network between nodes: each QEMU connects to it (libvirt's interface of type
+// client), also a new one in the place of one that was saved.
 type Switch struct {
 	listener net.Listener
 	mu       sync.Mutex

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crash chooses for the tests of make test-crash, and for others that choose by a seed, where they strike, in which order,
-// and for how long. It is for tests alone, and knows nothing of what they do.
+// Package crash chooses for the tests of make test-crash, and for others that choose by a seed,
+// where they strike, in which order, and for how long. It is for tests alone, and knows nothing of
+// what they do.
 package crash
 
 import (
@@ -12,12 +13,12 @@ import (
 	"time"
 )
 
-// Env is the variable that has the tests of make test-crash run, which strike at every point and in every way if
-// it is "all". If it is a duration, each of them begins no blow after it, and takes its points in
-// an order that follows from SeedEnv. Without it behind every third effect of some tests something
-// dies, where the journal does not know of the effect yet, and behind every one while the guest is
-// paused. With -short, as in make test, that is behind every seventh, and, of those while the guest is
-// paused, not behind the pause itself and what only waits in it.
+// Env is the variable that has the tests of make test-crash run, which strike at every point and in
+// every way if it is "all". If it is a duration, each of them begins no blow after it, and takes
+// its points in an order that follows from SeedEnv. Without it behind every third effect of some
+// tests something dies, where the journal does not know of the effect yet, and behind every one
+// while the guest is paused. With -short, as in make test, that is behind every seventh, and, of
+// those while the guest is paused, not behind the pause itself and what only waits in it.
 const Env = "VOLFERRY_CRASH"
 
 // Every reports whether every point may be struck at.
@@ -39,8 +40,8 @@ func Chance(t *testing.T) (*rand.Rand, uint64) {
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }
 
-// untilEnv is until when, in seconds since 1970, the tests of make test-crash begin, in an order of chance. Those that have not
-// begun then are left to another seed.
+// untilEnv is until when, in seconds since 1970, the tests of make test-crash begin, in an order of
+// chance. Those that have not begun then are left to another seed.
 const untilEnv = "VOLFERRY_CRASH_UNTIL"
 
 // LeftToAnotherSeed skips a test, or a part of it, for which make test-crash has no time any more.

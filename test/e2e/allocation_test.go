@@ -30,8 +30,8 @@ func preallocated(t *testing.T, d lab.Disk) lab.Disk {
 	return d
 }
 
-// TestAPreallocatedVolumeIsAsThickWhereItWent after a move of its running guest by either method, which writes all the time and
-// discards nothing, and as thin where that is asked for.
+// TestAPreallocatedVolumeIsAsThickWhereItWent after a move of its running guest by either method,
+// which writes all the time and discards nothing, and as thin where that is asked for.
 func TestAPreallocatedVolumeIsAsThickWhereItWent(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)

@@ -113,7 +113,8 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 	}
 }
 
-// migrateUnattached moves the volume called data, which no instance has, in one go. It holds what it was filled with.
+// migrateUnattached moves the volume called data, which no instance has, in one go. It holds what
+// it was filled with.
 func (h *host) migrateUnattached(t *testing.T, d lab.Disk, to ...string) api.Migration {
 	t.Helper()
 	m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", "data"}, to...)...)

@@ -15,7 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A backup program makes a dirty bitmap of a disk with its full backup, and copies later what was written since.
+// A backup program makes a dirty bitmap of a disk with its full backup, and copies later what was
+// written since.
 
 // printed runs a tool, which must succeed, and returns what it printed.
 func printed(t *testing.T, name string, args ...string) string {
@@ -67,7 +68,8 @@ func (g *guest) removesBitmap(t *testing.T, message string) {
 	mustContain(t, g.host.virsh(t, "qemu-monitor-command", g.Name, command), `"return":{}`)
 }
 
-// restoresIncremental writes what a dirty bitmap of an image, which nobody has open, says was written over the full backup.
+// restoresIncremental writes what a dirty bitmap of an image, which nobody has open, says was
+// written over the full backup.
 func restoresIncremental(t *testing.T, full, path, bitmap string) {
 	t.Helper()
 	now := filepath.Join(t.TempDir(), "now.raw")

@@ -52,12 +52,14 @@ func TestCancelsInTheMiddleOfAFoldLeaveTheGuestAlive(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// endBound is how long the end of a move may take though an image takes its writes so slowly that the fold never catches
-// up with its guest: what there is to copy takes less, and the guest is held back before that.
+// endBound is how long the end of a move may take though an image takes its writes so slowly that
+// the fold never catches up with its guest: what there is to copy takes less, and the guest is held
+// back before that.
 const endBound = 3 * time.Minute
 
-// The guest writes at random all over its disk, and the image to which it is brought takes its writes so slowly that the
-// fold never catches up: the guest is held back, and stands still in the end.
+// The guest writes at random all over its disk, and the image to which it is brought takes its
+// writes so slowly that the fold never catches up: the guest is held back, and stands still in the
+// end.
 
 func TestACancelEndsThoughTheGuestWritesFasterThanTheSourceTakes(t *testing.T) {
 	crash.LeftToTestCrash(t)
@@ -77,7 +79,8 @@ func TestACompleteEndsThoughTheGuestWritesFasterThanTheDestinationTakes(t *testi
 	g.endsOnASlowImage(t, v, v.Dst.Path, v.completeArgs(), api.MigrationCompleted)
 }
 
-// endsOnASlowImage ends a move with each write of QEMU to an image taking long, and claims that it ends, within its bound.
+// endsOnASlowImage ends a move with each write of QEMU to an image taking long, and claims that it
+// ends, within its bound.
 func (g *guest) endsOnASlowImage(t *testing.T, v *move, path string, args []string, want api.MigrationState) {
 	t.Helper()
 	mended := lab.Inject(t, g.pid(t), "-P", path, "-e", "trace=pwrite64,pwritev,pwritev2,io_submit",

@@ -44,7 +44,8 @@ func TestCancelBringsTheGuestBackAtAnyTimeBeforeTheSwitch(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// Somebody has removed the destination that the migration made, and put an image of his own in its place.
+// Somebody has removed the destination that the migration made, and put an image of his own in its
+// place.
 func TestACancelLeavesTheImageThatSomebodyHasPutInThePlaceOfTheDestination(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, b := sharedPools(t)

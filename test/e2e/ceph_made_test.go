@@ -20,7 +20,8 @@ func (h *host) newImage(c *lab.Ceph) string {
 	return c.URI(fmt.Sprintf("%s/%s-made-%d", madeIn, filepath.Base(h.Dir), h.number()))
 }
 
-// hasImages claims that these are the images that moves of this host have made, and that none has a temporary name.
+// hasImages claims that these are the images that moves of this host have made, and that none has a
+// temporary name.
 func (h *host) hasImages(t *testing.T, c *lab.Ceph, want ...string) {
 	t.Helper()
 	out, err := c.RBD(t.Context(), "ls", madeIn)
@@ -38,7 +39,8 @@ func (h *host) hasImages(t *testing.T, c *lab.Ceph, want ...string) {
 	}
 }
 
-// An RBD image that is not there is made by the move to it, and goes with its cancel, as a file does.
+// An RBD image that is not there is made by the move to it, and goes with its cancel, as a file
+// does.
 func TestCephAMoveMakesTheImageThatItGoesTo(t *testing.T) {
 	requireCeph(t)
 	c := ownCluster(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// clusters are the Ceph clusters of the tests, by their ids. What is read of their images is in files
-// of a directory.
+// clusters are the Ceph clusters of the tests, by their ids. What is read of their images is in
+// files of a directory.
 var clusters struct {
 	sync.Mutex
 	shared *lab.Ceph
@@ -242,7 +242,8 @@ func TestCephAVolumeOfNoGuestGoesFromAnImageToADeviceAndBack(t *testing.T) {
 	}
 }
 
-// What holds the key: libvirtd, which keeps it, and the two programs beside the file that they are given.
+// What holds the key: libvirtd, which keeps it, and the two programs beside the file that they are
+// given.
 func TestCephTheKeyIsInNoArgumentNoEnvironmentAndNoFile(t *testing.T) {
 	requireCeph(t)
 	c := sharedCluster(t)
@@ -295,7 +296,8 @@ func (h *host) servers(t *testing.T) (pids []string) {
 	return pids
 }
 
-// A packaged daemon has no network: the program beside it has the servers, which end with the daemon's connections.
+// A packaged daemon has no network: the program beside it has the servers, which end with the
+// daemon's connections.
 func TestCephAProgramBesideTheDaemonServesTheImagesAndEndsThatWhenTheDaemonDies(t *testing.T) {
 	requireCeph(t)
 	activate, err := exec.LookPath("systemd-socket-activate")

@@ -30,8 +30,8 @@ func (h *host) cloneIn(t *testing.T, dir string, base lab.Disk) (clone lab.Disk,
 	return clone, []string{middle, base.Path}
 }
 
-// isClone says of what looks like an overlay that it is a clone of cloneIn, one that was moved and has kept its base
-// images, or one on a device, where no overlay of a move ever is.
+// isClone says of what looks like an overlay that it is a clone of cloneIn, one that was moved and
+// has kept its base images, or one on a device, where no overlay of a move ever is.
 func (h *host) isClone(leftover string) bool {
 	_, path, overlay := strings.Cut(leftover, " has an overlay on ")
 	_, path, _ = strings.Cut(path, ": ")

@@ -64,8 +64,8 @@ func TestAnOverlayThatAnOperatorHasCommittedIsCancelledOntoSrc(t *testing.T) {
 
 var keptCommands = regexp.MustCompile("(?s)\\*\\*What the source has now is right.*?```sh\n(.*?)```")
 
-// The guest that was committed to the source has run there, and is off: nobody can tell any more by its process. A
-// person knows, and does what docs/how-to/recover.md says.
+// The guest that was committed to the source has run there, and is off: nobody can tell any more by
+// its process. A person knows, and does what docs/how-to/recover.md says.
 func TestAGuestThatRanOnTheSourceAndIsOffIsCancelledByTheCommandsOfThePage(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
@@ -94,8 +94,8 @@ func TestAGuestThatRanOnTheSourceAndIsOffIsCancelledByTheCommandsOfThePage(t *te
 	g.assertSettled(t)
 }
 
-// A program writes to the source while the guest is off. What the overlay holds belongs to the source
-// as it was, and is folded into nothing else.
+// A program writes to the source while the guest is off. What the overlay holds belongs to the
+// source as it was, and is folded into nothing else.
 func TestASourceThatWasWrittenIsNotFoldedInto(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)

@@ -100,8 +100,9 @@ func TestStorageAGroupThatAGuestHasMadeIsNotUsed(t *testing.T) {
 	t.Error("doctor says nothing of the other group")
 }
 
-// TestStorageAThinPoolIsAPoolAsThePageSays follows the page where it is about a thin pool, with names
-// and sizes that the machine has room for. Targets have tests of their own, in target_test.go.
+// TestStorageAThinPoolIsAPoolAsThePageSays follows the page where it is about a thin pool, with
+// names and sizes that the machine has room for. Targets have tests of their own, in
+// target_test.go.
 func TestStorageAThinPoolIsAPoolAsThePageSays(t *testing.T) {
 	h := storageHost(t)
 	const page = "docs/how-to/use-a-connector.md"

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// connectorsUnit is a variable that names the unit of the connectors as the package installs it. Where it is set, and systemd
-// runs, the kit for vendors runs under a unit like it: the tools of the storage may do what the unit lets them do.
+// connectorsUnit is a variable that names the unit of the connectors as the package installs it.
+// Where it is set, and systemd runs, the kit for vendors runs under a unit like it: the tools of
+// the storage may do what the unit lets them do.
 const connectorsUnit = "VOLFERRY_CONNECTORS_UNIT"
 
 // connectorTest runs `volferryd connector-test`, and returns what it prints.

@@ -141,8 +141,8 @@ func TestKillAtEveryStepOfAnAttachAndADetachOfAStoppedGuest(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// The guest is started, or ends, while the daemon is dead; or all of the host ends, and libvirt starts
-// the guest at the boot.
+// The guest is started, or ends, while the daemon is dead; or all of the host ends, and libvirt
+// starts the guest at the boot.
 func TestKillWhileTheGuestEndsOrBeginsInAnAttachAndADetach(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
@@ -175,7 +175,8 @@ func TestKillWhileTheGuestEndsOrBeginsInAnAttachAndADetach(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// The guest is asked to power itself off where it is about to be given the disk, or asked to let go of it.
+// The guest is asked to power itself off where it is about to be given the disk, or asked to let go
+// of it.
 func TestPowerOffOfTheGuestAtEveryStepOfAnAttachAndADetach(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	g := crashGuest(t)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The deaths and hangs inside calls that find a block job of ours which has to be ended without a pivot.
+// The deaths and hangs inside calls that find a block job of ours which has to be ended without a
+// pivot.
 
 // slowFold is so slow that a fold can be cancelled in its middle, and soon over all the same.
 const slowFold = "16MiB/s"
@@ -41,8 +42,8 @@ func cancelOfAMirrorInCalls() *callTrial {
 // jobLeft is where the daemon dies with a job at work of which it does not know yet.
 const jobLeft = "migration_complete_live_held.begin_job.after_do"
 
-// completeAnewInCalls is a complete whose daemon has died as its job began. The next one ends that job: nobody can
-// tell whether it missed a write.
+// completeAnewInCalls is a complete whose daemon has died as its job began. The next one ends that
+// job: nobody can tell whether it missed a write.
 func completeAnewInCalls() *callTrial {
 	settle := func(*testing.T) {}
 	return &callTrial{
@@ -66,8 +67,8 @@ func completeAnewInCalls() *callTrial {
 	}
 }
 
-// startsNextDaemon has another daemon started as soon as this one has died, beside the test. What it returns
-// ends that, with a daemon that does not die by itself.
+// startsNextDaemon has another daemon started as soon as this one has died, beside the test. What
+// it returns ends that, with a daemon that does not die by itself.
 func (c *callGuest) startsNextDaemon(t *testing.T) (settle func(*testing.T)) {
 	t.Helper()
 	waits, leave := context.WithCancel(t.Context())

@@ -32,7 +32,8 @@ func volferrydHangs() *callBlow {
 	}}
 }
 
-// volferrydRequests are all requests: those for which libvirtd is called, and those for which it is hardly.
+// volferrydRequests are all requests: those for which libvirtd is called, and those for which it is
+// hardly.
 func volferrydRequests() map[string]func() *callTrial {
 	all := inWhichTheDaemonLives()
 	all["complete a fold"] = func() *callTrial { return foldInCalls((*guest).runThenComplete) }

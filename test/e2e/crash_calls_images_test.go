@@ -64,7 +64,8 @@ func qemuImgHangs() *callBlow {
 	return &callBlow{program: syscalls.QemuImg, does: syscalls.Stop, image: anywhere, back: childrenGoOn}
 }
 
-// childrenGoOn lets what the daemon and libvirtd run go on after a while. They may have done so before, or ended it.
+// childrenGoOn lets what the daemon and libvirtd run go on after a while. They may have done so
+// before, or ended it.
 func childrenGoOn(c *callGuest, t *testing.T) {
 	t.Helper()
 	<-time.After(hang)

@@ -57,8 +57,8 @@ var libvirtdRequests = map[string]func() *callTrial{
 // completeAnew is the request in whose way the daemon dies in any case.
 const completeAnew = "complete that begins its job anew"
 
-// inWhichTheDaemonLives are the requests of libvirtdRequests for a blow that is about the daemon: it strikes it, or asks it
-// how things are.
+// inWhichTheDaemonLives are the requests of libvirtdRequests for a blow that is about the daemon:
+// it strikes it, or asks it how things are.
 func inWhichTheDaemonLives() map[string]func() *callTrial {
 	some := maps.Clone(libvirtdRequests)
 	delete(some, completeAnew)

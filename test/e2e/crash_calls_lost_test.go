@@ -15,15 +15,15 @@ import (
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
-// A libvirtd that stands still for longer than it may take to answer counts as lost: what needs it stops or
-// waits, and says so.
+// A libvirtd that stands still for longer than it may take to answer counts as lost: what needs it
+// stops or waits, and says so.
 func TestAHangOfLibvirtdThatOutlastsTheTimeoutOfACallIsSaidAndLosesNothing(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	forEachCall(t, inWhichTheDaemonLives(), libvirtdIsLost)
 }
 
-// libvirtdIsLost is the blow of a libvirtd that stands still until the daemon has given it up, at one point of each
-// kind of call that a request makes.
+// libvirtdIsLost is the blow of a libvirtd that stands still until the daemon has given it up, at
+// one point of each kind of call that a request makes.
 func libvirtdIsLost() *callBlow {
 	return &callBlow{program: syscalls.Libvirtd, does: syscalls.Stop, choose: oneOfEachCall, back: func(c *callGuest, t *testing.T) {
 		defer func() {
@@ -35,12 +35,12 @@ func libvirtdIsLost() *callBlow {
 	}}
 }
 
-// givenUp is within which time a libvirtd that does not answer must be given up: the daemon asks it something every
-// five seconds, and has its answer within 45.
+// givenUp is within which time a libvirtd that does not answer must be given up: the daemon asks it
+// something every five seconds, and has its answer within 45.
 const givenUp = 75 * time.Second
 
-// saysThatLibvirtIsLost waits until the daemon says so, and claims that every operation that is still open says that
-// it waits, or for which other one.
+// saysThatLibvirtIsLost waits until the daemon says so, and claims that every operation that is
+// still open says that it waits, or for which other one.
 func (c *callGuest) saysThatLibvirtIsLost(t *testing.T) {
 	t.Helper()
 	expired := time.After(lab.Limit(givenUp))

@@ -82,7 +82,8 @@ func foldInCalls(begin func(*guest, *testing.T) []string) *callTrial {
 	return (&callTrial{begin: func(c *callGuest, t *testing.T) []string { return begin(c.guest, t) }}).stopped()
 }
 
-// reformatInCalls is the move of the guest's disk to an image of this format, from one of the other.
+// reformatInCalls is the move of the guest's disk to an image of this format, from one of the
+// other.
 func reformatInCalls(to api.Format) *callTrial {
 	from := map[api.Format]api.Format{api.FormatRaw: api.FormatQcow2, api.FormatQcow2: api.FormatRaw}[to]
 	return &callTrial{

@@ -30,8 +30,8 @@ func plugInCalls(state string, detaches bool) *callTrial {
 	}
 }
 
-// plugEnds does what Volferry says until an attach or a detach of a volume is over, and claims that the
-// guest is in the state, and has the volume or has it not, whoever is asked.
+// plugEnds does what Volferry says until an attach or a detach of a volume is over, and claims that
+// the guest is in the state, and has the volume or has it not, whoever is asked.
 func (g *guest) plugEnds(t *testing.T, v *volume, state string, args []string, answer error) string {
 	t.Helper()
 	end := "went on"
@@ -120,7 +120,8 @@ func rootInCalls(detaches bool) *callTrial {
 	}
 }
 
-// powerInCalls is one of the commands that start or stop a guest, which is in one state before and in one after.
+// powerInCalls is one of the commands that start or stop a guest, which is in one state before and
+// in one after.
 func powerInCalls(before, after string, words ...string) *callTrial {
 	args := func(c *callGuest) []string { return append(append([]string{"instance"}, words...), c.Name) }
 	return &callTrial{

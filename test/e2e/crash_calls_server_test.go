@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
-// The deaths and hangs of qemu-storage-daemon at its system calls on the qcow2 image that it serves to a
-// copy: src, which it reads, or dst, which is read back besides.
+// The deaths and hangs of qemu-storage-daemon at its system calls on the qcow2 image that it serves
+// to a copy: src, which it reads, or dst, which is read back besides.
 
 func serverDies() *callBlow {
 	return &callBlow{program: syscalls.StorageDaemon, does: syscalls.Kill, image: anywhere, back: func(*callGuest, *testing.T) {}}

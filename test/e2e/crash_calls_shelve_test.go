@@ -8,7 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The deaths and hangs inside the ways to the shelf and back, and inside a move with all guests paused.
+// The deaths and hangs inside the ways to the shelf and back, and inside a move with all guests
+// paused.
 
 // shelfInCalls is a guest that goes to the shelf and comes back.
 func shelfInCalls(t *testing.T) *callGuest {
@@ -79,8 +80,8 @@ func pauseAllInCalls() *callTrial {
 	}
 }
 
-// moveEnds does what Volferry says until the newest move with all guests paused is over, and claims that both
-// guests go on where the volume is.
+// moveEnds does what Volferry says until the newest move with all guests paused is over, and claims
+// that both guests go on where the volume is.
 func (s *sharers) moveEnds(t *testing.T, answer error) string {
 	t.Helper()
 	newest := func() api.Migration {

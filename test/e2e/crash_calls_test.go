@@ -20,12 +20,12 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// The deaths and hangs of programs inside what they do for a request: at each system call by which one
-// of them changes something, of libvirtd in the calls that are made to it. The user does nothing but
-// what Volferry or its documentation says.
+// The deaths and hangs of programs inside what they do for a request: at each system call by which
+// one of them changes something, of libvirtd in the calls that are made to it. The user does
+// nothing but what Volferry or its documentation says.
 
-// callTrial is a request of the user that is made again and again, each time with a program that dies,
-// or stands still, at a system call on its way.
+// callTrial is a request of the user that is made again and again, each time with a program that
+// dies, or stands still, at a system call on its way.
 type callTrial struct {
 	// guest is another guest than one that runs and writes to its one disk.
 	guest func(*testing.T) *callGuest
@@ -34,7 +34,8 @@ type callTrial struct {
 	// ended does what the answer of the command says until all is over, and claims that it
 	// ended right. It returns in one word how.
 	ended func(*callGuest, *testing.T, error) string
-	// spares: a guest that runs writes on all the time, but for as long as what died or stood still was away.
+	// spares: a guest that runs writes on all the time, but for as long as what died or stood still
+	// was away.
 	spares bool
 }
 
@@ -52,7 +53,8 @@ type callGuest struct {
 	atEnd func(*testing.T)
 }
 
-// callHost starts a host whose programs can be made to die, with these flags of its daemon. It has no guest yet.
+// callHost starts a host whose programs can be made to die, with these flags of its daemon. It has
+// no guest yet.
 func callHost(t *testing.T, flags ...string) (*host, *callGuest) {
 	t.Helper()
 	if os.Getenv("VOLFERRY_UNIT") != "" {
@@ -96,8 +98,8 @@ func (x *callTrial) newGuest(t *testing.T) *callGuest {
 	return newCallGuest(t)
 }
 
-// untilDone makes a request again that failed, as it may be, until it succeeds or what it asked for is so. It says
-// in a word whether that was needed.
+// untilDone makes a request again that failed, as it may be, until it succeeds or what it asked for
+// is so. It says in a word whether that was needed.
 func (c *callGuest) untilDone(t *testing.T, args []string, answer error, done func() bool) (end string) {
 	t.Helper()
 	end = "went on"
@@ -229,9 +231,9 @@ func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 	c.atEnd(t)
 }
 
-// fewPoints is how many points are struck at without make test-crash, and manyOfOne how many
-// system calls of one name on one thing at most: there are thousands of writes to an image, and hundreds to the
-// NVRAM of a guest, and one is as another.
+// fewPoints is how many points are struck at without make test-crash, and manyOfOne how many system
+// calls of one name on one thing at most: there are thousands of writes to an image, and hundreds
+// to the NVRAM of a guest, and one is as another.
 const (
 	fewPoints = 3
 	manyOfOne = 20
@@ -316,12 +318,14 @@ func (b *callBlow) strike(t *testing.T, c *callGuest, p syscalls.Point, args []s
 	return struck, err
 }
 
-// disagreeStall is how much longer a guest may stand still where libvirt shows another chain than QEMU has, for good: libvirt
-// is asked again for as long, and then the answer of the command is that an operator is needed.
+// disagreeStall is how much longer a guest may stand still where libvirt shows another chain than
+// QEMU has, for good: libvirt is asked again for as long, and then the answer of the command is
+// that an operator is needed.
 const disagreeStall = 3 * time.Second
 
-// spared begins a span of a guest that writes, and returns what ends it with the answer of the command: where the guest has
-// run through all of it, no write took longer than a death may cost it.
+// spared begins a span of a guest that writes, and returns what ends it with the answer of the
+// command: where the guest has run through all of it, no write took longer than a death may cost
+// it.
 func (c *callGuest) spared(t *testing.T) (end func(answer error)) {
 	t.Helper()
 	before, err := c.process()
@@ -364,7 +368,8 @@ func untilAnsweredOr(t *testing.T, called <-chan error, cond func() bool) (answe
 	}
 }
 
-// forEachCall runs a test for each of some requests, in an order of chance, each with a guest of its own.
+// forEachCall runs a test for each of some requests, in an order of chance, each with a guest of
+// its own.
 func forEachCall(t *testing.T, requests map[string]func() *callTrial, blow func() *callBlow) {
 	t.Helper()
 	requireParallel(t)

@@ -9,10 +9,11 @@ import (
 	"github.com/volferry/volferry/test/crash"
 )
 
-// The deaths in a move that keeps the base images of a linked clone. Its job writes in the background: until the
-// pivot the overlay alone has all that the guest was told is done.
+// The deaths in a move that keeps the base images of a linked clone. Its job writes in the
+// background: until the pivot the overlay alone has all that the guest was told is done.
 
-// guestOnClone is a guest that runs and writes to a linked clone; same claims that its base images are as they were.
+// guestOnClone is a guest that runs and writes to a linked clone; same claims that its base images
+// are as they were.
 func (h *host) guestOnClone(t *testing.T) (g *guest, same func()) {
 	t.Helper()
 	clone, bases := h.cloneIn(t, h.poolA, h.diskIn(t, h.poolB, api.FormatRaw))

@@ -49,7 +49,8 @@ func TestKillOfLibvirtdAtEveryStepOfAMove(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// A package that is upgraded, or an operator, ends libvirtd in the middle of its calls, and it comes back.
+// A package that is upgraded, or an operator, ends libvirtd in the middle of its calls, and it
+// comes back.
 func TestRestartOfLibvirtdAtEveryStepOfAMove(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	g := crashGuest(t)

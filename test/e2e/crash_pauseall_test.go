@@ -239,8 +239,8 @@ func TestKillOfTheOthersInAMoveWithAllGuestsPaused(t *testing.T) {
 	s.end(t)
 }
 
-// The move ends with the volume moved or not, by what its errors say, and a guest that was killed starts from where
-// the volume is.
+// The move ends with the volume moved or not, by what its errors say, and a guest that was killed
+// starts from where the volume is.
 func TestKillOfAGuestInAMoveWithAllGuestsPaused(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))

@@ -67,8 +67,8 @@ func TestKillAtEveryStepOfAResizeOfAStoppedGuest(t *testing.T) {
 	g.endsWhole(t, size)
 }
 
-// The host is fenced while its daemon is dead, and rejoins. What was told of a resize that came to nothing is true: asked
-// again it is done.
+// The host is fenced while its daemon is dead, and rejoins. What was told of a resize that came to
+// nothing is true: asked again it is done.
 func TestKillAtEveryStepOfAResizeOfAHostThatIsFenced(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	g := crashGuest(t)

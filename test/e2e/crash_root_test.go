@@ -40,8 +40,8 @@ func (g *guest) rootArgs(v *volume, detaches bool) []string {
 	return []string{"volume", "attach", v.name, g.Name, "--root"}
 }
 
-// bringRoot has the guest with its root volume, or without it, so that that can be detached or attached, and
-// returns the command line of it.
+// bringRoot has the guest with its root volume, or without it, so that that can be detached or
+// attached, and returns the command line of it.
 func (g *guest) bringRoot(t *testing.T, v *volume, detaches bool) (args []string) {
 	t.Helper()
 	switch has := g.hasRoot(t); {
@@ -53,8 +53,8 @@ func (g *guest) bringRoot(t *testing.T, v *volume, detaches bool) (args []string
 	return g.rootArgs(v, detaches)
 }
 
-// assertRootEnded claims that the root volume is detached, or attached as the attachment says, and holds every
-// write.
+// assertRootEnded claims that the root volume is detached, or attached as the attachment says, and
+// holds every write.
 func (g *guest) assertRootEnded(t *testing.T, v *volume, detaches bool, a api.Attachment) {
 	t.Helper()
 	if detaches {

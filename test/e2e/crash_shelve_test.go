@@ -287,7 +287,8 @@ func TestKillOfTheOthersInAShelveAndAnUnshelve(t *testing.T) {
 	s.end(t)
 }
 
-// Everything on the host ends at once, and only the instance's own definition, or the shelf, says where it is.
+// Everything on the host ends at once, and only the instance's own definition, or the shelf, says
+// where it is.
 func TestKillOfTheHostInAShelveAndAnUnshelve(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	s := shelfGuest(t, startHost(t))

@@ -177,8 +177,9 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	start.assertGuarantees(t)
 }
 
-// diesOnceMore kills the daemon at a moment of chance after one blow in three of make test-crash, and starts it again: whatever
-// the recovery from a blow has begun is cut off as well. It reports whether it did.
+// diesOnceMore kills the daemon at a moment of chance after one blow in three of make test-crash,
+// and starts it again: whatever the recovery from a blow has begun is cut off as well. It reports
+// whether it did.
 func (x *trial) diesOnceMore(t *testing.T) bool {
 	t.Helper()
 	if !crash.Every() {
@@ -269,9 +270,9 @@ func (x *trial) followed(t *testing.T, r *request) api.Migration {
 	return m
 }
 
-// noteGap holds the longest time without a completed write against what a death
-// may cost a guest, which is most. One that stands still when libvirtd dies does so until libvirtd is
-// there again: nobody else can resume it.
+// noteGap holds the longest time without a completed write against what a death may cost a guest,
+// which is most. One that stands still when libvirtd dies does so until libvirtd is there again:
+// nobody else can resume it.
 func (x *trial) noteGap(t *testing.T, p point, most time.Duration, from, to time.Time) {
 	t.Helper()
 	if x.writer == nil {

@@ -20,7 +20,8 @@ func (g *guest) refusesToMove(t *testing.T, target string, code api.Code, args .
 	return g.failsToMove(t, target, code.ExitStatus(), code, args...)
 }
 
-// failsToMove is refusesToMove with this exit status: that of an op that has begun where it takes one to see what is refused.
+// failsToMove is refusesToMove with this exit status: that of an op that has begun where it takes
+// one to see what is refused.
 func (g *guest) failsToMove(t *testing.T, target string, exit int, code api.Code, args ...string) api.Error {
 	t.Helper()
 	before, slots := g.volume(t, target), g.persistentSlots(t)

@@ -17,11 +17,13 @@ import (
 // nameable is a device whose name another device can have for a while.
 type nameable interface {
 	whileAnother(t *testing.T, do func())
-	// identities are what a refusal says that the device was, and is while another one has its name.
+	// identities are what a refusal says that the device was, and is while another one has its
+	// name.
 	identities() []string
 }
 
-// refusesAnother claims that a command is refused while another device has the name, and says which.
+// refusesAnother claims that a command is refused while another device has the name, and says
+// which.
 func (h *host) refusesAnother(t *testing.T, n nameable, code api.Code, args []string) {
 	t.Helper()
 	n.whileAnother(t, func() {
@@ -30,7 +32,8 @@ func (h *host) refusesAnother(t *testing.T, n nameable, code api.Code, args []st
 	})
 }
 
-// copiesAndRefusesOthers makes the copy of a move. No step of that is made while another device has the name of one of its own.
+// copiesAndRefusesOthers makes the copy of a move. No step of that is made while another device has
+// the name of one of its own.
 func (v *move) copiesAndRefusesOthers(t *testing.T, src, dst nameable) {
 	t.Helper()
 	h := v.g.host
@@ -121,8 +124,9 @@ func (h *host) onDeviceAt(t *testing.T, path string) *volume {
 	return h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: path, Format: "raw"}})
 }
 
-// refusesAnotherAtRest claims that no command takes another device for that of the volume, which nothing is done to:
-// each is refused at once and names both, and the other one is not written. It returns the other one's identity.
+// refusesAnotherAtRest claims that no command takes another device for that of the volume, which
+// nothing is done to: each is refused at once and names both, and the other one is not written. It
+// returns the other one's identity.
 func (v *volume) refusesAnotherAtRest(t *testing.T, n nameable, instance string) (found string) {
 	t.Helper()
 	n.whileAnother(t, func() {

@@ -112,8 +112,8 @@ func TestShareableDiskIsMirroredWhileItsGuestRuns(t *testing.T) {
 	g.destroy(t)
 }
 
-// readOnlyDisk gives the domain of a guest that was not adopted yet another disk, vdb, which the guest may only
-// read. Its serial is a UUID, which is the id of its volume once it was adopted.
+// readOnlyDisk gives the domain of a guest that was not adopted yet another disk, vdb, which the
+// guest may only read. Its serial is a UUID, which is the id of its volume once it was adopted.
 func (g *guest) readOnlyDisk(t *testing.T, dir string) *plugged {
 	t.Helper()
 	d := g.host.diskIn(t, dir, api.FormatRaw)

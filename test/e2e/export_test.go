@@ -73,8 +73,8 @@ func (h *host) listServers(t *testing.T, exports ...*lab.Export) {
 // remoteFiles are the files of exports over TCP.
 var remoteFiles sync.Map
 
-// fileOf is what the server of an export has its bytes in, a file with what an RBD image has by now, and
-// every other path itself.
+// fileOf is what the server of an export has its bytes in, a file with what an RBD image has by
+// now, and every other path itself.
 func fileOf(path string) string {
 	if api.IsRBD(path) {
 		return cephFile(path)

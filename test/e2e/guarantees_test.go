@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The guarantees of ARCHITECTURE.md that are of a whole host, whatever a trial is about. A trial claims the
-// others of its own guests.
+// The guarantees of ARCHITECTURE.md that are of a whole host, whatever a trial is about. A trial
+// claims the others of its own guests.
 
 // trialStart is what a host had when the request of a trial was about to be made.
 type trialStart struct {
@@ -52,8 +52,9 @@ func (h *host) startsTrial(t *testing.T) *trialStart {
 	return s
 }
 
-// assertGuarantees claims that no move wrote to its source, and that nothing is in progress or left. What is to be told to a
-// registry that was away may come a little later. The audit trail is looked at when the site is closed.
+// assertGuarantees claims that no move wrote to its source, and that nothing is in progress or
+// left. What is to be told to a registry that was away may come a little later. The audit trail is
+// looked at when the site is closed.
 func (s *trialStart) assertGuarantees(t *testing.T) {
 	t.Helper()
 	left := []string{}
@@ -67,8 +68,9 @@ func (s *trialStart) assertGuarantees(t *testing.T) {
 	}
 }
 
-// assertFrozen claims that nothing has written to the source of a migration since it was frozen, where that can be
-// told: a cancel writes to it at its end, and guests write to it until a mirror or a pause is over.
+// assertFrozen claims that nothing has written to the source of a migration since it was frozen,
+// where that can be told: a cancel writes to it at its end, and guests write to it until a mirror
+// or a pause is over.
 func (s *trialStart) assertFrozen(t *testing.T, m api.Migration) {
 	t.Helper()
 	image := s.images[m.Src.Path]
@@ -117,8 +119,8 @@ func (h *host) held(t *testing.T) (held []string) {
 	return held
 }
 
-// leftFiles are the memory of guests, cursors of copies, files that were not finished, guards of instances that may
-// start, and what has come to the pools and is no volume.
+// leftFiles are the memory of guests, cursors of copies, files that were not finished, guards of
+// instances that may start, and what has come to the pools and is no volume.
 func (s *trialStart) leftFiles(t *testing.T) []string {
 	t.Helper()
 	known := slices.Clone(s.files)

@@ -39,7 +39,8 @@ func (g *guest) thatIsPaused(t *testing.T) *inState {
 	}
 }
 
-// thatIsStopped: in the middle of a move it runs once on the overlay, which qemu-img brings to where the volume comes.
+// thatIsStopped: in the middle of a move it runs once on the overlay, which qemu-img brings to
+// where the volume comes.
 func (g *guest) thatIsStopped(t *testing.T) *inState {
 	t.Helper()
 	g.powerOff(t)
@@ -71,7 +72,8 @@ func (g *inState) assertAt(t *testing.T, path string) {
 	g.atRest(t)
 }
 
-// goTo runs one move of several in a row, and ends the test if it fails: the volume is not where the next begins.
+// goTo runs one move of several in a row, and ends the test if it fails: the volume is not where
+// the next begins.
 func goTo(t *testing.T, kind string, move func(*testing.T)) {
 	t.Helper()
 	if !t.Run("to "+kind, move) {

@@ -80,7 +80,8 @@ func TestAllVolumesOfARunningGuestMoveByOneCommand(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// TestAllVolumesOfAStoppedInstanceMoveByOneCommandOrNone does, and the one that cannot is named with the reason.
+// TestAllVolumesOfAStoppedInstanceMoveByOneCommandOrNone does, and the one that cannot is named
+// with the reason.
 func TestAllVolumesOfAStoppedInstanceMoveByOneCommandOrNone(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, b := sharedPools(t)

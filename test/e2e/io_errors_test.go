@@ -111,8 +111,8 @@ func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
 	}
 }
 
-// untilFailed returns why the last request of a move has come to nothing, once it is tried no more and has left the move in this
-// state.
+// untilFailed returns why the last request of a move has come to nothing, once it is tried no more
+// and has left the move in this state.
 func (v *move) untilFailed(t *testing.T, left api.MigrationState) (why *api.Error) {
 	t.Helper()
 	eventually(t, "it is said why it came to nothing", func() bool {
@@ -126,8 +126,8 @@ func (v *move) untilFailed(t *testing.T, left api.MigrationState) (why *api.Erro
 	return why
 }
 
-// outlivesItsJob claims that a guest writes after an error has ended a job on its disk. QEMU 7.2 may die when such a
-// job ends under a write, which is a crash of the guest like any other.
+// outlivesItsJob claims that a guest writes after an error has ended a job on its disk. QEMU 7.2
+// may die when such a job ends under a write, which is a crash of the guest like any other.
 func (g *guest) outlivesItsJob(t *testing.T) {
 	t.Helper()
 	if g.state(t) == "shut off" {

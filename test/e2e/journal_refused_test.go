@@ -95,8 +95,8 @@ func (g *guest) journalIsRefused(t *testing.T) {
 	})(t)
 }
 
-// journalIsRefused lets the kernel refuse writes to the journal until the daemon has noticed, and what goes
-// on meanwhile has gone on.
+// journalIsRefused lets the kernel refuse writes to the journal until the daemon has noticed, and
+// what goes on meanwhile has gone on.
 func (h *host) journalIsRefused(meanwhile func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()

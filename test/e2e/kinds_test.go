@@ -110,7 +110,8 @@ var devices = []device{
 	{"UNIT2", "iSCSI LUN by two paths, connected for it", true},
 }
 
-// deviceAt is the device that has this name or a link to it, nil if it is none of a machine with storage.
+// deviceAt is the device that has this name or a link to it, nil if it is none of a machine with
+// storage.
 func deviceAt(path string) *device {
 	i := slices.IndexFunc(devices, func(d device) bool {
 		name := os.Getenv(d.variable)

@@ -13,7 +13,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// startLeasingHost starts a host whose libvirt has the lock manager lockd, with leases on the images themselves.
+// startLeasingHost starts a host whose libvirt has the lock manager lockd, with leases on the
+// images themselves.
 func startLeasingHost(t *testing.T) *host {
 	t.Helper()
 	requireParallel(t)
@@ -24,8 +25,8 @@ func startLeasingHost(t *testing.T) *host {
 	return startHostIn(t, dir)
 }
 
-// assertLeases claims that virtlockd has the leases of the images that guests write to, and no other: another host can take
-// the lease of each other image, and of none of these.
+// assertLeases claims that virtlockd has the leases of the images that guests write to, and no
+// other: another host can take the lease of each other image, and of none of these.
 func (h *host) assertLeases(t *testing.T, guests ...*guest) {
 	t.Helper()
 	var tops []string
@@ -150,7 +151,8 @@ func TestGuestsThatShareAVolumeHaveItsLeaseAfterItMoves(t *testing.T) {
 	s.end(t)
 }
 
-// Another host has taken the lease of an image of a guest that a switch has paused: the guest is named, and goes on by itself.
+// Another host has taken the lease of an image of a guest that a switch has paused: the guest is
+// named, and goes on by itself.
 func TestAGuestWhoseLeaseAnotherHostTakesInASwitchGoesOnWhenThatEnds(t *testing.T) {
 	leftToTestE2E(t)
 	h := startLeasingHost(t)

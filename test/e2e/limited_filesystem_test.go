@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// TestAFilesystemWithoutHardLinksIsRefusedBeforeAnythingIsMade as the place of a file, and as that of the overlays, by the
-// plan and by the move in the same words.
+// TestAFilesystemWithoutHardLinksIsRefusedBeforeAnythingIsMade as the place of a file, and as that
+// of the overlays, by the plan and by the move in the same words.
 func TestAFilesystemWithoutHardLinksIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	leftToTestE2E(t)
 	if program := lab.LacksFS("exfat"); program != "" {

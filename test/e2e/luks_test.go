@@ -94,8 +94,8 @@ func assertNoPlaintext(t *testing.T, d lab.Disk, path string) {
 	}
 }
 
-// assertPassphraseHidden claims that no process was given the passphrase but in an open file, and that no
-// file and no log has it. libvirtd keeps it among its secrets.
+// assertPassphraseHidden claims that no process was given the passphrase but in an open file, and
+// that no file and no log has it. libvirtd keeps it among its secrets.
 func (h *host) assertPassphraseHidden(t *testing.T, key string) {
 	t.Helper()
 	for _, file := range glob(t, "/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ") {
@@ -262,7 +262,8 @@ func TestALUKSContainerOnADeviceMovesUnderItsRunningAndItsPausedGuest(t *testing
 	h.assertPassphraseHidden(t, d.LUKS.KeyFile)
 }
 
-// Its instance was forgotten and has no domain any more: the registry alone knows which secret opens it.
+// Its instance was forgotten and has no domain any more: the registry alone knows which secret
+// opens it.
 func TestALUKSContainerThatNoInstanceHasMovesByteForByteAndIsFoundByItsDomain(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
@@ -302,8 +303,8 @@ func TestALUKSContainerThatNoInstanceHasMovesByteForByteAndIsFoundByItsDomain(t 
 	g.assertSettled(t)
 }
 
-// Nobody has said which secret opens it, and nobody looks: it is moved as the bytes that it is, and is no disk
-// of a domain that opens it as LUKS.
+// Nobody has said which secret opens it, and nobody looks: it is moved as the bytes that it is, and
+// is no disk of a domain that opens it as LUKS.
 func TestALUKSContainerThatIsAdoptedByItsPathIsARawImageUntilItIsForgotten(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)

@@ -40,8 +40,9 @@ func (h *host) adoptWithDisks(t *testing.T, disks int) string {
 	return name
 }
 
-// TestAThousandAttachmentsAreTakenUpInFiveSeconds: a daemon that was killed says that it is ready, with libvirt, the registry and
-// what was open, within five seconds of its start on a host that has a thousand attachments and twenty open migrations.
+// TestAThousandAttachmentsAreTakenUpInFiveSeconds: a daemon that was killed says that it is ready,
+// with libvirt, the registry and what was open, within five seconds of its start on a host that has
+// a thousand attachments and twenty open migrations.
 func TestAThousandAttachmentsAreTakenUpInFiveSeconds(t *testing.T) {
 	leftToTestE2E(t)
 	lab.Require(t) // and nothing beside it: time is what it is about

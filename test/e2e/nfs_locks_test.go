@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// The NFS server hands the locks of its clients on to its own filesystem. So who opens a file by its path at the server meets
-// them, and is another host to them.
+// The NFS server hands the locks of its clients on to its own filesystem. So who opens a file by
+// its path at the server meets them, and is another host to them.
 
 // otherHostOpens has QEMU open a file for writing at the server, until what it returns is called.
 func otherHostOpens(t *testing.T, h *host, file string) (letsGo func()) {
@@ -32,8 +32,8 @@ func otherHostOpens(t *testing.T, h *host, file string) (letsGo func()) {
 	return letsGo
 }
 
-// otherHostMayOpen reports whether QEMU can open a file for writing at the server, where nothing but a lock may keep it
-// from that.
+// otherHostMayOpen reports whether QEMU can open a file for writing at the server, where nothing
+// but a lock may keep it from that.
 func otherHostMayOpen(t *testing.T, file string) bool {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "qemu-io", "-f", "raw", "-c", "read 0 512", file).CombinedOutput()

@@ -34,7 +34,8 @@ func hostThatMayUse(t *testing.T, dirs ...string) *host {
 	return h
 }
 
-// nfsServerIsAway ends the machine's NFS server, so that whoever asks it waits, until what it returns is called.
+// nfsServerIsAway ends the machine's NFS server, so that whoever asks it waits, until what it
+// returns is called.
 func nfsServerIsAway(t *testing.T) (comesBack func()) {
 	t.Helper()
 	threads := func(args ...string) {
@@ -54,7 +55,8 @@ func nfsServerIsAway(t *testing.T) (comesBack func()) {
 	return comesBack
 }
 
-// answersInTime claims that the daemon is there for the rest of its host while a filesystem does not answer.
+// answersInTime claims that the daemon is there for the rest of its host while a filesystem does
+// not answer.
 func (h *host) answersInTime(t *testing.T) {
 	t.Helper()
 	begin := time.Now()
@@ -82,7 +84,8 @@ func TestStorageAGuestMovesToNFSAndAwayThoughItsServerGoesAwayAndComesBack(t *te
 	comesBack := nfsServerIsAway(t)
 	g.writes(t) // to its overlay, which is here
 	h.answersInTime(t)
-	// The kernel lets go of the locks that it had at the server before it lets it end, so nobody waits for that here.
+	// The kernel lets go of the locks that it had at the server before it lets it end, so nobody
+	// waits for that here.
 	if err := syscall.Kill(h.DaemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +132,8 @@ func TestStorageAStoppedGuestMovesToNFSAndAway(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// Where root is nobody, neither libvirt nor volferryd can give QEMU an image that root has made. That shows when it is made, before
-// the guest is on its overlay.
+// Where root is nobody, neither libvirt nor volferryd can give QEMU an image that root has made.
+// That shows when it is made, before the guest is on its overlay.
 func TestStorageAnExportWhereRootIsNobodyIsRefusedBeforeTheGuestIsTouched(t *testing.T) {
 	dir, given := storageDevice(t, "SQUASHED"), storageDevice(t, "GIVEN")
 	h := hostThatMayUse(t, dir, given)

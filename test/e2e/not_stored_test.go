@@ -15,9 +15,10 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// crowdedDevice is a block device whose bytes are in a file with holes, as those of a thin volume. Fill makes a hole of each
-// zero in it, and leaves no room in its filesystem until the returned function is called. A write to a hole fails then when
-// the kernel writes its pages back, which the kernel says once.
+// crowdedDevice is a block device whose bytes are in a file with holes, as those of a thin volume.
+// Fill makes a hole of each zero in it, and leaves no room in its filesystem until the returned
+// function is called. A write to a hole fails then when the kernel writes its pages back, which the
+// kernel says once.
 func (h *host) crowdedDevice(t *testing.T) (device *lab.Loop, fill func(t *testing.T) (room func())) {
 	t.Helper()
 	fs, err := lab.LoopFS(t.Context(), filepath.Join(h.Libvirtd.Dir, "crowded"), "ext4", volumeBytes>>20+volumeBytes>>21)
@@ -50,7 +51,8 @@ func (h *host) crowdedDevice(t *testing.T) (device *lab.Loop, fill func(t *testi
 	}
 }
 
-// forgetPages has the kernel forget what it has in memory of a device and has written, or could not write.
+// forgetPages has the kernel forget what it has in memory of a device and has written, or could not
+// write.
 func forgetPages(t *testing.T, device string) {
 	t.Helper()
 	f, err := os.Open(device)
@@ -63,8 +65,8 @@ func forgetPages(t *testing.T, device string) {
 	}
 }
 
-// Linux says once that it could not store what the fold wrote to dst. The next complete writes all of it again, and cancel does
-// without it.
+// Linux says once that it could not store what the fold wrote to dst. The next complete writes all
+// of it again, and cancel does without it.
 func TestADestinationWithoutRoomForAWhileLosesNothing(t *testing.T) {
 	leftToTestE2E(t)
 	for _, cache := range []string{"unsafe", "writeback"} {

@@ -52,7 +52,8 @@ func isImageOn(t *testing.T, at api.Location, device *lab.Loop) {
 	}
 }
 
-// identifiedAt reports whether a volume is at a location, whose identity is known, whatever that is.
+// identifiedAt reports whether a volume is at a location, whose identity is known, whatever that
+// is.
 func identifiedAt(at, want api.Location) bool {
 	want.Identity = at.Identity
 	return at == want && at.Identity != ""

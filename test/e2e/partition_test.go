@@ -25,7 +25,8 @@ const (
 	firstSector   = 1 << 20 / sectorBytes // of a first partition, as tools choose it
 )
 
-// partition is one of a loop device. The kernel is told of it without a table: not every kernel reads one.
+// partition is one of a loop device. The kernel is told of it without a table: not every kernel
+// reads one.
 type partition struct {
 	disk           *lab.Loop
 	number         int
@@ -172,8 +173,8 @@ func TestAPartitionOfAnUnevenSizeIsMovedToAnotherAndWhatIsAroundThemStays(t *tes
 	}
 }
 
-// QEMU claims no device, so the kernel lets others write to the disk of a partition that a guest has, and to the file of
-// its device.
+// QEMU claims no device, so the kernel lets others write to the disk of a partition that a guest
+// has, and to the file of its device.
 func TestADeviceOfWhichAPartIsAVolumeOrADiskOfAGuestIsNotWritten(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)

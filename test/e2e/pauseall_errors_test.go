@@ -15,10 +15,11 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// Errors of the kernel in the middle of a move with all guests paused: every guest goes on where it was.
+// Errors of the kernel in the middle of a move with all guests paused: every guest goes on where it
+// was.
 
-// notMovedTrial is a move that cannot end well, and has to be taken back by itself. Mended is called when the
-// command has ended.
+// notMovedTrial is a move that cannot end well, and has to be taken back by itself. Mended is
+// called when the command has ended.
 func (s *sharers) notMovedTrial(mended func(*testing.T)) *trial {
 	return &trial{
 		host: s.host, waits: true, begin: s.moveArgs,
@@ -75,7 +76,8 @@ func TestAMoveWithAllGuestsPausedWhoseMemoryHasNoRoomIsTakenBack(t *testing.T) {
 	s.end(t)
 }
 
-// takeAllBut makes a file that leaves about so many bytes of its filesystem, at once: others write there meanwhile.
+// takeAllBut makes a file that leaves about so many bytes of its filesystem, at once: others write
+// there meanwhile.
 func takeAllBut(t *testing.T, path string, bytes int64) {
 	t.Helper()
 	var st unix.Statfs_t

@@ -13,9 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A guest of a move with all guests paused cannot be restored, or somebody lets one run on. What the others write
-// from then on is newer than the memory of the guest that is left: nobody restores that, and the command that the
-// message prints, and that one alone, gives it up. The daemon is dead in that moment, so that it is always the same one.
+// A guest of a move with all guests paused cannot be restored, or somebody lets one run on. What
+// the others write from then on is newer than the memory of the guest that is left: nobody restores
+// that, and the command that the message prints, and that one alone, gives it up. The daemon is
+// dead in that moment, so that it is always the same one.
 func TestMemoryThatIsOlderThanWhatOtherGuestsHaveWrittenIsRestoredByNobody(t *testing.T) {
 	leftToTestE2E(t)
 	s := startSharers(t, startHost(t))
@@ -66,8 +67,9 @@ func (s *sharers) resumesOne(t *testing.T) {
 	}
 }
 
-// memoryIsGivenUp claims that a move stopped for an operator with one guest that runs and one that does not, and that
-// the command which gives up its memory ends the move, with both guests where the volume is.
+// memoryIsGivenUp claims that a move stopped for an operator with one guest that runs and one that
+// does not, and that the command which gives up its memory ends the move, with both guests where
+// the volume is.
 func (s *sharers) memoryIsGivenUp(t *testing.T, r *request) {
 	t.Helper()
 	if r.err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// TestAPlanSaysOfADestinationWithoutRoomWhatIsFreeAndWhatIsTaken of one volume, of all of an instance and of all of a
-// pool, and nothing is changed by it. What it says fits is moved.
+// TestAPlanSaysOfADestinationWithoutRoomWhatIsFreeAndWhatIsTaken of one volume, of all of an
+// instance and of all of a pool, and nothing is changed by it. What it says fits is moved.
 func TestAPlanSaysOfADestinationWithoutRoomWhatIsFreeAndWhatIsTaken(t *testing.T) {
 	leftToTestE2E(t)
 	h := startHost(t)
@@ -75,7 +75,8 @@ func TestAPlanSaysOfADestinationWithoutRoomWhatIsFreeAndWhatIsTaken(t *testing.T
 	g.assertSettled(t)
 }
 
-// saysNoRoom claims that a refusal has these words, and what is free and what is taken in its text and beside it.
+// saysNoRoom claims that a refusal has these words, and what is free and what is taken in its text
+// and beside it.
 func saysNoRoom(t *testing.T, e api.Error, words ...string) {
 	t.Helper()
 	bytes := func(detail string) int64 {

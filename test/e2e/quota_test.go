@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The directory is on XFS, where a quota of QEMU's user that is used up is EDQUOT, and the filesystem has room.
+// The directory is on XFS, where a quota of QEMU's user that is used up is EDQUOT, and the
+// filesystem has room.
 func TestStorageAGuestWhoseOverlayIsUnderAQuotaStandsStillOrHasNoOverlay(t *testing.T) {
 	dir := storageDevice(t, "QUOTA")
 	limit := func(mib int) {

@@ -24,7 +24,8 @@ func recoverCommands(t *testing.T, pattern *regexp.Regexp) []string {
 	return commands
 }
 
-// types does what a person does who types commands in on the host, in a directory, and returns what they print.
+// types does what a person does who types commands in on the host, in a directory, and returns what
+// they print.
 func (h *host) types(t *testing.T, dir, commands string) string {
 	t.Helper()
 	ctl, err := filepath.Abs("../../bin/volferryctl")

@@ -175,7 +175,8 @@ func (h *host) acceptsRestore(t *testing.T) {
 	h.hearsRegistry(t)
 }
 
-// The backup is of the middle of a move, which has ended on the host since. The journal of the host is the witness of that.
+// The backup is of the middle of a move, which has ended on the host since. The journal of the host
+// is the witness of that.
 func TestARegistryOfTheMiddleOfAMoveHearsHowItHasEnded(t *testing.T) {
 	leftToTestE2E(t)
 	for end, begin := range map[api.MigrationState]func(*guest, *testing.T) []string{

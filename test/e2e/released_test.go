@@ -186,8 +186,8 @@ func (g *guest) define(t *testing.T, xml string) {
 	g.host.virsh(t, "define", file)
 }
 
-// A device says nothing of when it was written: the kernel's count of its sectors does, from the moment on in which a mirror has
-// left it.
+// A device says nothing of when it was written: the kernel's count of its sectors does, from the
+// moment on in which a mirror has left it.
 func TestADeviceThatAMoveHasLeftIsSaidToBeWrittenAfterItsGuestIsOff(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, b := sharedPools(t)

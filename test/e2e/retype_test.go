@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/test/kinds"
 )
 
-// typeIn makes a volume type that allows these pools alone, once the host has told the registry of them.
+// typeIn makes a volume type that allows these pools alone, once the host has told the registry of
+// them.
 func (h *host) typeIn(t *testing.T, pools ...string) (name string) {
 	t.Helper()
 	name = fmt.Sprintf("type-%d", h.number())
@@ -29,7 +30,8 @@ func (h *host) typeIn(t *testing.T, pools ...string) (name string) {
 	return name
 }
 
-// retypeArgs is the command line that gives a volume another type, and moves it where that is asked for.
+// retypeArgs is the command line that gives a volume another type, and moves it where that is asked
+// for.
 func retypeArgs(volume, typeName string, args ...string) []string {
 	return append([]string{"volume", "retype", volume, "--type", typeName, "--migration-policy", "on-demand"}, args...)
 }
@@ -93,7 +95,8 @@ func TestRetypeOfARunningGuestsVolumeGoesWhereThatIsAskedFor(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// TestRetypeMovesAVolumeThatNoGuestUses with the options of a move, be its instance stopped or there be none.
+// TestRetypeMovesAVolumeThatNoGuestUses with the options of a move, be its instance stopped or
+// there be none.
 func TestRetypeMovesAVolumeThatNoGuestUses(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
@@ -180,8 +183,8 @@ func TestThePlanOfARetypeShowsItsMoveAndChangesNothing(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// unchangedByPlans claims, when what it returns is called, that a volume is as it was, that no move of it was
-// begun, and that the directories have the same files.
+// unchangedByPlans claims, when what it returns is called, that a volume is as it was, that no move
+// of it was begun, and that the directories have the same files.
 func (h *host) unchangedByPlans(t *testing.T, volume string, dirs ...string) (check func()) {
 	t.Helper()
 	type world struct {

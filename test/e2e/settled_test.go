@@ -154,7 +154,8 @@ func (g *guest) assertNothingLeft(t *testing.T, state string) {
 	}
 }
 
-// leftovers are those of the host and its libvirtd, and what is in the directories, but for what the test has made so.
+// leftovers are those of the host and its libvirtd, and what is in the directories, but for what
+// the test has made so.
 func (h *host) leftovers(t *testing.T, empty ...string) []string {
 	t.Helper()
 	left, err := h.Libvirtd.Leftovers(t.Context(), empty...)
@@ -237,8 +238,8 @@ func (g *guest) openImages(t *testing.T) []string {
 	return slices.Compact(images)
 }
 
-// deviceNode is the path of an image without the links that udev makes for a device, as the kernel says what a
-// process has open.
+// deviceNode is the path of an image without the links that udev makes for a device, as the kernel
+// says what a process has open.
 func deviceNode(t *testing.T, path string) string {
 	t.Helper()
 	if !isBlockDevice(path) {

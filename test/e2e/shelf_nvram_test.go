@@ -41,7 +41,8 @@ func TestTheNVRAMOfAGuestComesBackFromTheShelf(t *testing.T) {
 	s.end(t)
 }
 
-// nvram is a file with the NVRAM of a guest: the lab calls it after the guest's name, and Volferry after its UUID.
+// nvram is a file with the NVRAM of a guest: the lab calls it after the guest's name, and Volferry
+// after its UUID.
 func (s *shelf) nvram(of string) string {
 	return filepath.Join(s.host.Libvirtd.NVRAMDir(), of+"_VARS.fd")
 }

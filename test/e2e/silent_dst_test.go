@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// stopped stops the server of an export as a machine that is lost does: it closes nothing and answers nothing,
-// until what it returns is called.
+// stopped stops the server of an export as a machine that is lost does: it closes nothing and
+// answers nothing, until what it returns is called.
 func stopped(t *testing.T, e *lab.Export) (goesOn func()) {
 	t.Helper()
 	signal := func(s unix.Signal) {
@@ -26,7 +26,8 @@ func stopped(t *testing.T, e *lab.Export) (goesOn func()) {
 	return func() { t.Helper(); signal(unix.SIGCONT) }
 }
 
-// The job of a complete writes what the guest writes to dst as well, so that each write waits for it.
+// The job of a complete writes what the guest writes to dst as well, so that each write waits for
+// it.
 func TestAGuestGoesOnThoughTheServerOfItsDestinationHangs(t *testing.T) {
 	leftToTestE2E(t)
 	for _, want := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {

@@ -12,10 +12,11 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// What is at an address and larger than the volume that comes to it: a server that exports a logical volume in whole extents, or an
-// RBD image that was made larger beforehand.
+// What is at an address and larger than the volume that comes to it: a server that exports a
+// logical volume in whole extents, or an RBD image that was made larger beforehand.
 
-// servedLarger is the address of an export that is larger than the volumes, and has somebody's bytes at its end.
+// servedLarger is the address of an export that is larger than the volumes, and has somebody's
+// bytes at its end.
 func (h *host) servedLarger(t *testing.T) string {
 	t.Helper()
 	d := h.servedAs(t, func(file string) (*lab.Export, error) {
@@ -42,8 +43,9 @@ func (h *host) largerImage(t *testing.T, c *lab.Ceph, pool string) string {
 	return c.URI(spec)
 }
 
-// goesToBeginnings moves the disk of a guest that runs to the beginning of what is at one address, and from there to that of what is at
-// another one: back by a cancel, and over, by QEMU and without it. In the end the volume is a file.
+// goesToBeginnings moves the disk of a guest that runs to the beginning of what is at one address,
+// and from there to that of what is at another one: back by a cancel, and over, by QEMU and without
+// it. In the end the volume is a file.
 func (g *guest) goesToBeginnings(t *testing.T, a, b string) {
 	t.Helper()
 	isBeginningOf(t, g.migrate(t, "vda", "--to-path", a), a, largerDeviceBytes)
@@ -88,7 +90,8 @@ func (g *guest) goesToBeginnings(t *testing.T, a, b string) {
 	g.assertSettled(t)
 }
 
-// goesToBeginning moves a volume that no instance has to the beginning of what is at an address, and on from there.
+// goesToBeginning moves a volume that no instance has to the beginning of what is at an address,
+// and on from there.
 func (h *host) goesToBeginning(t *testing.T, d lab.Disk, address string) {
 	t.Helper()
 	h.ctl(t, "volume", "adopt", "data", "--path", d.Path, "--format", d.Format)

@@ -28,7 +28,8 @@ func (h *host) part(t *testing.T, name string) api.Check {
 	return api.Check{}
 }
 
-// showsItsSnapshot waits until the snapshot over a disk that moves is named wherever an operator looks, with the command.
+// showsItsSnapshot waits until the snapshot over a disk that moves is named wherever an operator
+// looks, with the command.
 func (g *guest) showsItsSnapshot(t *testing.T, v *move, merge string) {
 	t.Helper()
 	h := g.host

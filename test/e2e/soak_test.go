@@ -32,9 +32,9 @@ const (
 const soakGuests = 3
 
 // TestSoak moves the volumes of several guests that write, at the same time and at random, and
-// takes moves back, gives guests a second volume and takes it away, ends, kills and starts them, and kills
-// the programs meanwhile. It ends at the first lost write, and at whatever else is not as it has to be
-// after a round.
+// takes moves back, gives guests a second volume and takes it away, ends, kills and starts them,
+// and kills the programs meanwhile. It ends at the first lost write, and at whatever else is not as
+// it has to be after a round.
 func TestSoak(t *testing.T) {
 	if os.Getenv(soakEnv) == "" {
 		t.Skip("SKIPPED: left to make soak")
@@ -161,8 +161,8 @@ func (g *guest) diesWithAnOverlay(ctx context.Context) error {
 	return g.cutNow(ctx)
 }
 
-// dies kills the guest's process, beside a test, and returns when libvirt knows it. libvirtd may be dead
-// meanwhile.
+// dies kills the guest's process, beside a test, and returns when libvirt knows it. libvirtd may be
+// dead meanwhile.
 func (g *guest) dies(ctx context.Context) error {
 	if had, err := g.killsProcess(); err != nil || !had {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/beevik/etree"
 )
 
-// definitionsStand claims, while the daemon is dead, that every image that a definition of this host names is there: whoever starts
-// the instance now starts it.
+// definitionsStand claims, while the daemon is dead, that every image that a definition of this
+// host names is there: whoever starts the instance now starts it.
 func (h *host) definitionsStand(t *testing.T) {
 	t.Helper()
 	for _, name := range strings.Fields(h.virsh(t, "list", "--all", "--name")) {

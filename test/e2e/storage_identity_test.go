@@ -13,13 +13,15 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// namedVolume is a logical volume by its name in /dev/mapper, which another one gets while it is renamed.
+// namedVolume is a logical volume by its name in /dev/mapper, which another one gets while it is
+// renamed.
 type namedVolume struct{ name, uuid, anotherUUID string }
 
 // namedTag is on all such volumes, whatever their names are.
 const namedTag = "volferry-named"
 
-// nameVolumes makes logical volumes with these names, and another one for each, which are gone when the test has ended.
+// nameVolumes makes logical volumes with these names, and another one for each, which are gone when
+// the test has ended.
 func nameVolumes(t *testing.T, names ...string) (volumes []*namedVolume) {
 	t.Helper()
 	t.Cleanup(func() { lvm(t, "lvremove", "--yes", "@"+namedTag) })
@@ -90,7 +92,8 @@ func TestStorageANameInDevMapperThatIsAnothersByNowIsRefusedUnderARunningGuest(t
 	g.assertSettled(t)
 }
 
-// lunDisk is the disk of a LUN to which another unit can be mapped: then it has the name of the first one.
+// lunDisk is the disk of a LUN to which another unit can be mapped: then it has the name of the
+// first one.
 type lunDisk struct{ path, wwid, anotherWWID string }
 
 func lunOf(t *testing.T) *lunDisk {
@@ -149,8 +152,9 @@ func (d *lunDisk) whileAnother(t *testing.T, do func()) {
 	}
 }
 
-// movesToItAlone moves the disk of the guest to a device. Nobody has a destination open between two steps, so that it can be removed
-// and another one gets its name: then no step is made, and the other one is not written.
+// movesToItAlone moves the disk of the guest to a device. Nobody has a destination open between two
+// steps, so that it can be removed and another one gets its name: then no step is made, and the
+// other one is not written.
 func (g *guest) movesToItAlone(t *testing.T, dst nameable, path, another string) {
 	t.Helper()
 	h := g.host

@@ -8,10 +8,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// namedMap is a map of multipath by its name in /dev/mapper, which another one can have. It is called by its WWID, as another one is.
+// namedMap is a map of multipath by its name in /dev/mapper, which another one can have. It is
+// called by its WWID, as another one is.
 type namedMap struct{ name, another, uuid, anotherUUID string }
 
-// multipathMap is MULTIPATH. What multipathd would do with a map of another name is nothing that a test is about: it is off.
+// multipathMap is MULTIPATH. What multipathd would do with a map of another name is nothing that a
+// test is about: it is off.
 func multipathMap(t *testing.T) *namedMap {
 	t.Helper()
 	one, another := storageDevice(t, "MULTIPATH"), storageDevice(t, "LARGER_MULTIPATH")

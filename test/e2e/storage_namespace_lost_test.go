@@ -43,7 +43,8 @@ func readSys(t *testing.T, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// failsSoon has the kernel answer with errors for NVME when both paths have been lost for five seconds, until the test has ended.
+// failsSoon has the kernel answer with errors for NVME when both paths have been lost for five
+// seconds, until the test has ended.
 func failsSoon(t *testing.T) {
 	t.Helper()
 	for _, dir := range pathsOfNVMe(t) {
@@ -58,8 +59,8 @@ func failsSoon(t *testing.T) {
 	}
 }
 
-// loseNamespace takes all paths of NVME away, and returns when the kernel knows that: from then on it keeps what it is asked for, until
-// what is returned is called.
+// loseNamespace takes all paths of NVME away, and returns when the kernel knows that: from then on
+// it keeps what it is asked for, until what is returned is called.
 func loseNamespace(t *testing.T) (comeBack func()) {
 	t.Helper()
 	paths := pathsOfNVMe(t)
@@ -83,7 +84,8 @@ func TestStorageAGuestGoesOnThoughTheNamespaceThatItMovesToFails(t *testing.T) {
 	})
 }
 
-// Nobody gets an error of a namespace whose connections are lost, unless the operator wants that: the kernel waits for ten minutes.
+// Nobody gets an error of a namespace whose connections are lost, unless the operator wants that:
+// the kernel waits for ten minutes.
 func TestStorageAGuestWaitsForANamespaceThatIsLostAndLosesNothing(t *testing.T) {
 	g := storageGuest(t)
 	h := g.host

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// namespaceDisk is a namespace of NVMe whose number another one can have in the subsystem: then that has the
-// name of the first one in /dev.
+// namespaceDisk is a namespace of NVMe whose number another one can have in the subsystem: then
+// that has the name of the first one in /dev.
 type namespaceDisk struct {
 	at, path        string // its directory in configfs, and its name in /dev
 	itself, another namespace
@@ -70,8 +70,8 @@ func (d *namespaceDisk) export(t *testing.T, n namespace) {
 	d.writes(t, "enable", "1")
 }
 
-// becomes gives the number to a namespace and returns when that is in /dev, by all its paths. It has to have the name of the one
-// before.
+// becomes gives the number to a namespace and returns when that is in /dev, by all its paths. It
+// has to have the name of the one before.
 func (d *namespaceDisk) becomes(t *testing.T, n namespace) {
 	t.Helper()
 	tool(t, "udevadm", "settle") // or the disk is open, and keeps its name
@@ -83,7 +83,8 @@ func (d *namespaceDisk) becomes(t *testing.T, n namespace) {
 	}
 }
 
-// disksOf are the names of the block devices that the kernel has for a namespace: one that is in /dev, and one for each path.
+// disksOf are the names of the block devices that the kernel has for a namespace: one that is in
+// /dev, and one for each path.
 func disksOf(t *testing.T, n namespace) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("/sys/class/block/nvme*/wwid")

@@ -13,14 +13,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// losePaths takes all paths of MULTIPATH away, which has addresses of its own, and returns when the kernel has given up what it
-// was asked for: from then on it answers with errors, until what is returned is called.
+// losePaths takes all paths of MULTIPATH away, which has addresses of its own, and returns when the
+// kernel has given up what it was asked for: from then on it answers with errors, until what is
+// returned is called.
 func losePaths(t *testing.T) (comeBack func()) {
 	t.Helper()
 	return loseDevice(t, storageDevice(t, "MULTIPATH"), "127.0.0.3", "127.0.0.4")
 }
 
-// loseDevice loses the addresses by which a device is reached, and returns when it answers with errors.
+// loseDevice loses the addresses by which a device is reached, and returns when it answers with
+// errors.
 func loseDevice(t *testing.T, device string, addresses ...string) (comeBack func()) {
 	t.Helper()
 	answers := func() bool {
@@ -35,9 +37,10 @@ func loseDevice(t *testing.T, device string, addresses ...string) (comeBack func
 	}
 }
 
-// writeSlowly has each write to a map of the device mapper take longer than it takes to lose all paths, and less than the initiator gives
-// a write, until what is returned is called. What waits in it then is written at once: nothing comes late to a disk that has its
-// paths back. QEMU does not feel it but by its writes, whereas a tracer stops it at each of its calls.
+// writeSlowly has each write to a map of the device mapper take longer than it takes to lose all
+// paths, and less than the initiator gives a write, until what is returned is called. What waits in
+// it then is written at once: nothing comes late to a disk that has its paths back. QEMU does not
+// feel it but by its writes, whereas a tracer stops it at each of its calls.
 func writeSlowly(t *testing.T, variable string) (soon func()) {
 	t.Helper()
 	const writeTime = 20 * time.Second
@@ -80,7 +83,8 @@ func TestStorageAGuestGoesOnThoughAllPathsOfItsDestinationAreLostInTheCopy(t *te
 	storageGuest(t).goesOnThoughTheCopyFails(t, storageDevice(t, "MULTIPATH"), losePaths)
 }
 
-// goesOnThoughTheCopyFails moves the disk of a guest to a device that answers with errors for a while: in vain, and then to the end.
+// goesOnThoughTheCopyFails moves the disk of a guest to a device that answers with errors for a
+// while: in vain, and then to the end.
 func (g *guest) goesOnThoughTheCopyFails(t *testing.T, device string, lose func(*testing.T) (comeBack func())) {
 	t.Helper()
 	h := g.host
@@ -108,7 +112,8 @@ func (g *guest) goesOnThoughTheCopyFails(t *testing.T, device string, lose func(
 	g.assertSettled(t)
 }
 
-// saysThatItCannotCopy waits until a copy has met the errors of an image, and claims that it names that and what to do.
+// saysThatItCannotCopy waits until a copy has met the errors of an image, and claims that it names
+// that and what to do.
 func (v *move) saysThatItCannotCopy(t *testing.T, image string) {
 	t.Helper()
 	why := v.untilFailed(t, api.MigrationStarted)
@@ -118,8 +123,9 @@ func (v *move) saysThatItCannotCopy(t *testing.T, image string) {
 	mustContain(t, why.Message, image, "mend the storage")
 }
 
-// The job of a complete has begun then, and each write of the guest goes to the destination as well: the guest waits for as long
-// as the kernel does. QEMU 7.2 may die when such a job ends under a write.
+// The job of a complete has begun then, and each write of the guest goes to the destination as
+// well: the guest waits for as long as the kernel does. QEMU 7.2 may die when such a job ends under
+// a write.
 func TestStorageAGuestGoesOnThoughAllPathsOfItsDestinationAreLostInTheFold(t *testing.T) {
 	g := storageGuest(t)
 	device := storageDevice(t, "MULTIPATH")

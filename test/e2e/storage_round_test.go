@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// round are the devices of a round through five kinds of storage, in their order. It begins in a file, and
-// ends in one.
+// round are the devices of a round through five kinds of storage, in their order. It begins in a
+// file, and ends in one.
 var round = []string{"THIN", "THICK", "MULTIPATH", "NVME"}
 
 // storageHost is a host of the test's own, in a machine with storage.
@@ -28,8 +28,8 @@ func storageGuest(t *testing.T) *guest {
 	return h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 }
 
-// goesRound moves the disk of a guest from each of five kinds of storage to the next: first in vain, and then by a daemon that is
-// killed in the middle.
+// goesRound moves the disk of a guest from each of five kinds of storage to the next: first in
+// vain, and then by a daemon that is killed in the middle.
 func (g *inState) goesRound(t *testing.T) {
 	t.Helper()
 	goes := func(kind string, to ...string) {

@@ -14,7 +14,8 @@ import (
 // quarter is the beginning of a volume that has nothing behind it.
 const quarter = volumeBytes / 4
 
-// diskOfAQuarter makes a volume that is full in its first quarter, to which its guest keeps, and has nothing but zeros behind it.
+// diskOfAQuarter makes a volume that is full in its first quarter, to which its guest keeps, and
+// has nothing but zeros behind it.
 func (h *host) diskOfAQuarter(t *testing.T) lab.Disk {
 	t.Helper()
 	n := h.number()
@@ -31,7 +32,8 @@ func (h *host) diskOfAQuarter(t *testing.T) lab.Disk {
 	return d
 }
 
-// Each thin volume is full of another one's bytes before. What the guest writes meanwhile is in the quarter.
+// Each thin volume is full of another one's bytes before. What the guest writes meanwhile is in the
+// quarter.
 func TestStorageAVolumeOfARunningGuestIsAsThinWhereItWent(t *testing.T) {
 	h := storageHost(t)
 	d := h.diskOfAQuarter(t)

@@ -18,10 +18,10 @@ type strangerCase struct {
 	do          func(*stranger, *testing.T)
 }
 
-// A person, or a tool that owns the definitions, changes that of a guest in the middle of a move of its
-// volume, while the guest runs. The daemon is dead in that moment, so that it is always the same one.
-// Nothing is lost, no guest is left paused, and what the messages say to type brings the move to its
-// end, without an editor.
+// A person, or a tool that owns the definitions, changes that of a guest in the middle of a move of
+// its volume, while the guest runs. The daemon is dead in that moment, so that it is always the
+// same one. Nothing is lost, no guest is left paused, and what the messages say to type brings the
+// move to its end, without an editor.
 func TestWhatAStrangerDoesToTheDefinitionOfARunningGuestIsPutRightAsTheMessagesSay(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
@@ -106,15 +106,16 @@ func (p *stranger) beginsAJob(t *testing.T) {
 	p.job = true
 }
 
-// endsOurJob ends it with the guest paused: QEMU 7.2 may die of the end of such a job under a write.
+// endsOurJob ends it with the guest paused: QEMU 7.2 may die of the end of such a job under a
+// write.
 func (p *stranger) endsOurJob(t *testing.T) {
 	p.g.host.virsh(t, "suspend", p.g.Name)
 	p.g.host.virsh(t, "blockjob", p.g.Name, "vda", "--abort")
 	p.g.host.virsh(t, "resume", p.g.Name)
 }
 
-// meetsStranger moves the volume of the guest to the point, where the daemon dies and a stranger acts,
-// and brings the move to its end.
+// meetsStranger moves the volume of the guest to the point, where the daemon dies and a stranger
+// acts, and brings the move to its end.
 func (g *guest) meetsStranger(t *testing.T, c strangerCase) {
 	t.Helper()
 	h, p, runs := g.host, point(c.point), g.state(t) == "running"
@@ -199,8 +200,8 @@ func (g *guest) bringToItsEnd(t *testing.T, who *stranger, call []string, runs b
 	t.Fatal("it does not end")
 }
 
-// defined defines a guest that has no definition, or no disk in it, any more: by what runs, or else by
-// the copy of its owner.
+// defined defines a guest that has no definition, or no disk in it, any more: by what runs, or else
+// by the copy of its owner.
 func (g *guest) defined(t *testing.T, dir string) {
 	t.Helper()
 	xml, err := g.host.Libvirtd.Virsh(t.Context(), "dumpxml", g.Name, "--inactive")

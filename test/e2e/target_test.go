@@ -246,8 +246,8 @@ func TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost(
 	}
 }
 
-// TestStorageAGuestMovesBetweenTwoVolumesOfATargetThatCopiesByItself, while it writes and by a daemon
-// that is killed in the copy. Not a byte of the copy is written by this host.
+// TestStorageAGuestMovesBetweenTwoVolumesOfATargetThatCopiesByItself, while it writes and by a
+// daemon that is killed in the copy. Not a byte of the copy is written by this host.
 func TestStorageAGuestMovesBetweenTwoVolumesOfATargetThatCopiesByItself(t *testing.T) {
 	x := iscsiTarget(t)
 	h := x.host(t)
@@ -293,7 +293,8 @@ func sectorsWritten(t *testing.T, path string) int64 {
 }
 
 // TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway, while it writes: once in
-// vain, once by a daemon that is killed in the copy, and with one of two paths less. The session ends with the last volume.
+// vain, once by a daemon that is killed in the copy, and with one of two paths less. The session
+// ends with the last volume.
 func TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway(t *testing.T) {
 	for _, x := range []storageTarget{nvmeTarget(t), iscsiTarget(t)} {
 		t.Run(x.connector, x.takesTwoVolumes)

@@ -49,9 +49,9 @@ func TestStorageAThinPoolThatFillsIsSeenByDoctor(t *testing.T) {
 	want("fail", "it has no room for data", "data 100.0%")
 }
 
-// TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt, by whatever name it is adopted or moved to, so that a
-// drain finds it, and the pool deletes it. Libvirt knows no thin volumes: they are in no pool, and are
-// moved and grown by path.
+// TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt, by whatever name it is adopted or moved to, so
+// that a drain finds it, and the pool deletes it. Libvirt knows no thin volumes: they are in no
+// pool, and are moved and grown by path.
 func TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt(t *testing.T) {
 	h := storageHost(t)
 	lvm(t, "lvcreate", "--yes", "--virtualsize", strconv.Itoa(volumeBytes)+"b", "--thinpool", "pool", "--name", "grown", "vg")

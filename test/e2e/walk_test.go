@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// Storage over a network as source and destination of each other kind, with a guest in each state and without one. Each volume
-// begins as a linked clone.
+// Storage over a network as source and destination of each other kind, with a guest in each state
+// and without one. Each volume begins as a linked clone.
 
 // place is a kind of storage that a volume comes to.
 type place struct {
@@ -50,7 +50,8 @@ func (h *host) exportPlaces(t *testing.T) []place {
 	}
 }
 
-// toAndFro is a way from each of the hubs to another place of its kind, and to each other kind and back.
+// toAndFro is a way from each of the hubs to another place of its kind, and to each other kind and
+// back.
 func toAndFro(hubs, others []place) (way []place) {
 	for i, hub := range hubs {
 		way = append(way, hub, hub)

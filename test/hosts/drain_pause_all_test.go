@@ -14,8 +14,8 @@ import (
 )
 
 // Guests of two hosts write to a volume, one of them to another volume as well, and a third volume
-// is attached to nothing. Asked to, the drain moves the first with both guests saved, and the others
-// as ever, though two of them have a guest in common and are taken on at once.
+// is attached to nothing. Asked to, the drain moves the first with both guests saved, and the
+// others as ever, though two of them have a guest in common and are taken on at once.
 func TestDrainWithPauseAllEmptiesAPoolAlsoOfWhatGuestsOfTwoHostsShare(t *testing.T) {
 	leftToTestHosts(t)
 	t.Parallel()
@@ -64,8 +64,9 @@ func TestDrainWithPauseAllEmptiesAPoolAlsoOfWhatGuestsOfTwoHostsShare(t *testing
 	}
 }
 
-// assertDrained claims that the drain has moved each of these volumes once, by the method that is given here, all that names
-// them follows, and nothing is left in the pool. It returns where they are.
+// assertDrained claims that the drain has moved each of these volumes once, by the method that is
+// given here, all that names them follows, and nothing is left in the pool. It returns where they
+// are.
 func (c *cluster) assertDrained(t *testing.T, methods map[string]string) map[string]api.Location {
 	t.Helper()
 	admin := c.Registry.Caller()

@@ -75,9 +75,10 @@ func (s *sharedLive) refusedPause(t *testing.T, err error, words string) {
 	s.assertWhole(t)
 }
 
-// Guests write faster than their hosts copy. Without a word the move is taken back, with the
-// word they are held back for as long as it takes: not longer than a cancel, nor than the move
-// that a daemon dies in. What the pause of that took is known then, and one that is to be shorter is refused.
+// Guests write faster than their hosts copy. Without a word the move is taken back, with the word
+// they are held back for as long as it takes: not longer than a cancel, nor than the move that a
+// daemon dies in. What the pause of that took is known then, and one that is to be shorter is
+// refused.
 func TestGuestsThatOutrunTheCopyAreLeftAloneOrHeldBackUntilTheMoveIsOver(t *testing.T) {
 	t.Parallel()
 	leftToTestLiveShared(t)

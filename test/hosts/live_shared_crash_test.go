@@ -18,7 +18,8 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// The deaths of live_shared_kill_test.go in every step of a move: those for which make test-crash has time.
+// The deaths of live_shared_kill_test.go in every step of a move: those for which make test-crash
+// has time.
 
 var deadlyMoments = []deadly{
 	{phase: "the bitmaps are made", point: "live_track.track.after_do", pass: 1, running: true},

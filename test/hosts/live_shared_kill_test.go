@@ -48,8 +48,8 @@ type killable struct {
 	then   func(*testing.T, *sharedLive) // when it is there again, if anything is to be done
 	// costs are the phases in which the move may end where it began, for the design says so.
 	costs []string
-	// loses: where it dies after the decision, and another guest runs on, an operator has to give up
-	// what the guest had in memory.
+	// loses: where it dies after the decision, and another guest runs on, an operator has to give
+	// up what the guest had in memory.
 	loses bool
 }
 

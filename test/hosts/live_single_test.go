@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A shareable disk that one guest has can be overlaid by nobody, and moves in two ways: by QEMU's mirror,
-// which is what is taken where nobody says how, and in rounds. The guest writes all the
+// A shareable disk that one guest has can be overlaid by nobody, and moves in two ways: by QEMU's
+// mirror, which is what is taken where nobody says how, and in rounds. The guest writes all the
 // time; what each way cost it is printed.
 func TestShareableVolumeOfOneGuestMovesByTheMirrorAndInRounds(t *testing.T) {
 	t.Parallel()

@@ -65,8 +65,8 @@ chmod 0700 /var/lib/volferry`)
 }
 
 // doctorOfADaemonThatDoesNotStart has systemd hold the sockets of a daemon and of a registry that
-// refuse their configurations, and that come up by themselves once these are mended, also if somebody
-// has restarted them more often than systemd takes by default.
+// refuse their configurations, and that come up by themselves once these are mended, also if
+// somebody has restarted them more often than systemd takes by default.
 func doctorOfADaemonThatDoesNotStart(t *testing.T, m *machine.Machine, at site.Caller) {
 	// soon is much less than a minute, for which a read waits for an answer.
 	const soon = 20 * time.Second

@@ -39,7 +39,8 @@ func TestTheUnitOfThePackages(t *testing.T) {
 	t.Run("a connector is run beside it", func(t *testing.T) { runsConnectors(t, m, at) })
 }
 
-// restarts restarts the daemon while it copies, somebody follows the move, and others ask all the time.
+// restarts restarts the daemon while it copies, somebody follows the move, and others ask all the
+// time.
 func restarts(t *testing.T, m *machine.Machine, at site.Caller) {
 	ctl(t, at, "volume", "migrate", "data", "--to-pool", "new", "--bandwidth", "256KiB/s", "--no-wait")
 	move := get[[]api.Migration](t, at, "migrations", "migration", "list")[0]
@@ -106,8 +107,8 @@ func takesADropIn(t *testing.T, m *machine.Machine, at site.Caller) {
 // was read by the moves before.
 func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
 	sh(t, m, "systemctl is-active volferryd-privileged.service volferryd-processes.service volferryd-access.service")
-	// In the daemon's own view of the host, and with what it may: it sees none of the processes of others, becomes none of their
-	// users, and writes nothing that runs as root.
+	// In the daemon's own view of the host, and with what it may: it sees none of the processes of
+	// others, becomes none of their users, and writes nothing that runs as root.
 	sh(t, m, `
 		daemon=$(systemctl show --property=MainPID --value volferryd.service)
 		may=$((0x$(sed -n 's/^CapBnd:[[:space:]]*//p' /proc/$daemon/status)))
@@ -178,8 +179,9 @@ END
 	t.Error("the pool of the connector is not listed")
 }
 
-// reachesNoOtherProcess makes a process with the rights of the daemon, and one with those of the program that sees all processes: neither
-// writes by a path through another process, and the second one sees what it has to.
+// reachesNoOtherProcess makes a process with the rights of the daemon, and one with those of the
+// program that sees all processes: neither writes by a path through another process, and the second
+// one sees what it has to.
 func reachesNoOtherProcess(t *testing.T, m *machine.Machine) {
 	sh(t, m, `
 		volferryctl doctor --fix >/dev/null || true # which may find other things

@@ -182,8 +182,8 @@ func TestEveryPageWithCommandsIsFollowed(t *testing.T) {
 	}
 }
 
-// declared reports whether a file of this package, or of package e2e or registry, has a test and the path of the
-// page that it follows.
+// declared reports whether a file of this package, or of package e2e or registry, has a test and
+// the path of the page that it follows.
 func declared(t *testing.T, test, path string) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")

@@ -15,15 +15,16 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// planted is a file that only root of one host may read. Another host puts links to it in a pool that both have.
+// planted is a file that only root of one host may read. Another host puts links to it in a pool
+// that both have.
 type planted struct {
 	host   *site.Host
 	secret string
 	text   string
 }
 
-// TestNoHostFollowsALinkThatAnotherOnePlantsInTheirPool, whatever an operator asks of it: its guests get nothing of the file
-// that the link leads to, and its daemon copies nothing.
+// TestNoHostFollowsALinkThatAnotherOnePlantsInTheirPool, whatever an operator asks of it: its
+// guests get nothing of the file that the link leads to, and its daemon copies nothing.
 func TestNoHostFollowsALinkThatAnotherOnePlantsInTheirPool(t *testing.T) {
 	leftToTestHosts(t)
 	t.Parallel()
@@ -84,7 +85,8 @@ func TestNoHostFollowsALinkThatAnotherOnePlantsInTheirPool(t *testing.T) {
 	ctl(t, b.Caller, "instance", "stop", guest.Name, "--force")
 }
 
-// clone makes a linked clone in the shared pool, and returns the path of its base image and its name.
+// clone makes a linked clone in the shared pool, and returns the path of its base image and its
+// name.
 func (c *cluster) clone(t *testing.T, h *site.Host) (base, name string) {
 	t.Helper()
 	dir := filepath.Join(c.Shared, "pool-"+sharedPool)
@@ -117,7 +119,8 @@ func (p planted) plants(t *testing.T, path string) string {
 	return path
 }
 
-// refuses makes a call that has to be refused in words that name the link, and to leave nothing behind.
+// refuses makes a call that has to be refused in words that name the link, and to leave nothing
+// behind.
 func (p planted) refuses(t *testing.T, link string, at site.Caller, args ...string) {
 	t.Helper()
 	before := p.files(t)

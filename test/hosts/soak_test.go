@@ -21,8 +21,8 @@ import (
 )
 
 // soakEnv is for how long TestSoakOfASite goes on at most, killsEnv how many moves are to be under
-// way when a program is killed with SIGKILL until it ends before that. make soak sets them, and crash.SeedEnv, from which
-// all follows that it chooses.
+// way when a program is killed with SIGKILL until it ends before that. make soak sets them, and
+// crash.SeedEnv, from which all follows that it chooses.
 const (
 	soakEnv  = "VOLFERRY_SOAK"
 	killsEnv = "VOLFERRY_KILLS"
@@ -264,8 +264,8 @@ func (s *siteSoak) atRest(t *testing.T, g *guest) *guest {
 	return nil
 }
 
-// startedAgain ends a guest that libvirt has on another chain than the kernel, since it died inside a call, and
-// starts it: recover.md, A guest that libvirt has on the wrong chain.
+// startedAgain ends a guest that libvirt has on another chain than the kernel, since it died inside
+// a call, and starts it: recover.md, A guest that libvirt has on the wrong chain.
 func (s *siteSoak) startedAgain(t *testing.T, g *guest) {
 	t.Helper()
 	for _, h := range s.Hosts {

@@ -11,9 +11,10 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove: the host has the URLs of two machines, and the registry dies
-// on one and is started on the other with its database, as a cluster manager does it, while a guest's volume moves; and back. An
-// operator elsewhere, who has both URLs, finds it, too.
+// TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove: the host has the URLs of two
+// machines, and the registry dies on one and is started on the other with its database, as a
+// cluster manager does it, while a guest's volume moves; and back. An operator elsewhere, who has
+// both URLs, finds it, too.
 func TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove(t *testing.T) {
 	leftToTestHosts(t)
 	t.Parallel()

@@ -18,8 +18,8 @@ type Results struct {
 	before earlier
 }
 
-// earlier is what a page says, for runs whose files are gone: the runs, how many moves they made, and each
-// move that is in a cell once.
+// earlier is what a page says, for runs whose files are gone: the runs, how many moves they made,
+// and each move that is in a cell once.
 type earlier struct {
 	runs  []string
 	count int
@@ -41,7 +41,8 @@ type saidNow struct {
 	moves          []Move
 }
 
-// Read takes in what 'go test -json' printed in one run. What a function says counts if it passed in that run.
+// Read takes in what 'go test -json' printed in one run. What a function says counts if it passed
+// in that run.
 func (all *Results) Read(r io.Reader, module string) error {
 	now := map[test]*saidNow{}
 	run, err := matrix.ReadRun(r, module, func(e matrix.Event) error {

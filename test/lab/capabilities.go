@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedCapabilities is where labs hand on what their libvirtd has asked a QEMU, which takes seconds. libvirtd
-// asks again by itself if QEMU, the kernel or itself is another one by then.
+// sharedCapabilities is where labs hand on what their libvirtd has asked a QEMU, which takes
+// seconds. libvirtd asks again by itself if QEMU, the kernel or itself is another one by then.
 func sharedCapabilities() string { return filepath.Join(cacheDir(), "capabilities") }
 
 // capabilitiesIn is where the libvirtd of the lab in dir keeps that.
@@ -21,8 +21,8 @@ func capabilitiesIn(dir string) string {
 	return filepath.Join(dir, "cache", "qemu", "capabilities")
 }
 
-// handOnCapabilities hands on what the libvirtd of the lab in dir has asked, unless the cache is of a file system
-// that is read-only, as in a virtual machine.
+// handOnCapabilities hands on what the libvirtd of the lab in dir has asked, unless the cache is of
+// a file system that is read-only, as in a virtual machine.
 func handOnCapabilities(dir string) error {
 	err := copyCapabilities(capabilitiesIn(dir), sharedCapabilities())
 	if errors.Is(err, unix.EROFS) {
@@ -31,7 +31,8 @@ func handOnCapabilities(dir string) error {
 	return err
 }
 
-// copyCapabilities makes what is kept in one directory the content of another. Others may read there.
+// copyCapabilities makes what is kept in one directory the content of another. Others may read
+// there.
 func copyCapabilities(from, to string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.xml"))
 	if err != nil || len(files) == 0 {

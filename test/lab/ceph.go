@@ -40,7 +40,8 @@ type Ceph struct {
 	mon, osd *exec.Cmd
 }
 
-// cephTools are the programs of a cluster, and what QEMU and libvirt need for one, with the Debian package of each.
+// cephTools are the programs of a cluster, and what QEMU and libvirt need for one, with the Debian
+// package of each.
 var cephTools = map[string]string{
 	"/usr/bin/ceph-mon":            "ceph-mon",
 	"/usr/bin/ceph-osd":            "ceph-osd",

@@ -60,12 +60,11 @@ func IsAsOf(at time.Time) CheckOption {
 	return func(c *checker) { c.asOf = at }
 }
 
-// Check reads the whole volume, which nobody may be writing to, has qemu-img check what is a qcow2 image, and
-// holds every block against the history: it holds what the last acknowledged operation on
-// it left, or what an operation left that came later and was in flight when the
-// guest was last heard of; a block that no operation touched holds the initial
-// fill. The error is about reading; what is wrong with the content is in the
-// report.
+// Check reads the whole volume, which nobody may be writing to, has qemu-img check what is a qcow2
+// image, and holds every block against the history: it holds what the last acknowledged operation
+// on it left, or what an operation left that came later and was in flight when the guest was last
+// heard of; a block that no operation touched holds the initial fill. The error is about reading;
+// what is wrong with the content is in the report.
 func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Report, error) {
 	c := &checker{history: h}
 	for _, opt := range opts {
@@ -100,8 +99,8 @@ func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Rep
 	return r, nil
 }
 
-// leaksOnly is the status of qemu-img check for an image with clusters that nothing refers to: a death leaves some, and
-// they cost space alone.
+// leaksOnly is the status of qemu-img check for an image with clusters that nothing refers to: a
+// death leaves some, and they cost space alone.
 const leaksOnly = 3
 
 // checkStructure is what qemu-img says of the tables of a qcow2 image, which nobody has open.

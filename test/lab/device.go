@@ -72,7 +72,8 @@ var mkfs = map[string][]string{
 	"exfat": {"mkfs.exfat"},
 }
 
-// byProgram are the file systems that a program mounts, since the kernel of this machine need not have them.
+// byProgram are the file systems that a program mounts, since the kernel of this machine need not
+// have them.
 var byProgram = map[string]string{"exfat": "mount.exfat-fuse"}
 
 // LacksFS returns which program this machine lacks for a file system, "" if it has all.

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// DefineWithDisks defines a domain with a raw disk for each of the files, which are vda, vdb and so on. It
-// has no kernel: it is for what is done with domains that are off.
+// DefineWithDisks defines a domain with a raw disk for each of the files, which are vda, vdb and so
+// on. It has no kernel: it is for what is done with domains that are off.
 func (l *Libvirtd) DefineWithDisks(ctx context.Context, name string, files ...string) error {
 	var xml strings.Builder
 	fmt.Fprintf(&xml, "<domain type='qemu'><name>%s</name><memory unit='MiB'>32</memory><os><type arch='x86_64'>hvm</type></os><devices>", name)

@@ -172,8 +172,8 @@ func (g *Guest) Reboot(ctx context.Context) error {
 	return nil
 }
 
-// Sleep has the guest's kernel suspend the machine to memory (S3), and waits until it sleeps. The guest has to be one that
-// CanSleep.
+// Sleep has the guest's kernel suspend the machine to memory (S3), and waits until it sleeps. The
+// guest has to be one that CanSleep.
 func (g *Guest) Sleep(ctx context.Context) error {
 	if err := g.link.command(ctx, workload.Command{Type: workload.CommandSleep}); err != nil {
 		return fmt.Errorf("put guest %s to sleep: %w", g.Name, err)
@@ -181,7 +181,8 @@ func (g *Guest) Sleep(ctx context.Context) error {
 	return g.WaitState(ctx, "pmsuspended")
 }
 
-// Crash has the guest's kernel panic, and waits until libvirt says so. The guest has to be one that is KeptInCrash.
+// Crash has the guest's kernel panic, and waits until libvirt says so. The guest has to be one that
+// is KeptInCrash.
 func (g *Guest) Crash(ctx context.Context) error {
 	if err := g.link.ending(func() error {
 		return g.link.command(ctx, workload.Command{Type: workload.CommandCrash})

@@ -22,8 +22,9 @@ type Boot struct {
 	Initrd string // path of the initial file system with the guest's program
 }
 
-// kernelOptions are what every guest's kernel is told. It is not to test its timer: on a busy machine
-// that seems broken, and the kernel goes on with one that is. And it has no secrets to keep.
+// kernelOptions are what every guest's kernel is told. It is not to test its timer: on a busy
+// machine that seems broken, and the kernel goes on with one that is. And it has no secrets to
+// keep.
 const kernelOptions = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off"
 
 // guestModules are the drivers of the guest, each after those it needs. One

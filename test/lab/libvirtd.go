@@ -153,7 +153,8 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 	return l.waitSocket(ctx, "virtlogd", l.virtlogd, filepath.Join(l.RunDir, "virtlogd-sock"))
 }
 
-// startVirtlockd starts virtlockd in the namespace, if UseLockManager was called for this directory.
+// startVirtlockd starts virtlockd in the namespace, if UseLockManager was called for this
+// directory.
 func (l *Libvirtd) startVirtlockd(ctx context.Context) error {
 	_, err := os.Stat(filepath.Join(l.EtcDir, virtlockdConf))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -78,8 +78,8 @@ func TestLibvirtdKeepsItsStateOverKillAndRestart(t *testing.T) {
 	}
 }
 
-// onOneProcessor has the test, and what it starts, run on one processor. libvirt takes it for another machine's where CPUID says
-// (leaf 1FH, of newer processors) on which one it was asked.
+// onOneProcessor has the test, and what it starts, run on one processor. libvirt takes it for
+// another machine's where CPUID says (leaf 1FH, of newer processors) on which one it was asked.
 func onOneProcessor(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

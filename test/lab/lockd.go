@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UseLockManager has a libvirtd that is started with its state below dir use virtlockd, which is started
-// before it. lockspace is the directory of the leases of files (file_lockspace_dir), below dir; with
-// an empty one the leases are locks on the images themselves, as is libvirt's default.
+// UseLockManager has a libvirtd that is started with its state below dir use virtlockd, which is
+// started before it. lockspace is the directory of the leases of files (file_lockspace_dir), below
+// dir; with an empty one the leases are locks on the images themselves, as is libvirt's default.
 func UseLockManager(dir, lockspace string) error {
 	etc := filepath.Join(dir, "etc")
 	leases := ""
@@ -36,8 +36,8 @@ func UseLockManager(dir, lockspace string) error {
 	return nil
 }
 
-// Leased reports whether virtlockd holds a lock on the file at path: an image, or a lease in a lockspace.
-// The kernel is asked. A lease on the same file that TakeLease took is given up by that.
+// Leased reports whether virtlockd holds a lock on the file at path: an image, or a lease in a
+// lockspace. The kernel is asked. A lease on the same file that TakeLease took is given up by that.
 func (l *Libvirtd) Leased(path string) (bool, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,8 +58,8 @@ func LeaseIn(lockspace, image string) string {
 	return filepath.Join(lockspace, fmt.Sprintf("%x", sha256.Sum256([]byte(image))))
 }
 
-// TakeLease locks a file that a virtlockd locks for an image, as the virtlockd of another host does. It reports whether that
-// was possible, and returns what ends it.
+// TakeLease locks a file that a virtlockd locks for an image, as the virtlockd of another host
+// does. It reports whether that was possible, and returns what ends it.
 func TakeLease(path string) (end func() error, taken bool, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

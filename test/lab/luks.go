@@ -26,8 +26,8 @@ func (l *LUKS) options(path string) string {
 	return "driver=luks,key-secret=" + luksObject + ",file.filename=" + path
 }
 
-// Encrypt makes a container at path of a raw volume, which stays as it is. It is opened soon, since a test
-// does that often.
+// Encrypt makes a container at path of a raw volume, which stays as it is. It is opened soon, since
+// a test does that often.
 func (l *LUKS) Encrypt(ctx context.Context, raw, path string, sizeBytes int64) error {
 	create := append([]string{"create", "-q", "-f", "luks", "-o", "key-secret=" + luksObject + ",iter-time=10"}, l.object()...)
 	create = append(create, path, strconv.FormatInt(sizeBytes, 10))

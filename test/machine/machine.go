@@ -68,8 +68,8 @@ func New(ctx context.Context, dir string, cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// sweepOnce removes the cgroups that killed tests left, once in a process. What cannot be removed is
-// reported, and keeps nobody from working.
+// sweepOnce removes the cgroups that killed tests left, once in a process. What cannot be removed
+// is reported, and keeps nobody from working.
 var sweepOnce = sync.OnceFunc(func() {
 	if err := sweepGroups(); err != nil {
 		fmt.Fprintf(os.Stderr, "machine: what a killed test left is still there: %v\n", err)

@@ -11,14 +11,16 @@ import (
 	"strings"
 )
 
-// earlier is what a page of runs says, for runs whose files are gone: the runs, and what became of each row by its ID.
+// earlier is what a page of runs says, for runs whose files are gone: the runs, and what became of
+// each row by its ID.
 type earlier struct {
 	runs []string
 	of   map[string]Outcome
 }
 
-// readPage reads a page that RunsPage has made. It knows how many tests of a row have passed, but not which: of a row some of
-// whose tests ran then and others since, those of the two count that are more.
+// readPage reads a page that RunsPage has made. It knows how many tests of a row have passed, but
+// not which: of a row some of whose tests ran then and others since, those of the two count that
+// are more.
 func readPage(r io.Reader) (earlier, error) {
 	got := earlier{of: map[string]Outcome{}}
 	lines := bufio.NewScanner(r)

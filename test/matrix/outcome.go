@@ -7,8 +7,9 @@ import "slices"
 // Verdict is what the tests of a row said.
 type Verdict string
 
-// The verdicts. A row of which a test failed when it ran last has failed; one that is
-// missing among tests that ran is named wrongly. One that has real tests of which none passed is not held by its fakes.
+// The verdicts. A row of which a test failed when it ran last has failed; one that is missing among
+// tests that ran is named wrongly. One that has real tests of which none passed is not held by its
+// fakes.
 const (
 	Failed  Verdict = "FAILED"
 	Missing Verdict = "no such subtest"

@@ -16,8 +16,8 @@ import (
 
 // Run is what a file says of when and where its tests ran.
 type Run struct {
-	// Version is that of the programs, which ends in the commit. Machine is the processors, the kernel, libvirt and
-	// QEMU. Both are empty if the file does not say them.
+	// Version is that of the programs, which ends in the commit. Machine is the processors, the
+	// kernel, libvirt and QEMU. Both are empty if the file does not say them.
 	Version, Machine    string
 	Began, Ended        time.Time
 	Packages            []string
@@ -38,7 +38,8 @@ var (
 	foundWrites = regexp.MustCompile(`: (\d+) writes acknowledged, (\d+) found`)
 )
 
-// ReadRun hands over what 'go test -json' printed about tests, and returns what else is known of the run.
+// ReadRun hands over what 'go test -json' printed about tests, and returns what else is known of
+// the run.
 func ReadRun(r io.Reader, module string, take func(Event) error) (*Run, error) {
 	run := &Run{}
 	err := readLines(r, func(e Event) error {

@@ -33,8 +33,8 @@ var (
 	runOnly  = regexp.MustCompile(`(?:[\t ]-run |\tVOLFERRY_STORAGE_RUN=)'([^']*)'`)
 )
 
-// ReadTargets reads a Makefile. Its variables stay as they are: who names packages or a pattern by one
-// names none for a row.
+// ReadTargets reads a Makefile. Its variables stay as they are: who names packages or a pattern by
+// one names none for a row.
 func ReadTargets(makefile string) (Targets, error) {
 	var all Targets
 	name := ""
@@ -77,8 +77,8 @@ func (all Targets) Runs(name string, t Test) bool {
 	return slices.ContainsFunc(all, func(r target) bool { return r.name == name && r.runs(t) })
 }
 
-// of is the target that runs a test: one that chooses it by its name before one that runs all of its package, which
-// may leave the test to that.
+// of is the target that runs a test: one that chooses it by its name before one that runs all of
+// its package, which may leave the test to that.
 func (all Targets) of(t Test) string {
 	found := ""
 	for _, r := range all {

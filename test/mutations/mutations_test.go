@@ -19,12 +19,13 @@ const (
 	barriers = "registry/internal/workflow/pause_barriers.go"
 )
 
-// simulation is one of a package: the tests that are it, and how many seeds they have if they choose by chance. One
-// without seeds tries everything, of which -short has some.
+// simulation is one of a package: the tests that are it, and how many seeds they have if they
+// choose by chance. One without seeds tries everything, of which -short has some.
 type simulation struct {
 	pkg, tests string
 	seeds      int
-	// endless: the mistake shows as a trial that goes on for ever, where all of them end in seconds without it.
+	// endless: the mistake shows as a trial that goes on for ever, where all of them end in seconds
+	// without it.
 	endless bool
 }
 
@@ -42,7 +43,8 @@ var (
 	fences    = simulation{"./daemon/internal/uplink", "^TestAFenceSurvivesEveryInterruption$", 0, false}
 )
 
-// mutations are edits of the source, each with the mistake that it is, and the simulation that has to find it.
+// mutations are edits of the source, each with the mistake that it is, and the simulation that has
+// to find it.
 var mutations = []struct {
 	mistake, file, old, broken string
 	by                         simulation
@@ -67,8 +69,8 @@ var mutations = []struct {
 	{"what a host was asked for counts as done", "registry/internal/workflow/live_wanted.go", "h.Call.again(want) && h.State == LiveDone {", "h.Call.again(want) {", rounds},
 }
 
-// mutate returns the path of the file that a mutation edits, and the file with the edit. The text has to be there
-// once, so that code which has changed since is not left without its mutation.
+// mutate returns the path of the file that a mutation edits, and the file with the edit. The text
+// has to be there once, so that code which has changed since is not left without its mutation.
 func mutate(t *testing.T, file, old, broken string) (path, mutated string) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../..", file))
@@ -91,8 +93,8 @@ func TestEachMutationFindsItsLine(t *testing.T) {
 	}
 }
 
-// within is how long a simulation may take over a mutation. One that takes longer has found nothing: it may be slow.
-// Stuck is after how long one that ends in seconds has not ended.
+// within is how long a simulation may take over a mutation. One that takes longer has found
+// nothing: it may be slow. Stuck is after how long one that ends in seconds has not ended.
 const (
 	within = 10 * time.Minute
 	stuck  = 2 * time.Minute

@@ -29,7 +29,8 @@ type move struct {
 	make func(t *testing.T, h *host, s subject) api.Migration
 	// end is the command that ends the move where a cut was before it was asked for.
 	end string
-	// unbooted: the host is not booted after a cut. A mirror waits a minute for a guest that is off before it comes to its end.
+	// unbooted: the host is not booted after a cut. A mirror waits a minute for a guest that is off
+	// before it comes to its end.
 	unbooted bool
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// mutations are mistakes that cost something when the power is cut, each with a layout on which it does.
+// mutations are mistakes that cost something when the power is cut, each with a layout on which it
+// does.
 var mutations = []struct {
 	mistake, file, old, broken string
 	layout                     layout

@@ -20,8 +20,9 @@ import (
 // insideVar is set in the process that runs the tests.
 const insideVar = "VOLFERRY_POWER_INSIDE"
 
-// TestMain runs the tests in a mount namespace of their own. A disk is mounted and unmounted
-// many times a minute: a namespace that another test makes at that moment would have a copy, and the disk would stay in use.
+// TestMain runs the tests in a mount namespace of their own. A disk is mounted and unmounted many
+// times a minute: a namespace that another test makes at that moment would have a copy, and the
+// disk would stay in use.
 func TestMain(m *testing.M) {
 	tape.Serve()
 	if os.Geteuid() != 0 { // they will say that they need root

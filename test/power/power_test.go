@@ -42,8 +42,8 @@ func every() int {
 	return n
 }
 
-// chosen reports whether a move is tried on a layout. Each is on all if it is cut at all points, and
-// otherwise on two, so that all layouts have their turn.
+// chosen reports whether a move is tried on a layout. Each is on all if it is cut at all points,
+// and otherwise on two, so that all layouts have their turn.
 func chosen(move, layout int) bool {
 	const turns = 3
 	return every() == 1 || (move+layout)%turns == 0

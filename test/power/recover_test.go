@@ -90,8 +90,8 @@ func (h *host) migration(ctx context.Context) (*api.Migration, error) {
 	return &all[0], nil
 }
 
-// atRest claims that nothing of a move is left, that registry, definition and disk agree, and that the volume has what
-// was flushed.
+// atRest claims that nothing of a move is left, that registry, definition and disk agree, and that
+// the volume has what was flushed.
 func (h *host) atRest(ctx context.Context, r *recording, at time.Time) error {
 	v, err := site.Get[api.Volume](ctx, h.Caller, "volume", "volume", "show", r.volume)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/test/crash"
 )
 
-// seedOf is the seed of this run, which is printed. It repeats the choices of the run; when what is chosen happens is up to the
-// machine.
+// seedOf is the seed of this run, which is printed. It repeats the choices of the run; when what is
+// chosen happens is up to the machine.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	_, seed := crash.Chance(t)

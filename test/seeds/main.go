@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command seeds reads what 'go test -json' printed of simulations that choose by chance, and says how
-// many seeds of each passed. It fails if one failed, or if all of them are less than it is told.
+// Command seeds reads what 'go test -json' printed of simulations that choose by chance, and says
+// how many seeds of each passed. It fails if one failed, or if all of them are less than it is
+// told.
 package main
 
 import (

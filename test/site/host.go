@@ -31,8 +31,8 @@ type Host struct {
 	SharedPools []string
 	// Metrics is the address of the daemon's metrics, which it has none of where that is empty.
 	Metrics string
-	// LibvirtState is where libvirtd keeps the NVRAM of guests and the sockets of their processes. A
-	// volferryd that is older than the flag for it is given none: empty.
+	// LibvirtState is where libvirtd keeps the NVRAM of guests and the sockets of their processes.
+	// A volferryd that is older than the flag for it is given none: empty.
 	LibvirtState string
 	// Flags are flags of the daemon besides, which win.
 	Flags []string

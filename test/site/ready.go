@@ -14,8 +14,8 @@ import (
 // readyWithin is far above what a daemon may take.
 const readyWithin = 2 * time.Minute
 
-// UntilReady returns when the daemon says at Metrics that it is ready: libvirt and the registry answer, and
-// it has taken up what an earlier one has left. StartDaemon returns before that.
+// UntilReady returns when the daemon says at Metrics that it is ready: libvirt and the registry
+// answer, and it has taken up what an earlier one has left. StartDaemon returns before that.
 func (h *Host) UntilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lab.Limit(readyWithin))
 	defer cancel()

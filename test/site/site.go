@@ -75,8 +75,8 @@ func Tails(logs ...string) string {
 	return out.String()
 }
 
-// Close stops everything. Guests must be closed before. An audit trail that is not what the registry has written is
-// an error.
+// Close stops everything. Guests must be closed before. An audit trail that is not what the
+// registry has written is an error.
 func (s *Site) Close() error {
 	err := s.Host.Close()
 	if s.registry.program == nil {

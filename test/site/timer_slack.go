@@ -19,7 +19,8 @@ func timerSlack(program string) time.Duration {
 	return 0
 }
 
-// startAsItsUnit starts a program with its slack of timers, which a process has from the thread that makes it.
+// startAsItsUnit starts a program with its slack of timers, which a process has from the thread
+// that makes it.
 func startAsItsUnit(cmd *exec.Cmd, slack time.Duration) error {
 	if slack == 0 {
 		return cmd.Start()

@@ -18,8 +18,9 @@ const (
 	trailTampered = "the audit trail is not what was written"
 )
 
-// verifyTrail starts the registry, which is stopped, once more. The error says that the audit trail is not what
-// the registry has written, now or at a start before. The registry is stopped when it returns.
+// verifyTrail starts the registry, which is stopped, once more. The error says that the audit trail
+// is not what the registry has written, now or at a start before. The registry is stopped when it
+// returns.
 func (r *Registry) verifyTrail(ctx context.Context) error {
 	verified := strings.Count(r.log(), trailVerified)
 	if err := r.Start(ctx); err != nil {

@@ -28,13 +28,15 @@ func TestVolumesOnEachKindOfDevice(t *testing.T) {
 	runTests(t, cmp.Or(os.Getenv(runVariable), "^TestStorage"), false)
 }
 
-// The tools of LVM, of iSCSI with multipath and of NVMe over TCP do under the unit of the connectors what the protocol wants.
+// The tools of LVM, of iSCSI with multipath and of NVMe over TCP do under the unit of the
+// connectors what the protocol wants.
 func TestConnectorsKeepToTheProtocolUnderTheirUnit(t *testing.T) {
 	runTests(t, cmp.Or(os.Getenv(runVariable), "^TestStorageThe(ConnectorOf|Example).*KeepsToTheProtocol"), true,
 		"VOLFERRY_CONNECTORS_UNIT=/source/systemd/volferryd-connectors.service")
 }
 
-// runTests runs the tests of package e2e that have these names in a machine with devices, with systemd or without it.
+// runTests runs the tests of package e2e that have these names in a machine with devices, with
+// systemd or without it.
 func runTests(t *testing.T, names string, systemd bool, env ...string) {
 	t.Helper()
 	lab.Require(t)

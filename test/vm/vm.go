@@ -4,8 +4,8 @@
 // kernel of this host does not have: device mapper, iSCSI, NVMe over TCP, NFS.
 //
 // The machine has a root on this host that it cannot change, empty disks, no network but its own
-// loopback, and no systemd unless that is asked for: one command runs in it, and with that it ends. QEMU emulates it
-// (TCG), so that it is some ten times slower than this host.
+// loopback, and no systemd unless that is asked for: one command runs in it, and with that it ends.
+// QEMU emulates it (TCG), so that it is some ten times slower than this host.
 //
 // Like package lab it knows QEMU and the kernel, and must not know Volferry.
 package vm

@@ -60,8 +60,8 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
 }
 
-// withEqualsJoined joins each flag with its value where bash has made three words of them: the flag,
-// an equals sign and the value. Parted says that bash has done so with the last word.
+// withEqualsJoined joins each flag with its value where bash has made three words of them: the
+// flag, an equals sign and the value. Parted says that bash has done so with the last word.
 func withEqualsJoined(words []string) (joined []string, parted bool) {
 	awaits := false // the last joined word awaits its value
 	for i, word := range words {

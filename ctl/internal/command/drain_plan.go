@@ -18,22 +18,24 @@ import (
 )
 
 // drainPlan is what a drain would do to a volume: a plan, or why it is refused, or the move under
-// way that it would wait for. A volume that is not in the pool, and needs an image below its path, has
-// an error too.
+// way that it would wait for. A volume that is not in the pool, and needs an image below its path,
+// has an error too.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
 	Host       string             `json:"host,omitempty"`
 	SizeBytes  int64              `json:"size_bytes"`
 	Plan       *api.MigrationPlan `json:"plan,omitempty"`
-	// Pause is, of a volume that moves with several guests, what that costs these, and Method how it moves.
+	// Pause is, of a volume that moves with several guests, what that costs these, and Method how
+	// it moves.
 	Method string             `json:"method,omitempty"`
 	Pause  *api.PauseEstimate `json:"pause,omitempty"`
 	// Migration is under way: it takes the volume out of the pool, or brings it there. The drain
 	// moves a volume that it brings once that is over.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
-	// outside says that the volume is not in the pool, and Error which image below its path it needs.
+	// outside says that the volume is not in the pool, and Error which image below its path it
+	// needs.
 	outside bool
 }
 
@@ -130,8 +132,8 @@ func (d *drainPlans) inPool() int {
 	return n
 }
 
-// refusal is an error if the pool has volumes and none of them would be moved, or if something would
-// need the pool after the drain.
+// refusal is an error if the pool has volumes and none of them would be moved, or if something
+// would need the pool after the drain.
 func (d *drainPlans) refusal() error {
 	moves := slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil })
 	switch {
@@ -234,8 +236,8 @@ func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, 
 type room struct {
 	host               string
 	takes, grown, free int64
-	// comes is the size of the volumes that are not in the pool yet, of which nobody knows what they
-	// take once they are.
+	// comes is the size of the volumes that are not in the pool yet, of which nobody knows what
+	// they take once they are.
 	comes int64
 	known bool // free is
 }

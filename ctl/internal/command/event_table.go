@@ -16,7 +16,8 @@ import (
 // eventHeader is above the columns of eventCells.
 var eventHeader = []string{"   SEQ", "TIME", "WHAT", "OBJECT", "FROM -> TO", "RESULT", "WHO", "HOST", "(REASON)"}
 
-// streamWidths are for events that come one by one, of which nobody knows how wide the next is: most have room.
+// streamWidths are for events that come one by one, of which nobody knows how wide the next is:
+// most have room.
 var streamWidths = render.Widths{6, 20, 24, 60, 25, 8, 16, 12, 0}
 
 // printEvents prints events that are all known as a table, each column as wide as its widest cell.
@@ -39,8 +40,8 @@ func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	return err
 }
 
-// eventCells are number, time, what and object of an event, and then from and to, result, who, where and why as
-// far as they are known.
+// eventCells are number, time, what and object of an event, and then from and to, result, who,
+// where and why as far as they are known.
 func eventCells(e api.Event, known *eventNames) []string {
 	change := ""
 	if e.From != "" || e.To != "" {

@@ -64,7 +64,8 @@ func isNotFound(err error) bool {
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
 }
 
-// followPaused follows a move that the registry makes; it is not an op of a host. Cancels says that its cancel was asked for.
+// followPaused follows a move that the registry makes; it is not an op of a host. Cancels says that
+// its cancel was asked for.
 func followPaused(ctx context.Context, s *session.Session, resp session.Response, cancels bool) error {
 	m := &api.Migration{}
 	if err := resp.Decode("migration", m); err != nil {
@@ -82,8 +83,8 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 	return watchMigration(ctx, s, m, cancels)
 }
 
-// watchMigration follows a migration until it is settled, and prints how it stands. A migration that is cancelled with the reason
-// for it is no error for whoever has cancelled it.
+// watchMigration follows a migration until it is settled, and prints how it stands. A migration
+// that is cancelled with the reason for it is no error for whoever has cancelled it.
 func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, cancels bool) error {
 	m, resp, err := awaitMigration(ctx, s, m)
 	if cancels && m != nil && m.State == api.MigrationCancelled {

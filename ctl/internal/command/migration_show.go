@@ -67,8 +67,8 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	return printStopped(s, migrations)
 }
 
-// printStopped prints, under a list, the reason and the commands that end it for each migration that
-// has stopped, whose guest does not run, or whose disk another program has changed.
+// printStopped prints, under a list, the reason and the commands that end it for each migration
+// that has stopped, whose guest does not run, or whose disk another program has changed.
 func printStopped(s *session.Session, migrations []api.Migration) error {
 	for i := range migrations {
 		m := &migrations[i]

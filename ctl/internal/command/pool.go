@@ -56,8 +56,8 @@ func poolList(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// roomText is a size of a pool in words. A pool of a target, which makes no volumes, has none, and of
-// one that is not active it is not known.
+// roomText is a size of a pool in words. A pool of a target, which makes no volumes, has none, and
+// of one that is not active it is not known.
 func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	if p.CapacityBytes == 0 {
 		return "-"

@@ -142,8 +142,8 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	})
 }
 
-// askingUnseen deletes a source. Where it is not known whether the source was written since, it asks the user first. Without a
-// terminal, and with --yes alone, such a source is not deleted.
+// askingUnseen deletes a source. Where it is not known whether the source was written since, it
+// asks the user first. Without a terminal, and with --yes alone, such a source is not deleted.
 func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
 	force := c.Bool("force")
 	err := remove(force)

@@ -192,8 +192,9 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
 }
 
-// keptByDelete says what the image of a volume is if its deletion leaves it where it is, and "" of one
-// that is deleted: a device is deleted through its pool, and what is at a server by nobody here.
+// keptByDelete says what the image of a volume is if its deletion leaves it where it is, and "" of
+// one that is deleted: a device is deleted through its pool, and what is at a server by nobody
+// here.
 func keptByDelete(l api.Location) string {
 	switch {
 	case api.IsNetwork(l.Path):

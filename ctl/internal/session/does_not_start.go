@@ -20,7 +20,8 @@ const (
 	unitPoll  = 250 * time.Millisecond
 )
 
-// detailDoesNotStart is the detail of an error that has the unit of the program, which does not start.
+// detailDoesNotStart is the detail of an error that has the unit of the program, which does not
+// start.
 const detailDoesNotStart = "does_not_start"
 
 // watchUnit ends a request to a program that does not start: systemd holds its socket, and takes
@@ -88,7 +89,8 @@ func (s *Session) notStarted(now unit.State) error {
 	}
 }
 
-// startFailure returns the error of a program that does not start, if a watched context ended by it.
+// startFailure returns the error of a program that does not start, if a watched context ended by
+// it.
 func startFailure(ctx context.Context) error {
 	if ctx.Err() == nil || !IsStartFailure(context.Cause(ctx)) {
 		return nil
@@ -96,7 +98,8 @@ func startFailure(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// IsStartFailure reports whether err is of a program that does not start: there is no use in asking it again.
+// IsStartFailure reports whether err is of a program that does not start: there is no use in asking
+// it again.
 func IsStartFailure(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[detailDoesNotStart] != nil

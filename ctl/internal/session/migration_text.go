@@ -108,7 +108,8 @@ func StandingText(m *api.Migration) string {
 		m.ID, render.VolumeName(m), m.State, api.ShellLine(Program, "migration", "cancel", m.Ref()))
 }
 
-// cancelStandingText is StandingText after a cancel that failed. A copy that was at work has stopped for it.
+// cancelStandingText is StandingText after a cancel that failed. A copy that was at work has
+// stopped for it.
 func cancelStandingText(m *api.Migration) string {
 	return fmt.Sprintf("Migration %s of volume %s was not cancelled, and is in state %s.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
 }

@@ -60,7 +60,8 @@ func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Ou
 	return out, resp, resp.Decode(route.Noun, out)
 }
 
-// List reads a collection, page after page. It returns the things and the answer, which has all of them.
+// List reads a collection, page after page. It returns the things and the answer, which has all of
+// them.
 func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None, []T]) ([]T, Response, error) {
 	var pages []Response
 	size := 0
@@ -91,8 +92,8 @@ func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return things, resp, err
 }
 
-// joinPages returns one answer with the things of several pages, in the order of the list. They stay
-// as they came.
+// joinPages returns one answer with the things of several pages, in the order of the list. They
+// stay as they came.
 func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
 	type item struct {
 		thing T

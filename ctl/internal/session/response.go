@@ -49,7 +49,8 @@ func (r Response) With(field string, member json.RawMessage) Response {
 	return r
 }
 
-// doneBefore reports whether the op of the answer is over, and not that of the request with this key.
+// doneBefore reports whether the op of the answer is over, and not that of the request with this
+// key.
 func (r Response) doneBefore(key string) bool {
 	var op api.Op
 	return r.Decode("op", &op) == nil && op.ID != key && op.State == api.OpDone

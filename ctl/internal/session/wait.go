@@ -169,8 +169,8 @@ func (w Work) cancelRefused() bool {
 	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
 }
 
-// tookBack reports whether a cancel has had a start undone that waited for the operator: then there was
-// nothing more to cancel.
+// tookBack reports whether a cancel has had a start undone that waited for the operator: then there
+// was nothing more to cancel.
 func (w Work) tookBack() bool {
 	return w.cancels && w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && w.Migration != nil && w.Migration.State == api.MigrationError
 }

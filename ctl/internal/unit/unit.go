@@ -71,8 +71,8 @@ func (s State) Up() bool { return s.Active == "active" || s.Active == "reloading
 // GivenUp reports whether systemd will not start the program again by itself.
 func (s State) GivenUp() bool { return s.Active == "failed" }
 
-// Ended reports whether the last start or run of the program ended in an error, and nothing has been
-// started since.
+// Ended reports whether the last start or run of the program ended in an error, and nothing has
+// been started since.
 func (s State) Ended() bool { return s.GivenUp() || strings.HasPrefix(s.Sub, "auto-restart") }
 
 // Why is why it ended: in the program's own words, if it had time for them.

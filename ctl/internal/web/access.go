@@ -73,8 +73,8 @@ type admission struct {
 	// cookie is the name of the session's cookie. Browsers do not tell ports apart, so each
 	// run has a name of its own.
 	cookie, session string
-	// key is what the page's scripts send with all that they ask for, in keyHeader. The cookie goes to every
-	// server of this machine; the browser keeps the key for pages of this port.
+	// key is what the page's scripts send with all that they ask for, in keyHeader. The cookie goes
+	// to every server of this machine; the browser keeps the key for pages of this port.
 	key string
 
 	mu    sync.Mutex
@@ -99,8 +99,8 @@ func (a *admission) exchange(token string) bool {
 // keyHeader has the key in what the page's scripts ask for.
 const keyHeader = "Volferry-Page-Key"
 
-// open gives the session to the browser that has the token. Its answer is a page that keeps the key and goes
-// on by itself, and no redirect: a browser that followed a link from elsewhere would not
+// open gives the session to the browser that has the token. Its answer is a page that keeps the key
+// and goes on by itself, and no redirect: a browser that followed a link from elsewhere would not
 // send a strict cookie with that.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {

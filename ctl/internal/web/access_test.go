@@ -97,7 +97,8 @@ func TestWithoutTheSessionNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// A browser sends its cookies to all ports: a server at another one has the session, and asks with it.
+// A browser sends its cookies to all ports: a server at another one has the session, and asks with
+// it.
 func TestWhoHasTheCookieAloneReadsNothing(t *testing.T) {
 	s := openSite(t)
 	stolen := newBrowser(t)

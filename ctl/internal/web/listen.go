@@ -9,9 +9,10 @@ import (
 	"strconv"
 )
 
-// DefaultAddress is where the page is served unless told otherwise: at a port that is free, and another one each time.
-// What a page of another program has stored in the browser for its port, such as a service worker, stays there when
-// that program has ended, and would get this page's requests at the same port.
+// DefaultAddress is where the page is served unless told otherwise: at a port that is free, and
+// another one each time. What a page of another program has stored in the browser for its port,
+// such as a service worker, stays there when that program has ended, and would get this page's
+// requests at the same port.
 const DefaultAddress = "127.0.0.1:0"
 
 // CheckAddress returns address with its name resolved. It refuses what other machines

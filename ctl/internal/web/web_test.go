@@ -224,7 +224,8 @@ func TestLinkNamesTheAddressThatIsListenedAt(t *testing.T) {
 	}
 }
 
-// What another program's page has left in the browser for a port that is known beforehand would see this page.
+// What another program's page has left in the browser for a port that is known beforehand would see
+// this page.
 func TestThePageHasAPortThatNobodyKnowsBeforehand(t *testing.T) {
 	ports := map[int]bool{}
 	for range 3 {

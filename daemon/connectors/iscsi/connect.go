@@ -101,7 +101,8 @@ func exitsWith(err error, status int) bool {
 }
 
 // newRecord makes the record of a portal. No session of ours begins with the host, and a portal
-// that is away is not tried for long. Where there are other paths, one that is lost is given up soon.
+// that is away is not tried for long. Where there are other paths, one that is lost is given up
+// soon.
 func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) error {
 	settings := [][2]string{{"node.startup", "manual"}, {"node.session.initial_login_retry_max", "1"}}
 	if len(p.portals) > 1 {
@@ -153,8 +154,8 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look reports whether a volume is there with all that belongs to it. Each session is asked once for
-// what is new, and each disk whether it is what it was.
+// look reports whether a volume is there with all that belongs to it. Each session is asked once
+// for what is new, and each disk whether it is what it was.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
 		return false, err
@@ -206,9 +207,9 @@ func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	return nil
 }
 
-// mapped reports whether a map is on all paths of a unit that work. Those on which none is are given
-// to multipathd, which may leave a unit alone that it has not had before, once udev knows them: it
-// asks udev what they are.
+// mapped reports whether a map is on all paths of a unit that work. Those on which none is are
+// given to multipathd, which may leave a unit alone that it has not had before, once udev knows
+// them: it asks udev what they are.
 func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	whole := true
 	for _, d := range paths(w.sessions, u) {

@@ -29,8 +29,9 @@ var (
 	saysNo = []int{5, 9, 10, 72}
 	// saysAgain: a unit attention, an aborted command.
 	saysAgain = []int{6, 11}
-	// saysDone: other errors that the target has answered, so that it is at work no more: not ready, of
-	// the medium, a protected unit, a place that there is not, a reservation; and what was not sent.
+	// saysDone: other errors that the target has answered, so that it is at work no more: not
+	// ready, of the medium, a protected unit, a place that there is not, a reservation; and what
+	// was not sent.
 	saysDone = []int{1, 2, 3, 6, 7, 11, 15, 17, 18, 22, 24, 31}
 	// saysBusy: a status of the target that asks for patience.
 	saysBusy = []int{26, 27}
@@ -124,8 +125,8 @@ func (i iscsi) copyPaths(p place, sessions []session, src, dst unit) (from, to s
 	return "", "", connector.Errorf(connector.CodeUnavailable, "no session with target %s has a path to both units that works", p.iqn)
 }
 
-// copyArgs are the command for a range. How much one command of SCSI copies is left to it: as much as
-// the target says that it takes.
+// copyArgs are the command for a range. How much one command of SCSI copies is left to it: as much
+// as the target says that it takes.
 func (i iscsi) copyArgs(from, to string, in connector.Request) ([]string, error) {
 	block, err := i.blockBytes(from)
 	if err != nil {

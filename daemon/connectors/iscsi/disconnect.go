@@ -115,9 +115,9 @@ func (i iscsi) stack(devices []string) (all []string, err error) {
 	return all, nil
 }
 
-// removeMaps removes the maps of multipath among devices, with their partitions. A map that has paths
-// besides, to another target of the same storage, is not ours alone: it loses ours and is kept. It returns
-// the UUIDs of these.
+// removeMaps removes the maps of multipath among devices, with their partitions. A map that has
+// paths besides, to another target of the same storage, is not ours alone: it loses ours and is
+// kept. It returns the UUIDs of these.
 func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string, err error) {
 	for _, d := range devices {
 		uuid, err := i.Attribute(d, "dm/uuid")
@@ -144,7 +144,8 @@ func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string,
 	return kept, nil
 }
 
-// pathsOf returns the paths of a map that are among devices, and reports whether it has others that are there.
+// pathsOf returns the paths of a map that are among devices, and reports whether it has others that
+// are there.
 func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, err error) {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {
@@ -207,7 +208,8 @@ func (i iscsi) logout(ctx context.Context, sessions []session) {
 	}
 }
 
-// gone waits until neither the kernel nor udev has what was taken away. The name of a map that is kept stays.
+// gone waits until neither the kernel nor udev has what was taken away. The name of a map that is
+// kept stays.
 func (i iscsi) gone(ctx context.Context, p place, u unit, last, kept bool) error {
 	gone, err := target.Until(ctx, i.Within, func() (bool, error) {
 		sessions, err := readSessions(i.Devices, p)

@@ -157,8 +157,9 @@ func (i iscsi) mapOn(u unit, paths []disk) (string, error) {
 	return "", nil
 }
 
-// pure refuses a map with a path to another unit, as one is left where the target has given a number
-// to another unit and multipathd has not noticed: what is written to the map would go to both.
+// pure refuses a map with a path to another unit, as one is left where the target has given a
+// number to another unit and multipathd has not noticed: what is written to the map would go to
+// both.
 func (i iscsi) pure(u unit, m string) error {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {

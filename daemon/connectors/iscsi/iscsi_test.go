@@ -32,7 +32,8 @@ const (
 	size    = 64 << 20
 )
 
-// fakeHost is the kernel, udev, open-iscsi and multipathd, with a target that has two logical units.
+// fakeHost is the kernel, udev, open-iscsi and multipathd, with a target that has two logical
+// units.
 type fakeHost struct {
 	t    *testing.T
 	root string
@@ -437,7 +438,8 @@ func TestASessionThatWasThereKeepsItsDevices(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenAwayUnderADeviceThatIsOpen: the volume's, or with the last volume any other one.
+// TestNothingIsTakenAwayUnderADeviceThatIsOpen: the volume's, or with the last volume any other
+// one.
 func TestNothingIsTakenAwayUnderADeviceThatIsOpen(t *testing.T) {
 	for name, mapped := range map[string]bool{"the map of another unit": true, "a path": false} {
 		t.Run(name, func(t *testing.T) {
@@ -585,8 +587,8 @@ func TestARecordThatCannotBeReadIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestAMapWithAPathToAnotherUnitIsNotHandedOut: the target has given the number of a unit to another one, and multipathd has not
-// noticed.
+// TestAMapWithAPathToAnotherUnitIsNotHandedOut: the target has given the number of a unit to
+// another one, and multipathd has not noticed.
 func TestAMapWithAPathToAnotherUnitIsNotHandedOut(t *testing.T) {
 	h := newHost(t)
 	_, err := h.connect(one)

@@ -87,8 +87,8 @@ func (s *session) read(devices target.Devices, dir string) error {
 	return nil
 }
 
-// wwidOf is what the unit with this directory says of itself. A unit that says nothing, in page 0x83, is
-// none of ours: the kernel has these errors for it.
+// wwidOf is what the unit with this directory says of itself. A unit that says nothing, in page
+// 0x83, is none of ours: the kernel has these errors for it.
 func wwidOf(dir string) (string, error) {
 	wwid, err := target.Attribute(dir, "wwid")
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EINVAL) {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// groupOn makes a volume group on a new disk, and returns the disk. Other disks are hidden from the command, as from
-// a guest.
+// groupOn makes a volume group on a new disk, and returns the disk. Other disks are hidden from the
+// command, as from a guest.
 func groupOn(t *testing.T, name string) (disk string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")

@@ -18,8 +18,8 @@ import (
 
 const extent = 4 << 20
 
-// fakeLVM is a volume group vg with a thin pool, as far as the commands of the connector need it. A command that sees
-// two groups of one name refuses the name.
+// fakeLVM is a volume group vg with a thin pool, as far as the commands of the connector need it. A
+// command that sees two groups of one name refuses the name.
 type fakeLVM struct {
 	volumes []logical
 	// disks have the group that each is of, by its name and its UUID.

@@ -27,8 +27,8 @@ type lvm struct {
 	run func(ctx context.Context, args ...string) ([]byte, error)
 }
 
-// place is the thin pool that a request is about. The group is the one with the UUID: a guest can write any name
-// of a group on its own disk.
+// place is the thin pool that a request is about. The group is the one with the UUID: a guest can
+// write any name of a group on its own disk.
 type place struct{ group, uuid, pool string }
 
 // name is what volume groups and logical volumes are named by.

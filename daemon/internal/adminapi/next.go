@@ -15,8 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// nextCommands returns the commands that bring an op which waits for the operator to its end: those that its error
-// knows, or else the one that makes the call again. It is empty if no command is known, and for other ops.
+// nextCommands returns the commands that bring an op which waits for the operator to its end: those
+// that its error knows, or else the one that makes the call again. It is empty if no command is
+// known, and for other ops.
 func nextCommands(st *op.Status, o *api.Op) string {
 	if op.State(o.State) != op.StateNeedsOperator {
 		return ""
@@ -36,10 +37,12 @@ func nextCommands(st *op.Status, o *api.Op) string {
 	return api.ShellLine(append([]string{"volferryctl"}, words...)...)
 }
 
-// byInstance are the verbs of `volferryctl instance` that an op of an instance may have been asked for by.
+// byInstance are the verbs of `volferryctl instance` that an op of an instance may have been asked
+// for by.
 var byInstance = []string{"start", "stop", "reboot", "pause", "unpause", "repair", "shelve", "unshelve"}
 
-// again is the call that goes on with an op, nil if none is known: the registry asks for some by itself.
+// again is the call that goes on with an op, nil if none is known: the registry asks for some by
+// itself.
 func again(st *op.Status) []string {
 	volume, instance := request.Names(st.Op.Input)
 	what, verb, _ := strings.Cut(st.Op.Kind, "_")

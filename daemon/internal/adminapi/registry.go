@@ -40,7 +40,8 @@ func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
 	return s.proxied(w, r)
 }
 
-// endOf is how an operator ends what keeps a volume from being forgotten. The image of one that grows has its data.
+// endOf is how an operator ends what keeps a volume from being forgotten. The image of one that
+// grows has its data.
 func endOf(vol *api.Volume) string {
 	if vol.Status == api.VolumeResizing {
 		return "wait until that is over; if it stands, `volferryctl op list` has the command that goes on with it"

@@ -98,8 +98,8 @@ type Server struct {
 // New makes the API of a daemon.
 func New(d Deps) *Server { return &Server{Deps: d} }
 
-// logCaller writes down who asks for a change at the socket: root, the group's members
-// and scripts are all one at the registry, which knows this host alone. What a change would be is asked without
+// logCaller writes down who asks for a change at the socket: root, the group's members and scripts
+// are all one at the registry, which knows this host alone. What a change would be is asked without
 // making it, and is not written down.
 func (s *Server) logCaller(r *http.Request, refused error) {
 	who := whoAsks(r.Context())

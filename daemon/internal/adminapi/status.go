@@ -169,8 +169,8 @@ func (s *Server) instancesPart() api.Check {
 	}
 }
 
-// runningElsewhere returns the notes of instances whose guests run on other images than their volumes, but for those on
-// released sources, which sourcesPart counts.
+// runningElsewhere returns the notes of instances whose guests run on other images than their
+// volumes, but for those on released sources, which sourcesPart counts.
 func (s *Server) runningElsewhere() []uplink.Note {
 	sources := s.Migrations.KnownWrittenSources()
 	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {

@@ -213,7 +213,8 @@ func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 	return slices.DeleteFunc(all, func(a api.Attachment) bool { return a.ID == in.AttachmentID }), nil
 }
 
-// clientsBeside counts the clients that the guests of the other attachments may be, and those of this host are.
+// clientsBeside counts the clients that the guests of the other attachments may be, and those of
+// this host are.
 func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, err error) {
 	beside, err := e.beside(ctx, in)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestNothingIsAttachedThroughALinkInAPool, neither where it was there before nor where it is planted after the request
-// was admitted.
+// TestNothingIsAttachedThroughALinkInAPool, neither where it was there before nor where it is
+// planted after the request was admitted.
 func TestNothingIsAttachedThroughALinkInAPool(t *testing.T) {
 	for _, when := range []string{"before the request", "when the volume was reserved"} {
 		for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
@@ -44,8 +44,8 @@ func TestNothingIsAttachedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// TestNothingOfTheShelfIsConnectedThroughALinkInAPool: an unshelve asks this package for the chain of each volume. The link
-// is in the place of the image, or of the base image of a linked clone.
+// TestNothingOfTheShelfIsConnectedThroughALinkInAPool: an unshelve asks this package for the chain
+// of each volume. The link is in the place of the image, or of the base image of a linked clone.
 func TestNothingOfTheShelfIsConnectedThroughALinkInAPool(t *testing.T) {
 	for _, of := range []string{"the image", "the base image"} {
 		t.Run(of, func(t *testing.T) {

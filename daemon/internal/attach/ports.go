@@ -77,8 +77,9 @@ type Images interface {
 type Migrations interface {
 	// List returns the migrations of this host: the open ones, or all.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
-	// CheckVolumeRecorded refuses a volume that the journal of this host has elsewhere than the registry, since a move that
-	// the registry does not know. Its error says what each witness has, and what can be done.
+	// CheckVolumeRecorded refuses a volume that the journal of this host has elsewhere than the
+	// registry, since a move that the registry does not know. Its error says what each witness has,
+	// and what can be done.
 	CheckVolumeRecorded(ctx context.Context, vol api.Volume) error
 }
 

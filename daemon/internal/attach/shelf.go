@@ -36,13 +36,14 @@ func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment)
 }
 
 // CheckLocation refuses a location that the registry has said and that no volume of this host may
-// have. What begins the message, as in "cannot wake instance x". Its errors are typed for the runner.
+// have. What begins the message, as in "cannot wake instance x". Its errors are typed for the
+// runner.
 func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
 	return request.HV(m.env.rules.CheckLocation(ctx, m.env.HV, l, verdict))
 }
 
-// CheckImages refuses an image at a location, or a base image of it, that is no image, or is where no
-// image may be: the name of it has become a link, say. What is not there is not refused.
+// CheckImages refuses an image at a location, or a base image of it, that is no image, or is where
+// no image may be: the name of it has become a link, say. What is not there is not refused.
 func (m *Manager) CheckImages(l api.Location) error { return request.HV(m.env.rules.CheckImages(l)) }
 
 // Disconnect ends the use of the location on this host, unless a domain or another

@@ -13,13 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stands has an op wait for the operator because of what somebody else has made of its disk, and says
-// which commands bring the op to its end. The disk is to be there as it was, or to be gone.
+// stands has an op wait for the operator because of what somebody else has made of its disk, and
+// says which commands bring the op to its end. The disk is to be there as it was, or to be gone.
 func (in *input) stands(v *view, toBe place) error {
 	return op.UnknownOutcome(in.withCommands(in.changed(v), in.mend(v, toBe)))
 }
 
-// withCommands adds to an error the commands that put right what is wrong, and the one that goes on.
+// withCommands adds to an error the commands that put right what is wrong, and the one that goes
+// on.
 func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 	if len(mend) > 0 {
 		err.Message += "; put that right (`" + strings.Join(mend, "`, `") + "`)"
@@ -39,8 +40,8 @@ func (in *input) again() string {
 	return api.ShellLine("volferryctl", "volume", "detach", in.VolumeName, in.InstanceName)
 }
 
-// mend are the commands that undo what somebody else has made of the disk, in their order: nil if it
-// is not known how.
+// mend are the commands that undo what somebody else has made of the disk, in their order: nil if
+// it is not known how.
 func (in *input) mend(v *view, toBe place) (commands []string) {
 	if v.dom == nil {
 		return nil

@@ -45,11 +45,11 @@ func (e *env) stepDisconnect() op.Step {
 	return step("disconnect", do, nil, nil)
 }
 
-// disconnect disconnects the location unless a domain of this host names it, or
-// the registry has another attachment of it here. Ops of one volume run one after
-// the other, so of two that end at once the second finds that it is the last. NotStored is called if what was written
-// may not be on stable storage. The location is disconnected nevertheless: its guest does not have it any more, and no later
-// flush would tell.
+// disconnect disconnects the location unless a domain of this host names it, or the registry has
+// another attachment of it here. Ops of one volume run one after the other, so of two that end at
+// once the second finds that it is the last. NotStored is called if what was written may not be on
+// stable storage. The location is disconnected nevertheless: its guest does not have it any more,
+// and no later flush would tell.
 func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {
@@ -83,7 +83,8 @@ func (e *env) logNotStored(in *input, why error) {
 	e.log.Error("a volume that is disconnected may lack what its guest wrote last, if it had one", "volume", in.VolumeID, "instance", in.InstanceName, "err", why)
 }
 
-// auditNotStored adds to the audit trail that a volume may lack what its guest wrote last: nothing else shows that but the log.
+// auditNotStored adds to the audit trail that a volume may lack what its guest wrote last: nothing
+// else shows that but the log.
 func (e *env) auditNotStored(opID string, in *input, why error) {
 	e.logNotStored(in, why)
 	if e.Audit == nil {

@@ -14,9 +14,9 @@ import (
 // last write has reached it.
 var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
-// sure is look that asks the kernel, or QEMU of what is at an address, as well what the guest's process has open: libvirt
-// may never see a disk that the guest has got meanwhile. Its errors are typed for the
-// runner.
+// sure is look that asks the kernel, or QEMU of what is at an address, as well what the guest's
+// process has open: libvirt may never see a disk that the guest has got meanwhile. Its errors are
+// typed for the runner.
 func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	return witness.Agreed(ctx, agreement, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
 		if h.View, err = e.look(ctx, in); err != nil {

@@ -118,7 +118,8 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 // imagePath is where the volume is in a world that has it in a Ceph cluster.
 const imagePath = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/vol"
 
-// atImage puts the volume to an RBD image, of which the kernel knows nothing, and whose clients are counted.
+// atImage puts the volume to an RBD image, of which the kernel knows nothing, and whose clients are
+// counted.
 func (w *world) atImage(t *testing.T) {
 	t.Helper()
 	must(t, w.CreateImage(imagePath, hvtest.Raw, testSize))

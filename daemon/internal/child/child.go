@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package child runs programs on open files. A program dies with the process that has started it. The package
-// must not know what the programs do.
+// Package child runs programs on open files. A program dies with the process that has started it.
+// The package must not know what the programs do.
 package child
 
 import (
@@ -39,7 +39,8 @@ type Command struct {
 	Env []string
 	// Files are open files that the program gets. FileName and Descriptor say how it finds them.
 	Files []*os.File
-	// Written are the numbers of Files that are open for reading, and that the program opens again for writing.
+	// Written are the numbers of Files that are open for reading, and that the program opens again
+	// for writing.
 	Written []int
 	// Stdout and Stderr take the outputs; nil drops one.
 	Stdout, Stderr io.Writer
@@ -47,8 +48,8 @@ type Command struct {
 	DeathSignal syscall.Signal
 	// Confine, if set, is called with the number of the process, which has just begun.
 	Confine func(pid int) error
-	// Restrict, if set, is called before on the thread that starts the program, and restricts that thread: the
-	// program inherits it. The thread ends with the program.
+	// Restrict, if set, is called before on the thread that starts the program, and restricts that
+	// thread: the program inherits it. The thread ends with the program.
 	Restrict func() error
 }
 
@@ -58,13 +59,13 @@ type Process interface {
 	Signal(signal syscall.Signal)
 	// Ended is closed when the program is gone and its outputs were taken.
 	Ended() <-chan struct{}
-	// Err returns how the program ended: nil, a StatusError, or why that is not known. It is asked after
-	// Ended is closed.
+	// Err returns how the program ended: nil, a StatusError, or why that is not known. It is asked
+	// after Ended is closed.
 	Err() error
 }
 
-// Starter starts a program. The context bounds the start alone. The files stay the caller's. A program that is not
-// installed is ErrNotInstalled.
+// Starter starts a program. The context bounds the start alone. The files stay the caller's. A
+// program that is not installed is ErrNotInstalled.
 type Starter func(ctx context.Context, c Command) (Process, error)
 
 // ErrNotInstalled says that a program is not installed.

@@ -186,7 +186,8 @@ func TestARunnerRunsNothingThatItsConfigurationDoesNotName(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies, and is asked all the same for what was asked for before.
+// TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies, and is asked all the same for what was asked
+// for before.
 func TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase $(cat) in\n*inspect*) echo '" + strings.Replace(goodPool, `"delete"`, `"delete","copy"`, 1) + "' ;;\n*) echo '{\"protocol\":1,\"copied_to_bytes\":512}' ;;\nesac\n"

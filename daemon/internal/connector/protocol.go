@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connector is the protocol of connectors: programs that make, look up, extend and
-// delete the volumes of storage that libvirt cannot manage, or connect this host with them. One run of a program is one verb,
-// asked for in JSON on stdin and answered in JSON on stdout. The package has both sides: Run,
-// which runs a program, and Serve, for programs that are written in Go. It believes nothing
-// that a program says and checks nothing of it either; package pools does. It knows no
-// hypervisor and no storage.
+// Package connector is the protocol of connectors: programs that make, look up, extend and delete
+// the volumes of storage that libvirt cannot manage, or connect this host with them. One run of a
+// program is one verb, asked for in JSON on stdin and answered in JSON on stdout. The package has
+// both sides: Run, which runs a program, and Serve, for programs that are written in Go. It
+// believes nothing that a program says and checks nothing of it either; package pools does. It
+// knows no hypervisor and no storage.
 package connector
 
 import (
@@ -54,8 +54,8 @@ type Request struct {
 	Volume string `json:"volume,omitempty"`
 	// SizeBytes is the size that create and extend are to make it.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// Identity is the device that extend, copy, disconnect and delete are about: another one with the
-	// same name is left alone (CodeChanged).
+	// Identity is the device that extend, copy, disconnect and delete are about: another one with
+	// the same name is left alone (CodeChanged).
 	Identity string `json:"identity,omitempty"`
 	// Source is the volume that copy reads, and OffsetBytes and LengthBytes are the range.
 	Source      *Source `json:"source,omitempty"`

@@ -84,7 +84,8 @@ func TestVerbsOnAVolumeHaveTheirTurnsInTheOrderInWhichTheyCame(t *testing.T) {
 	})
 }
 
-// slow is a connector whose create says that it has begun, and makes the volume once it is let go on.
+// slow is a connector whose create says that it has begun, and makes the volume once it is let go
+// on.
 type slow struct {
 	*Runner
 	dir string

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// An overlay and what it is over read the same unless the overlay has a cluster of its own that differs: that is what a fold of it
-// would write over.
+// An overlay and what it is over read the same unless the overlay has a cluster of its own that
+// differs: that is what a fold of it would write over.
 func TestAnOverlayIsComparedWithTheImageThatItIsOver(t *testing.T) {
 	const size, written, read = 8 * miB, "write -P 7 1M 64k", "write -P 9 3M 64k"
 	larger := raw(t, "larger", size+miB, [2]int64{0, 2 * miB}, [2]int64{size, miB})

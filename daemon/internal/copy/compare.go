@@ -7,8 +7,10 @@ import (
 	"errors"
 )
 
-// Compare reads both images, for a copy that somebody else has made. Nil means that they
-// hold the same bytes. Dst may be below Src, as an overlay is compared with what it is over. A *MismatchError says where they begin to differ. A *SizeError says that their sizes differ. Of spec it takes Src, Dst, Passphrase, Network, Files and Progress.
+// Compare reads both images, for a copy that somebody else has made. Nil means that they hold the
+// same bytes. Dst may be below Src, as an overlay is compared with what it is over. A
+// *MismatchError says where they begin to differ. A *SizeError says that their sizes differ. Of
+// spec it takes Src, Dst, Passphrase, Network, Files and Progress.
 func Compare(ctx context.Context, spec Spec) error {
 	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Files: spec.Files, Passphrase: spec.Passphrase, Progress: spec.Progress})
 }

@@ -7,9 +7,10 @@ import (
 	"os"
 )
 
-// Result says what a copy did: BytesCopied were written as data, BytesZero were made to
-// read as zeros, BytesInherited were left to the base images, and BytesResumed were done by an earlier run. Together they are
-// BytesTotal, unless the image was cloned, which moves nothing, or the storage has copied it.
+// Result says what a copy did: BytesCopied were written as data, BytesZero were made to read as
+// zeros, BytesInherited were left to the base images, and BytesResumed were done by an earlier run.
+// Together they are BytesTotal, unless the image was cloned, which moves nothing, or the storage
+// has copied it.
 type Result struct {
 	BytesTotal     int64
 	BytesCopied    int64
@@ -22,8 +23,8 @@ type Result struct {
 	Offloaded bool
 	// Verified says that dst was read back and is equal.
 	Verified bool
-	// Digest is the XXH3-128, in hex, of the hashes of all chunks of 1 MiB; empty
-	// where chunks were not hashed: a clone, a copy that the storage made, or one that keeps the base images.
+	// Digest is the XXH3-128, in hex, of the hashes of all chunks of 1 MiB; empty where chunks were
+	// not hashed: a clone, a copy that the storage made, or one that keeps the base images.
 	Digest string
 }
 
@@ -58,8 +59,8 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyEnds copies between two ends, of which dst is the file that is locked: by cloning if they can, by
-// the storage if that does, else by streaming.
+// copyEnds copies between two ends, of which dst is the file that is locked: by cloning if they
+// can, by the storage if that does, else by streaming.
 func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {

@@ -127,7 +127,8 @@ func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 const (
 	// recordOffload starts it, and voids all records before it.
 	recordOffload = 'O'
-	// recordAsked says that the storage is asked for a range: until another record comes it is open.
+	// recordAsked says that the storage is asked for a range: until another record comes it is
+	// open.
 	recordAsked = 'A'
 	// recordCopied says up to where dst has what src has, on stable storage.
 	recordCopied = 'C'
@@ -138,7 +139,8 @@ const (
 // offloadRecordBytes is the size of all of them but the first, and an upper bound of none.
 const offloadRecordBytes = 17
 
-// offloadRecordSize is the size of the record with which a log begins, 0 if it is none of an offload.
+// offloadRecordSize is the size of the record with which a log begins, 0 if it is none of an
+// offload.
 func offloadRecordSize(log []byte, headBytes int) int {
 	size := 0
 	switch log[0] {

@@ -8,27 +8,30 @@ import (
 )
 
 const (
-	// defaultWorkers chunks are in flight: 8 MiB, enough for an array that answers within milliseconds, too little
-	// to starve a guest.
+	// defaultWorkers chunks are in flight: 8 MiB, enough for an array that answers within
+	// milliseconds, too little to starve a guest.
 	defaultWorkers = 8
 	// maxWorkers bounds what is in flight to 16 MiB.
 	maxWorkers = 16
 
-	// depthEvery is how often an adaptive depth looks at the rate. In each look is a flush of dst (saveInterval).
+	// depthEvery is how often an adaptive depth looks at the rate. In each look is a flush of dst
+	// (saveInterval).
 	depthEvery = time.Second
 	// depthStep is by how many chunks a depth is tried that is more, or less.
 	depthStep = 4
-	// More in flight is worth it with a rate that is moreIsWorth times as high, and less with lessIsWorth times the rate:
-	// what others wait for behind it counts too. In between is the noise of a disk.
+	// More in flight is worth it with a rate that is moreIsWorth times as high, and less with
+	// lessIsWorth times the rate: what others wait for behind it counts too. In between is the
+	// noise of a disk.
 	moreIsWorth, lessIsWorth = 1.1, 0.95
 	// depthRest is for how many looks a depth stays after another one was not worth it.
 	depthRest = 10
 )
 
-// depth is how many chunks are in flight: that many workers take one, each when it has done the one before. An adaptive
-// depth tries to have more of them, up to maxWorkers, where each takes long and the storage does several at once, as
-// over a network: it goes on for as long as that is worth it, and back where it is not. It never has less than
-// defaultWorkers: to give way to a guest is the matter of a Pacer.
+// depth is how many chunks are in flight: that many workers take one, each when it has done the one
+// before. An adaptive depth tries to have more of them, up to maxWorkers, where each takes long and
+// the storage does several at once, as over a network: it goes on for as long as that is worth it,
+// and back where it is not. It never has less than defaultWorkers: to give way to a guest is the
+// matter of a Pacer.
 type depth struct {
 	most int // workers that there are
 
@@ -58,7 +61,8 @@ func adaptiveDepth() *depth {
 	return d
 }
 
-// enter waits until the worker of this number, from 0, is to take a chunk. It is false when there are no more.
+// enter waits until the worker of this number, from 0, is to take a chunk. It is false when there
+// are no more.
 func (d *depth) enter(worker int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 // plant is a storage of which only the time counts that it takes for a chunk.
 type plant func()
 
-// sweepOver visits a volume of so many chunks with an adaptive depth, and returns how long it took and how many chunks were in
-// flight in the mean, once it has had time to adapt.
+// sweepOver visits a volume of so many chunks with an adaptive depth, and returns how long it took
+// and how many chunks were in flight in the mean, once it has had time to adapt.
 func sweepOver(t *testing.T, chunks int64, take plant) (took time.Duration, mean float64) {
 	t.Helper()
 	begin := time.Now()
@@ -44,8 +44,8 @@ type end struct {
 
 func (e *end) Extent(int64) (until int64, data bool, err error) { return e.size, true, nil }
 
-// TestMoreIsInFlightWhereEachChunkTakesLong: a storage that does all that it is given at once is done in little more
-// than half the time.
+// TestMoreIsInFlightWhereEachChunkTakesLong: a storage that does all that it is given at once is
+// done in little more than half the time.
 func TestMoreIsInFlightWhereEachChunkTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const chunks, latency = 1 << 14, 20 * time.Millisecond
@@ -59,7 +59,8 @@ func TestMoreIsInFlightWhereEachChunkTakesLong(t *testing.T) {
 	})
 }
 
-// TestNoMoreIsInFlightWhereThatIsNoFaster: a storage that does one after the other has what it is given wait.
+// TestNoMoreIsInFlightWhereThatIsNoFaster: a storage that does one after the other has what it is
+// given wait.
 func TestNoMoreIsInFlightWhereThatIsNoFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		device := make(chan struct{}, 1)

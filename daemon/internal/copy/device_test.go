@@ -44,8 +44,8 @@ func TestQcow2ToBlockDeviceAndBack(t *testing.T) {
 	assertEqual(t, src, back)
 }
 
-// A qcow2 image on a device is both ends of a copy, and what was on the device before is seen nowhere. The
-// device is just as large as the image when that is full.
+// A qcow2 image on a device is both ends of a copy, and what was on the device before is seen
+// nowhere. The device is just as large as the image when that is full.
 func TestToAnImageOnABlockDeviceAndBack(t *testing.T) {
 	const size = 16*miB + 512
 	src := raw(t, "src", size, [2]int64{0, size}) // all of it

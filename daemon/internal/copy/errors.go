@@ -63,8 +63,8 @@ func (e *FlushError) Error() string { return fmt.Sprintf("flush %s: %v", e.Path,
 
 func (e *FlushError) Unwrap() error { return e.Err }
 
-// UnansweredError says that the storage was asked to copy a range and has not answered: it may be at
-// work on it still, so that dst must not be given to anybody.
+// UnansweredError says that the storage was asked to copy a range and has not answered: it may be
+// at work on it still, so that dst must not be given to anybody.
 type UnansweredError struct {
 	Path   string
 	Offset int64

@@ -12,8 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/network"
 )
 
-// exportEnd is what is at an address: an export of an NBD server, or an RBD image that is served. Nothing keeps others from writing to it meanwhile, as
-// locks do of a file: that is the caller's to know.
+// exportEnd is what is at an address: an export of an NBD server, or an RBD image that is served.
+// Nothing keeps others from writing to it meanwhile, as locks do of a file: that is the caller's to
+// know.
 type exportEnd struct {
 	*nbd.Export
 

@@ -19,7 +19,8 @@ import (
 type FoldSpec struct {
 	// Overlay is the path of the overlay.
 	Overlay string
-	// Into is what it is folded into: raw, at an address, and of the size of the overlay, which is stated.
+	// Into is what it is folded into: raw, at an address, and of the size of the overlay, which is
+	// stated.
 	Into Image
 	// Network is how what is at the address is reached.
 	Network network.Access
@@ -29,10 +30,10 @@ type FoldSpec struct {
 	OpenEnd OpenEnd
 }
 
-// Fold writes what an overlay has of its own into what is at an address, and has that put on stable storage.
-// Nobody else may have the overlay: ErrInUse. The overlay is not changed, so a fold that was
-// interrupted at any moment is simply run again; until it has succeeded, only overlay and image together have the
-// content.
+// Fold writes what an overlay has of its own into what is at an address, and has that put on stable
+// storage. Nobody else may have the overlay: ErrInUse. The overlay is not changed, so a fold that
+// was interrupted at any moment is simply run again; until it has succeeded, only overlay and image
+// together have the content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
 	sizeBytes := f.Into.SizeBytes
 	overlay, err := openOverlay(f.Overlay, f.Files, sizeBytes)

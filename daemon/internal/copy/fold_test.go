@@ -32,7 +32,8 @@ func overlayOver(t *testing.T, base copy.Image, options string) string {
 	return path
 }
 
-// guestDoes has QEMU do to an overlay what a guest of this seed does: writes, zeros and discards of all sizes.
+// guestDoes has QEMU do to an overlay what a guest of this seed does: writes, zeros and discards of
+// all sizes.
 func guestDoes(t *testing.T, overlay string, sizeBytes int64, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -138,7 +139,8 @@ func TestAnOverlayIsFoldedIntoAnExport(t *testing.T) {
 	}
 }
 
-// What an overlay and the image below it hold together is what a fold of the overlay makes of a copy of that image.
+// What an overlay and the image below it hold together is what a fold of the overlay makes of a
+// copy of that image.
 func TestAnOverlayIsComparedWhereAnEndIsAtAnAddress(t *testing.T) {
 	const size = 16*miB + 4096
 	data := [2]int64{miB, 5 * miB}
@@ -169,7 +171,8 @@ func TestAnOverlayIsComparedWhereAnEndIsAtAnAddress(t *testing.T) {
 	}
 }
 
-// TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport: what is behind it is left, and is not what is compared.
+// TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport: what is behind it is left, and is
+// not what is compared.
 func TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport(t *testing.T) {
 	const size, whole = 16*miB + 512, 17 * miB
 	larger := func(name string) (file, part copy.Image) {

@@ -4,9 +4,9 @@ package copy
 
 import "github.com/volferry/volferry/daemon/internal/qemuimg"
 
-// Image is an image of this host: a file, a device, or the address of an NBD export or an RBD image. Format is stated, never probed. Backing is what a qcow2
-// image is over, as it was stored, nil if it stands alone. SizeBytes is the virtual size as
-// the caller knows it, 0 if it does not.
+// Image is an image of this host: a file, a device, or the address of an NBD export or an RBD
+// image. Format is stated, never probed. Backing is what a qcow2 image is over, as it was stored,
+// nil if it stands alone. SizeBytes is the virtual size as the caller knows it, 0 if it does not.
 type Image struct {
 	Path      string
 	Format    string

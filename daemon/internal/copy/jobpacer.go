@@ -22,9 +22,9 @@ const (
 	// more, and liftFor is for how long that is the first time. It doubles with each time.
 	stuckAfter = 3 * time.Second
 	liftFor    = 30 * time.Second
-	// A job with a bound and no more than briefBytes to do is not held back for briefTime. What it copies is in
-	// the guest's own overlay, on which the guest is slower than on a disk with a copy beside it: to be over soon
-	// is kinder to it than to measure what it would bear.
+	// A job with a bound and no more than briefBytes to do is not held back for briefTime. What it
+	// copies is in the guest's own overlay, on which the guest is slower than on a disk with a copy
+	// beside it: to be over soon is kinder to it than to measure what it would bear.
 	briefBytes = 32 << 20
 	briefTime  = 300 * time.Millisecond
 	briefTick  = 25 * time.Millisecond
@@ -105,7 +105,8 @@ func (p *JobPacer) State() PaceState {
 	return p.guest.State()
 }
 
-// Tick is how long to wait before the next Look: little while a job may be over in a moment, so that its end is seen then.
+// Tick is how long to wait before the next Look: little while a job may be over in a moment, so
+// that its end is seen then.
 func (p *JobPacer) Tick(now time.Time) time.Duration {
 	if now.Before(p.brief) || !p.looked && now.Sub(p.at) < briefTime {
 		return briefTick
@@ -113,8 +114,8 @@ func (p *JobPacer) Tick(now time.Time) time.Duration {
 	return paceTick
 }
 
-// Look is called as often as Tick says, and returns the limit that the job is to have from now on, in
-// bytes per second; 0 is none.
+// Look is called as often as Tick says, and returns the limit that the job is to have from now on,
+// in bytes per second; 0 is none.
 func (p *JobPacer) Look(now time.Time, guest GuestLatency, ok bool, job JobProgress) int64 {
 	elapsed := now.Sub(p.at)
 	if elapsed <= 0 {

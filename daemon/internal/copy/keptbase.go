@@ -9,15 +9,17 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Layered is an End that is an image over others, whose bytes show through where it has none itself.
+// Layered is an End that is an image over others, whose bytes show through where it has none
+// itself.
 type Layered interface {
 	End
-	// Own reports whether the image has the bytes from off on itself, be they data or zeros, and until where.
+	// Own reports whether the image has the bytes from off on itself, be they data or zeros, and
+	// until where.
 	Own(off int64) (until int64, own bool, err error)
 }
 
-// keptBase is a copy between two images over the same base images: what src has itself is written to dst, and
-// nothing else, so that the rest shows through in both.
+// keptBase is a copy between two images over the same base images: what src has itself is written
+// to dst, and nothing else, so that the rest shows through in both.
 type keptBase struct {
 	src, dst Layered
 	// inherited are the chunks of which src has nothing.
@@ -46,8 +48,8 @@ func sameChain(a, b *qemuimg.Image) bool {
 	return a == nil && b == nil
 }
 
-// spans divides src into chunks of which it has something, and runs of chunks of which it has nothing. Chunks that
-// skip names are left out.
+// spans divides src into chunks of which it has something, and runs of chunks of which it has
+// nothing. Chunks that skip names are left out.
 func (k *keptBase) spans(skip func(chunk int) bool) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		size := k.src.Size()
@@ -116,7 +118,8 @@ func (k *keptBase) inherit(s span) {
 	}
 }
 
-// verify holds dst against what src has nothing of: where dst has nothing either both show the same bytes.
+// verify holds dst against what src has nothing of: where dst has nothing either both show the same
+// bytes.
 func (k *keptBase) verify(ctx context.Context, table *chunkTable, mismatch *firstMismatch) error {
 	for chunk, inherited := range k.inherited {
 		if !inherited {

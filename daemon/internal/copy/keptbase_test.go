@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// clone is a linked clone over a qcow2 image over a shorter raw one, into which a guest of this seed has written. Its top has
-// these options.
+// clone is a linked clone over a qcow2 image over a shorter raw one, into which a guest of this
+// seed has written. Its top has these options.
 func clone(t *testing.T, options string, sizeBytes int64, seed uint64) copy.Image {
 	t.Helper()
 	lowest := raw(t, "lowest", sizeBytes/2, [2]int64{0, sizeBytes / 4})

@@ -26,11 +26,10 @@ const (
 	qemuLockBytes  = 200
 )
 
-// lockDst keeps all others from writing to dst: other copies, and guests, unless QEMU
-// serves dst, which takes its own locks against them; a block device
-// is claimed exclusively, which mounts and volume managers respect. ErrInUse if
-// somebody was first. The locks go with the returned file, whatever kills us. What is at an address has
-// no locks: the file is nil.
+// lockDst keeps all others from writing to dst: other copies, and guests, unless QEMU serves dst,
+// which takes its own locks against them; a block device is claimed exclusively, which mounts and
+// volume managers respect. ErrInUse if somebody was first. The locks go with the returned file,
+// whatever kills us. What is at an address has no locks: the file is nil.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 
 // lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other,

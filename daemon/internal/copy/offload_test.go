@@ -24,8 +24,8 @@ type offloadStorage struct {
 	src, dst copy.Image
 	asked    [][2]int64
 	late     func()
-	// at is called for each range, by its number from 1. It returns whether the storage answers, and
-	// what; a nil error is that of a range that was copied.
+	// at is called for each range, by its number from 1. It returns whether the storage answers,
+	// and what; a nil error is that of a range that was copied.
 	at func(ask int) (answered bool, err error)
 	// clones: it copies all at once. lies: it copies nothing, and says that it did.
 	clones, lies bool

@@ -12,8 +12,8 @@ import (
 const (
 	// offloadStep is what a storage is asked for first, and the least where nothing else bounds it.
 	offloadStep = 16 << 20
-	// A piece takes pieceTime, or guestPieceTime where a guest has to be spared: there is a rest behind
-	// each.
+	// A piece takes pieceTime, or guestPieceTime where a guest has to be spared: there is a rest
+	// behind each.
 	pieceTime      = 2 * time.Second
 	guestPieceTime = 500 * time.Millisecond
 	// restTick is how often a rest looks whether the guest still needs it.

@@ -120,8 +120,8 @@ func Restart(cursor Cursor) (needed bool, err error) {
 	return true, l.append(slices.Concat(l.head, offloadRecord(recordAsked, l.off, l.n)))
 }
 
-// Unanswered reports whether a cursor has a range for which the storage was asked and has not answered:
-// it may write to dst.
+// Unanswered reports whether a cursor has a range for which the storage was asked and has not
+// answered: it may write to dst.
 func Unanswered(cursor Cursor) (bool, error) {
 	log, err := cursor.Load()
 	if err != nil {

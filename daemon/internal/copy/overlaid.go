@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overlaid is what an overlay and the raw image below it hold together. The name in the header of the
-// overlay is not followed.
+// overlaid is what an overlay and the raw image below it hold together. The name in the header of
+// the overlay is not followed.
 type overlaid struct {
 	End // what is below
 
@@ -51,15 +51,16 @@ func (o *overlaid) Close() error {
 	return o.End.Close()
 }
 
-// atAddress reports whether Src is an overlay over a raw image, and that or Dst is at an address, to which qemu-img has
-// no way.
+// atAddress reports whether Src is an overlay over a raw image, and that or Dst is at an address,
+// to which qemu-img has no way.
 func (s *Spec) atAddress() bool {
 	below := s.Src.Backing
 	return s.Src.Format == qemuimg.FormatQCOW2 && below != nil && below.Backing == nil && below.Format == qemuimg.FormatRaw &&
 		(api.IsNetwork(below.Path) || api.IsNetwork(s.Dst.Path))
 }
 
-// openOverlaid opens Src, which is atAddress, for a comparison with dst. Nobody else may have the overlay: ErrInUse.
+// openOverlaid opens Src, which is atAddress, for a comparison with dst. Nobody else may have the
+// overlay: ErrInUse.
 func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	is := s.Src.Backing
 	below, err := s.open(ctx, Image{Path: is.Path, Format: qemuimg.FormatRaw, SizeBytes: is.SliceBytes, Slice: is.SliceBytes != 0})

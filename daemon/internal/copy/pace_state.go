@@ -10,9 +10,9 @@ import (
 // PaceDoing is what a pacer does.
 type PaceDoing string
 
-// What a pacer does. It keeps a share of the copy's speed where the guest still suffers, lets the copy
-// go where the guest suffers as much beside a slow one, and has a block job catch up with a guest
-// that would outrun it.
+// What a pacer does. It keeps a share of the copy's speed where the guest still suffers, lets the
+// copy go where the guest suffers as much beside a slow one, and has a block job catch up with a
+// guest that would outrun it.
 const (
 	PaceFree        PaceDoing = "free"
 	PaceMeasures    PaceDoing = "measures"

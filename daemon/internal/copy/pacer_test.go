@@ -246,8 +246,8 @@ func (p *plant) states(d time.Duration) map[copy.PaceDoing]int {
 	return seen
 }
 
-// newCrowdedPlant has a guest whose writes take three times as long beside any copy, since it has less of the
-// processors then, and what the disk adds to that.
+// newCrowdedPlant has a guest whose writes take three times as long beside any copy, since it has
+// less of the processors then, and what the disk adds to that.
 func newCrowdedPlant(bytesPerSecond int64, noise float64) *plant {
 	p := newPlant(time.Millisecond, bytesPerSecond)
 	p.contention, p.perRequest, p.noise = 2, 500*time.Microsecond, noise

@@ -13,7 +13,8 @@ type pair struct {
 	src   End
 	dst   End
 	table *chunkTable
-	// zeroGrainBytes is the smallest run of zeros inside a chunk that is not written, 0 for defaultZeroGrainBytes.
+	// zeroGrainBytes is the smallest run of zeros inside a chunk that is not written, 0 for
+	// defaultZeroGrainBytes.
 	zeroGrainBytes int
 }
 

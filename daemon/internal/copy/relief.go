@@ -19,10 +19,10 @@ const (
 
 // reliefWatch tells whether it is worth it for a guest that a copy gives way. To give way shortens
 // what a request of the guest takes longer, and lengthens the copy, for all of which they take
-// longer. The guest loses the product of the two. Beside a copy with which it shares a disk it loses
-// much less if the copy gives way, since what waits in the queue of the disk grows faster than the
-// speed. Where the guest waits for the processors, or for its own overlay, it takes as long beside a
-// slow copy, and loses more.
+// longer. The guest loses the product of the two. Beside a copy with which it shares a disk it
+// loses much less if the copy gives way, since what waits in the queue of the disk grows faster
+// than the speed. Where the guest waits for the processors, or for its own overlay, it takes as
+// long beside a slow copy, and loses more.
 type reliefWatch struct {
 	held, full lossMean
 	// letGo: giving way was found to be not worth it.

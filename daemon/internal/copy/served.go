@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// openServed opens an image of one of QEMU's own formats, which QEMU serves: what is in it is read and written
-// as of a raw image. If asked for, the end is Layered.
+// openServed opens an image of one of QEMU's own formats, which QEMU serves: what is in it is read
+// and written as of a raw image. If asked for, the end is Layered.
 func openServed(ctx context.Context, i qemuimg.Image, layered bool, opts qemuimg.ServeOptions) (End, error) {
 	conn, err := qemuimg.Serve(ctx, i, opts)
 	if errors.Is(err, qemuimg.ErrLocked) {

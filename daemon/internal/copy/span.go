@@ -19,8 +19,8 @@ const ChunkBytes = chunkBytes
 // maxHoleBytes bounds a span that is a hole, so that a cancel is heard.
 const maxHoleBytes = 1 << 30
 
-// span is a range of an image: one chunk of data, or a hole of whole chunks, or whole chunks that are those of the
-// base images which src and dst have (keptBase).
+// span is a range of an image: one chunk of data, or a hole of whole chunks, or whole chunks that
+// are those of the base images which src and dst have (keptBase).
 type span struct {
 	off       int64
 	n         int64
@@ -116,9 +116,9 @@ func cutAtSkipped(s span, skip func(chunk int) bool) span {
 // noSkip leaves nothing out.
 func noSkip(int) bool { return false }
 
-// sweep has as many workers as are in flight visit the spans, which are handed out in order, each worker
-// with a buffer of its own. After the first error no span is handed out any
-// more; what the others are doing ends by itself, their waits by ctx.
+// sweep has as many workers as are in flight visit the spans, which are handed out in order, each
+// worker with a buffer of its own. After the first error no span is handed out any more; what the
+// others are doing ends by itself, their waits by ctx.
 func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {

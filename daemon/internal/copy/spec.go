@@ -24,7 +24,8 @@ type Spec struct {
 	// IsDst, if set, checks the open dst, where that is a file or device, before anything is
 	// written to it: an error ends the copy.
 	IsDst func(dst *os.File) error
-	// Begins, if set, is called right before the first byte is written, with dst open: an error ends the copy.
+	// Begins, if set, is called right before the first byte is written, with dst open: an error
+	// ends the copy.
 	Begins func() error
 	// ThinBlockBytes, if set, is called with the open dst where that is a block device. It
 	// returns the size of the blocks that read as zeros after they were discarded, until
@@ -32,16 +33,17 @@ type Spec struct {
 	ThinBlockBytes func(dst *os.File) int64
 	// Offload, if set, is how the storage that has both ends copies between them by itself.
 	Offload *Offload
-	// KeepBase says that Src and Dst are qcow2 images over the same base images, whose bytes show through in both where
-	// Src has none itself: what it has is copied, and nothing else. Dst has nothing but what an earlier run of
-	// this copy wrote.
+	// KeepBase says that Src and Dst are qcow2 images over the same base images, whose bytes show
+	// through in both where Src has none itself: what it has is copied, and nothing else. Dst has
+	// nothing but what an earlier run of this copy wrote.
 	KeepBase bool
 	// Verify reads dst back after the copy.
 	Verify bool
 	// DstIsZero says that dst reads as zeros everywhere, because the caller has just
 	// created it and nobody but this copy has written to it since.
 	DstIsZero bool
-	// Thick says that dst has room of its own, which it is to keep: it is not made to share that of src.
+	// Thick says that dst has room of its own, which it is to keep: it is not made to share that of
+	// src.
 	Thick bool
 	// Limit caps the copy and its verification.
 	Limit *Limiter
@@ -54,11 +56,11 @@ type Spec struct {
 	Progress func(Progress)
 	// Passphrase opens the images of a comparison that are LUKS.
 	Passphrase []byte
-	// Workers is how many chunks are in flight, 1 to 16; with 0 it is 8 or, in a copy and its verification, as many
-	// from 8 on as are worth it.
+	// Workers is how many chunks are in flight, 1 to 16; with 0 it is 8 or, in a copy and its
+	// verification, as many from 8 on as are worth it.
 	Workers int
-	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It is for other kinds of ends, and for
-	// ends with faults.
+	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It
+	// is for other kinds of ends, and for ends with faults.
 	OpenEnd OpenEnd
 	// Files opens what is a file or a device.
 	Files openfile.Files
@@ -66,7 +68,8 @@ type Spec struct {
 	Network network.Access
 }
 
-// depth is how many chunks are in flight where two buffers of a chunk are needed, or where it is over soon.
+// depth is how many chunks are in flight where two buffers of a chunk are needed, or where it is
+// over soon.
 func (s *Spec) depth() *depth {
 	if s.Workers <= 0 {
 		return fixedDepth(defaultWorkers)
@@ -97,7 +100,8 @@ func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
 	return s.openFor(ctx, s.Dst, true, func(opened *os.File) error { return sameOpenFile(lock, opened) })
 }
 
-// openFor opens an image. One of QEMU's own formats is opened by QEMU, and is checks the file of it.
+// openFor opens an image. One of QEMU's own formats is opened by QEMU, and is checks the file of
+// it.
 func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.File) error) (End, error) {
 	openEnd := s.OpenEnd
 	switch {

@@ -8,8 +8,9 @@ const (
 	// defaultZeroGrainBytes is the smallest run of zeros inside a chunk that is
 	// deallocated instead of written: 16 operations for a chunk at the worst.
 	defaultZeroGrainBytes = 64 << 10
-	// fileBlockBytes is the smallest one that is left out of a file which is zeros so far, so that the file takes no
-	// more than src does. Nothing is done for it; the worst are 128 writes for a chunk.
+	// fileBlockBytes is the smallest one that is left out of a file which is zeros so far, so that
+	// the file takes no more than src does. Nothing is done for it; the worst are 128 writes for a
+	// chunk.
 	fileBlockBytes = 4 << 10
 )
 

@@ -15,7 +15,8 @@ import (
 
 // What files take of their filesystems.
 
-// Allocating is what Allocations says of the directory. It tries that with a file, as the daemon does.
+// Allocating is what Allocations says of the directory. It tries that with a file, as the daemon
+// does.
 func (i *Images) Allocating(dir string) (image.Allocating, error) {
 	if i.ReadOnly != "" && dir == i.ReadOnly {
 		return image.Allocating{}, &fs.PathError{Op: "open", Path: dir, Err: syscall.EROFS}

@@ -8,7 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InUse says who holds an image besides the domains, and of an RBD image besides the clients that ours counts.
+// InUse says who holds an image besides the domains, and of an RBD image besides the clients that
+// ours counts.
 func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsRBD(path) {
 		// A guest may come or go between two counts: the real port looks again too.
@@ -30,7 +31,8 @@ func (i *Images) InUse(ctx context.Context, path string, ours func(context.Conte
 	return i.Users[path], nil
 }
 
-// otherClients reports whether an RBD image has more or fewer clients than those that ours counts, which may be nil for none.
+// otherClients reports whether an RBD image has more or fewer clients than those that ours counts,
+// which may be nil for none.
 func (i *Images) otherClients(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (bool, error) {
 	clients := i.Fake.Clients(path)
 	if ours == nil {

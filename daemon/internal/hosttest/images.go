@@ -38,8 +38,9 @@ type Images struct {
 	Private string
 	// Limits are directories whose filesystems can do no more than this.
 	Limits map[string]image.Needs
-	// Allocations says how the filesystems of directories give room: Sparse and Ahead, where they are not named. Full is an
-	// image that takes all of its room. Unlike is what the files of no directory have of any other file.
+	// Allocations says how the filesystems of directories give room: Sparse and Ahead, where they
+	// are not named. Full is an image that takes all of its room. Unlike is what the files of no
+	// directory have of any other file.
 	Allocations map[string]image.Allocating
 	Full        string
 	Unlike      []string
@@ -54,7 +55,8 @@ type Images struct {
 	Writing, Devices map[string]bool
 	// Locked are the images that QEMU has open somewhere.
 	Locked map[string]image.Locks
-	// Places, if set, says of what is on this machine, too, whether it may be looked at as an image.
+	// Places, if set, says of what is on this machine, too, whether it may be looked at as an
+	// image.
 	Places openfile.Places
 	// Stuck is the error of every removal.
 	Stuck error
@@ -65,7 +67,8 @@ type Images struct {
 	BeforeGrow, OnDisconnect func()
 	// Resized is the size that somebody has given to every overlay, 0 if nobody has.
 	Resized atomic.Int64
-	// SmallClusterBytes is the size of the clusters of what is moved, 0 for that of images that are made here.
+	// SmallClusterBytes is the size of the clusters of what is moved, 0 for that of images that are
+	// made here.
 	SmallClusterBytes int64
 	// Layout is how every qcow2 image was made, where that is not as usual.
 	Layout []string
@@ -81,8 +84,9 @@ type Images struct {
 	Users map[string]string
 	// Marks are the texts that raw images were marked with.
 	Marks map[string]string
-	// FlushFails, if set, returns the error of the next flush of an image, and is forgotten then: Linux
-	// reports what it could not write once, and what that is it drops. Lost counts the blocks that were.
+	// FlushFails, if set, returns the error of the next flush of an image, and is forgotten then:
+	// Linux reports what it could not write once, and what that is it drops. Lost counts the blocks
+	// that were.
 	FlushFails func(path string) error
 	Lost       int
 	// Slow, if set, returns how long the flush of an image takes, in which nothing stops it.
@@ -237,7 +241,8 @@ func (i *Images) Remove(ctx context.Context, path string) error {
 	return i.RemoveMade(ctx, path, "")
 }
 
-// RemoveMade is Remove for images at an address as well. An image at an address that has another fingerprint stays.
+// RemoveMade is Remove for images at an address as well. An image at an address that has another
+// fingerprint stays.
 func (i *Images) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	i.note("remove", path)
 	if i.Stuck != nil || i.isDevice(path) {
@@ -375,7 +380,8 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	return stamp, err
 }
 
-// timeOf is the time of a write of the fake, which counts them. It is early in the time of a bubble.
+// timeOf is the time of a write of the fake, which counts them. It is early in the time of a
+// bubble.
 func timeOf(write int64) int64 {
 	return time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(write) * time.Microsecond).UnixNano()
 }

@@ -19,7 +19,8 @@ import (
 // Operator plays a person who types in, on the host, the commands that an error names.
 type Operator struct {
 	Fake *hvtest.Fake
-	// Volferryctl does what a command line of volferryctl does. The words are those behind its name.
+	// Volferryctl does what a command line of volferryctl does. The words are those behind its
+	// name.
 	Volferryctl func(words []string) error
 	// CutOff is how many of the next conversions of images end with their first block.
 	CutOff int
@@ -39,8 +40,8 @@ func CommandsIn(text string) (lines []string) {
 	return lines
 }
 
-// Type does what one command line does, which may be several of which each has to succeed for the next. What only shows
-// something does nothing.
+// Type does what one command line does, which may be several of which each has to succeed for the
+// next. What only shows something does nothing.
 func (o *Operator) Type(line string) error {
 	for command := range strings.SplitSeq(line, " && ") {
 		if err := o.typeOne(command); err != nil {
@@ -127,7 +128,8 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 	return errors.New("nobody can type that here")
 }
 
-// operands divides the words of a command of virsh as virsh does: its options, without their values, and the rest.
+// operands divides the words of a command of virsh as virsh does: its options, without their
+// values, and the rest.
 func operands(words []string) (names, options []string) {
 	for i := 0; i < len(words); i++ {
 		switch {
@@ -223,7 +225,8 @@ func (o *Operator) startPool(name string) error {
 	return nil
 }
 
-// isArgument is grep -zxqF -e TEXT /proc/PID/cmdline: whether a process of a domain has its id as an argument.
+// isArgument is grep -zxqF -e TEXT /proc/PID/cmdline: whether a process of a domain has its id as
+// an argument.
 func (o *Operator) isArgument(words []string) error {
 	const flags = "-zxqF -e"
 	if len(words) != 4 || strings.Join(words[:2], " ") != flags {

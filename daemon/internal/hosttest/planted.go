@@ -14,8 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Planted is a pool of files whose directory is one of this machine's, with a symbolic link in the place of a volume
-// to a file outside of all pools: another host that has the pool can put it there.
+// Planted is a pool of files whose directory is one of this machine's, with a symbolic link in the
+// place of a volume to a file outside of all pools: another host that has the pool can put it
+// there.
 type Planted struct {
 	// Location is the place of the volume.
 	Location api.Location
@@ -77,7 +78,8 @@ func (p Planted) Restore(t *testing.T) {
 // Rules returns the rules for locations of a host that has the pool.
 func (Planted) Rules(f *hvtest.Fake) location.Rules { return location.Rules{Storage: f} }
 
-// Refused checks that err is a refusal that names the link, and that the file and the pool are as they were.
+// Refused checks that err is a refusal that names the link, and that the file and the pool are as
+// they were.
 func (p Planted) Refused(t *testing.T, err error) {
 	t.Helper()
 	if api.CodeOf(err) != api.CodePermissionDenied {
@@ -96,7 +98,8 @@ func (p Planted) Named(t *testing.T, message string) {
 	}
 }
 
-// Untouched checks that the file outside of the pool is as it was, and that the pool has the link alone.
+// Untouched checks that the file outside of the pool is as it was, and that the pool has the link
+// alone.
 func (p Planted) Untouched(t *testing.T) {
 	t.Helper()
 	if text, err := os.ReadFile(p.secret); err != nil || string(text) != plantedContent {

@@ -98,7 +98,8 @@ func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)
 	})
 }
 
-// SameTwice is seedtest.SameTwice of trials in a bubble, which return their calls of the hypervisor.
+// SameTwice is seedtest.SameTwice of trials in a bubble, which return their calls of the
+// hypervisor.
 func SameTwice(t *testing.T, trial func(t *testing.T, rng *rand.Rand) (calls []string)) {
 	t.Helper()
 	seedtest.SameTwice(t, 40, func(t *testing.T, seed uint64) (drawn []uint64, calls []string) {

@@ -42,15 +42,16 @@ type DirtyBitmap struct {
 	DirtyBytes int64
 }
 
-// StoredBitmap is a dirty bitmap that QEMU stores in its image: a backup that begins later takes what
-// it has noted for all that was written.
+// StoredBitmap is a dirty bitmap that QEMU stores in its image: a backup that begins later takes
+// what it has noted for all that was written.
 type StoredBitmap struct {
 	Name string
 	// Node is the node of QEMU's block graph that has it. Path is the image, empty if QEMU does not
 	// say it as a path.
 	Node string
 	Path string
-	// Idle says that it notes no writes, because it is disabled or inconsistent. A copy of the disk does not have it.
+	// Idle says that it notes no writes, because it is disabled or inconsistent. A copy of the disk
+	// does not have it.
 	Idle bool
 }
 

@@ -12,8 +12,8 @@ import (
 const (
 	SourceFile  = "file"
 	SourceBlock = "block"
-	// SourceNetwork is an export of an NBD server or an RBD image: Path is its address (api.IsNetwork).
-	// Of whatever else is reached over a network Path is empty.
+	// SourceNetwork is an export of an NBD server or an RBD image: Path is its address
+	// (api.IsNetwork). Of whatever else is reached over a network Path is empty.
 	SourceNetwork = "network"
 )
 
@@ -83,15 +83,17 @@ type Disk struct {
 	// ImageSetting names a setting that belongs to one image, so that libvirt drops it when
 	// it replaces the image. Empty if there is none.
 	ImageSetting string
-	// StartupPolicy is what becomes of a start without the image, empty if not set. A definition with one takes
-	// no image at an address.
+	// StartupPolicy is what becomes of a start without the image, empty if not set. A definition
+	// with one takes no image at an address.
 	StartupPolicy string
 	Cache         string // driver attributes, empty if not set
 	Discard       string
-	// DiscardNoUnref: the disk has discard_no_unref='on', which libvirt allows for qcow2 images only.
+	// DiscardNoUnref: the disk has discard_no_unref='on', which libvirt allows for qcow2 images
+	// only.
 	DiscardNoUnref bool
 	ErrorPolicy    string
-	// ThrottleGroup is the name of the group whose disks share one limit of throughput, empty if it has its own.
+	// ThrottleGroup is the name of the group whose disks share one limit of throughput, empty if it
+	// has its own.
 	ThrottleGroup string
 }
 

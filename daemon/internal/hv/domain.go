@@ -27,8 +27,8 @@ const (
 	PauseUser    PauseReason = "user"
 	PauseIOError PauseReason = "io_error"
 	PauseOther   PauseReason = "other"
-	// PauseAsleep and PauseCrashed are reasons of StateOther: the guest has gone to sleep (S3), or has crashed
-	// and its process is kept. Its CPUs do nothing.
+	// PauseAsleep and PauseCrashed are reasons of StateOther: the guest has gone to sleep (S3), or
+	// has crashed and its process is kept. Its CPUs do nothing.
 	PauseAsleep  PauseReason = "asleep"
 	PauseCrashed PauseReason = "crashed"
 )
@@ -74,8 +74,8 @@ type Domain struct {
 	// domain is transient.
 	Live   []Disk
 	Config []Disk
-	// Files is what the running process, the persistent definition and a managed save image name, the images of disks
-	// too, each once. Domains alone fills it in.
+	// Files is what the running process, the persistent definition and a managed save image name,
+	// the images of disks too, each once. Domains alone fills it in.
 	Files []DomainFile
 	// FilesUnknown says why Files lacks some of it, empty if it has all.
 	FilesUnknown string

@@ -56,7 +56,8 @@ var (
 	ErrGuarded = errors.New("start refused")
 	// ErrIncomplete: a file of SaveMemory was not written to its end.
 	ErrIncomplete = errors.New("saved memory is incomplete")
-	// ErrNoAnswer: nobody knows what a storage has done of what it was asked for, and is doing still.
+	// ErrNoAnswer: nobody knows what a storage has done of what it was asked for, and is doing
+	// still.
 	ErrNoAnswer = errors.New("the storage has not answered")
 	// ErrUnsupported: the hypervisor refuses this disk or this call for good.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")
@@ -91,9 +92,10 @@ type Hypervisor interface {
 	Domain(ctx context.Context, id string) (*Domain, error)
 	// RunState is Domain for whom it is enough, and who is in a hurry: it reads no definition.
 	RunState(ctx context.Context, id string) (RunState, error)
-	// TopImage returns the path of the top image of a disk: of the process, or of the persistent definition if the
-	// domain is not active. It asks libvirt one question, for callers who look every second. ErrUnavailable
-	// also while libvirt owes the answer to an earlier question about the domain.
+	// TopImage returns the path of the top image of a disk: of the process, or of the persistent
+	// definition if the domain is not active. It asks libvirt one question, for callers who look
+	// every second. ErrUnavailable also while libvirt owes the answer to an earlier question about
+	// the domain.
 	TopImage(ctx context.Context, id, target string) (string, error)
 
 	// SetConfigChain makes the persistent definition's disk use this chain, top
@@ -127,19 +129,20 @@ type Hypervisor interface {
 	// and a domain that is not active has none. The image that an active commit wrote to may
 	// stay open for writing for as long as the process runs.
 	AbortJob(ctx context.Context, id, target string) error
-	// EndConnections ends the connections that the process of an active domain has to the server of the
-	// NBD export at an address, as if the server had gone: requests that have no answer fail, and
-	// a job that writes there ends with an error, without its guest's notice. That the process has
-	// none is no error. Of the disk that the guest has there itself every request fails from then on.
+	// EndConnections ends the connections that the process of an active domain has to the server of
+	// the NBD export at an address, as if the server had gone: requests that have no answer fail,
+	// and a job that writes there ends with an error, without its guest's notice. That the process
+	// has none is no error. Of the disk that the guest has there itself every request fails from
+	// then on.
 	EndConnections(ctx context.Context, id, address string) error
 
-	// CanSwitch returns nil if running domains of this host may be switched to these images. ErrUnsupported, with the
-	// reason, if the hypervisor would not resume a domain on one of them.
+	// CanSwitch returns nil if running domains of this host may be switched to these images.
+	// ErrUnsupported, with the reason, if the hypervisor would not resume a domain on one of them.
 	CanSwitch(ctx context.Context, images ...string) error
 	// Suspend pauses a running domain; already paused is no error.
 	Suspend(ctx context.Context, id string) error
-	// Resume lets a paused domain run; already running is no error. ErrBusy if another domain has the
-	// lease of an image of it.
+	// Resume lets a paused domain run; already running is no error. ErrBusy if another domain has
+	// the lease of an image of it.
 	Resume(ctx context.Context, id string) error
 	// PowerOff ends the domain's process at once, as a power cut ends a machine.
 	// A domain that is off is no error.
@@ -172,13 +175,13 @@ type Hypervisor interface {
 	// stay. No such domain is no error; ErrActive if it is active, ErrBusy if it
 	// has a managed save image, snapshots or checkpoints.
 	UndefineDomain(ctx context.Context, id string) error
-	// SaveMemory writes the RAM of an active domain into a new file at path and ends its
-	// process. When it returns nil, the domain is off, all its disks are closed and the
-	// file is whole. The caller makes it durable: a flush in here would take the kernel's one report of a lost
-	// write, and the caller's would succeed. If it fails, the domain goes on as it was, and a piece of the file
-	// may be left. ErrNotActive if the domain is off, ErrExists if there is a file, ErrBusy
-	// while a block job runs, ErrUnsupported for a transient domain, of which nothing would
-	// be left.
+	// SaveMemory writes the RAM of an active domain into a new file at path and ends its process.
+	// When it returns nil, the domain is off, all its disks are closed and the file is whole. The
+	// caller makes it durable: a flush in here would take the kernel's one report of a lost write,
+	// and the caller's would succeed. If it fails, the domain goes on as it was, and a piece of the
+	// file may be left. ErrNotActive if the domain is off, ErrExists if there is a file, ErrBusy
+	// while a block job runs, ErrUnsupported for a transient domain, of which nothing would be
+	// left.
 	SaveMemory(ctx context.Context, id, path string) error
 	// SavingMemory reports whether a SaveMemory of the domain is under way, perhaps one whose
 	// caller has died: a domain that stood still before looks no different in it. A domain that
@@ -210,18 +213,18 @@ type Hypervisor interface {
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
 	DirtyTracker
-	// StoredBitmaps lists the bitmaps that the process of an active domain stores in its images, of all
-	// images that it has open, also of those that are marked as inconsistent. QEMU itself is asked: a
-	// bitmap that was added while the process runs is in no image until it ends. ErrNotActive if
-	// the domain is off.
+	// StoredBitmaps lists the bitmaps that the process of an active domain stores in its images, of
+	// all images that it has open, also of those that are marked as inconsistent. QEMU itself is
+	// asked: a bitmap that was added while the process runs is in no image until it ends.
+	// ErrNotActive if the domain is off.
 	StoredBitmaps(ctx context.Context, id string) ([]StoredBitmap, error)
-	// OpenFiles lists what the domain's process has open on the images at these paths, in one look: of
-	// files and devices by device and inode (or device number), as the kernel says (/proc), and of images
-	// of the type network as QEMU itself says, whatever the hypervisor has noted. A path where
-	// there is nothing is an error (fs.ErrNotExist), an address never. ErrNotActive if the domain is off. If an
-	// active domain's process cannot be found, the error is ErrNoProcess and not an empty list:
-	// nobody knows then. Where a process goes on that the hypervisor does not have any more, nobody can
-	// ask it: each address counts as open for writing.
+	// OpenFiles lists what the domain's process has open on the images at these paths, in one look:
+	// of files and devices by device and inode (or device number), as the kernel says (/proc), and
+	// of images of the type network as QEMU itself says, whatever the hypervisor has noted. A path
+	// where there is nothing is an error (fs.ErrNotExist), an address never. ErrNotActive if the
+	// domain is off. If an active domain's process cannot be found, the error is ErrNoProcess and
+	// not an empty list: nobody knows then. Where a process goes on that the hypervisor does not
+	// have any more, nobody can ask it: each address counts as open for writing.
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]OpenFile, error)
 	// Process says which process an active domain has, and what it was started with, as
 	// the kernel says (/proc). ErrNotActive if the domain is off; ErrNoProcess if it
@@ -275,9 +278,9 @@ type Hypervisor interface {
 	// extents is asked by making the smallest volume there, which is deleted again. ErrNotFound
 	// as for CreateVolume.
 	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
-	// CreateVolume makes a pool volume of exactly sizeBytes, over the first of the backing images if there are any.
-	// ErrExists if the name is taken, ErrNotFound if there is no such
-	// pool or it is not active.
+	// CreateVolume makes a pool volume of exactly sizeBytes, over the first of the backing images
+	// if there are any. ErrExists if the name is taken, ErrNotFound if there is no such pool or it
+	// is not active.
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []Image) (*PoolVolume, error)
 	// LookupVolume finds a pool volume by name, after refreshing the pool. ErrNotConnected if the
 	// pool may have it.
@@ -297,8 +300,8 @@ type Hypervisor interface {
 	// Connectable reports whether what is at path has a device on this host only while it is
 	// connected: a pool of a connector has such volumes at paths like this one.
 	Connectable(ctx context.Context, path string) (bool, error)
-	// ConnectDevice gives the volume at a path that is Connectable its device, and does nothing at any
-	// other path. It may be repeated. ErrNotFound if no target has that volume.
+	// ConnectDevice gives the volume at a path that is Connectable its device, and does nothing at
+	// any other path. It may be repeated. ErrNotFound if no target has that volume.
 	ConnectDevice(ctx context.Context, path string) error
 	// DisconnectDevice ends what ConnectDevice has begun; what other volumes share stays with them.
 	// It may be repeated. ErrInUse if somebody has the device open.
@@ -307,11 +310,11 @@ type Hypervisor interface {
 	// FindDeviceCopy finds the storage that has both of these devices. ErrNotFound if none is known
 	// to have them.
 	FindDeviceCopy(ctx context.Context, src, dst string) (*DeviceCopy, error)
-	// CopyDevice has that storage copy n bytes from off on, and returns up to where dst equals src, at
-	// least off + 1. A flush of dst makes that durable. ErrUnsupported: the storage copies nothing
-	// between these two. ErrNoAnswer, and ErrUnavailable: it may be at work on it, until a later call for
-	// dst returns anything else; DeleteVolume, ConnectDevice and DisconnectDevice of dst wait for it. The
-	// time of ctx is all that it has.
+	// CopyDevice has that storage copy n bytes from off on, and returns up to where dst equals src,
+	// at least off + 1. A flush of dst makes that durable. ErrUnsupported: the storage copies
+	// nothing between these two. ErrNoAnswer, and ErrUnavailable: it may be at work on it, until a
+	// later call for dst returns anything else; DeleteVolume, ConnectDevice and DisconnectDevice of
+	// dst wait for it. The time of ctx is all that it has.
 	CopyDevice(ctx context.Context, c DeviceCopy, off, n int64) (until int64, err error)
 
 	// About returns what the hypervisor says of itself. What it does not say is left out.

@@ -4,7 +4,8 @@ package hv
 
 import "errors"
 
-// NotAskedError is an ErrUnavailable: not libvirt is away, but the program that looks at processes for the daemon.
+// NotAskedError is an ErrUnavailable: not libvirt is away, but the program that looks at processes
+// for the daemon.
 type NotAskedError struct{ Err error }
 
 func (e *NotAskedError) Error() string { return e.Err.Error() }

@@ -16,11 +16,13 @@ type PoolInfo struct {
 	Active        bool
 	CapacityBytes int64
 	FreeBytes     int64
-	// Problem is why a pool of a connector is not active, or, of one that is, what an operator should look at.
+	// Problem is why a pool of a connector is not active, or, of one that is, what an operator
+	// should look at.
 	Problem string
 	// Extends: ExtendVolume makes volumes of the pool larger.
 	Extends bool
-	// NoCreate: CreateVolume makes no volumes in the pool, and DeleteVolume deletes none. It has those that its target has.
+	// NoCreate: CreateVolume makes no volumes in the pool, and DeleteVolume deletes none. It has
+	// those that its target has.
 	NoCreate bool
 }
 
@@ -58,8 +60,8 @@ type DeviceCopy struct {
 	SizeBytes int64
 	// GranularityBytes is what ranges are multiples of.
 	GranularityBytes int64
-	// Offered says that the storage may be asked for it. A range that was asked for before, and was not
-	// answered, is asked for in any case.
+	// Offered says that the storage may be asked for it. A range that was asked for before, and was
+	// not answered, is asked for in any case.
 	Offered bool
 }
 

@@ -11,7 +11,8 @@ type OpenFile struct {
 	Path string
 	PID  int // of the process
 	FD   int // 0 of an image of the type network
-	// Node is the name that QEMU has for an image of the type network, empty if it could not be asked.
+	// Node is the name that QEMU has for an image of the type network, empty if it could not be
+	// asked.
 	Node     string
 	Writable bool
 }

@@ -42,10 +42,11 @@ func jobStartLosesWrites(qemu Version) bool {
 	return !qemu.Before(Version{Major: 8}) && qemu.Before(Version{Major: 11})
 }
 
-// CopySkipsZeros reports whether a QEMU of this version, or an unknown one if it is zero, may leave out zeros as it copies to a target
-// that reads as zeros. From 10.1 on it does (block/mirror.c, zero_bitmap), and vendors have put that into versions before (RHEL
-// into 10.0.0-4.el10), which do not say so: nobody knows it of 9.1 and later. It asks the target alone, which libvirt
-// puts over its base images in the pivot, so that these would show through.
+// CopySkipsZeros reports whether a QEMU of this version, or an unknown one if it is zero, may leave
+// out zeros as it copies to a target that reads as zeros. From 10.1 on it does (block/mirror.c,
+// zero_bitmap), and vendors have put that into versions before (RHEL into 10.0.0-4.el10), which do
+// not say so: nobody knows it of 9.1 and later. It asks the target alone, which libvirt puts over
+// its base images in the pivot, so that these would show through.
 func CopySkipsZeros(qemu Version) bool {
 	return qemu == (Version{}) || !qemu.Before(Version{Major: 9, Minor: 1})
 }

@@ -16,7 +16,8 @@ import (
 
 // Allocating says how the filesystem of a directory gives its files room.
 type Allocating struct {
-	// Sparse: what was never written to of a file takes no room, and the filesystem says how much the rest takes.
+	// Sparse: what was never written to of a file takes no room, and the filesystem says how much
+	// the rest takes.
 	Sparse bool
 	// Ahead: a file can be given room before it is written to.
 	Ahead bool
@@ -51,8 +52,8 @@ func allocating(dir string) (how Allocating, err error) {
 	return how, noSpace(err)
 }
 
-// Thick reports whether a file takes as much room as its volume has bytes. It says no where nobody can tell: on a
-// filesystem that says of every file that it takes all of its size.
+// Thick reports whether a file takes as much room as its volume has bytes. It says no where nobody
+// can tell: on a filesystem that says of every file that it takes all of its size.
 func (s Storage) Thick(path string, sizeBytes int64) (bool, error) {
 	allocated, err := qemuimg.AllocatedBytes(path)
 	if err != nil || allocated < sizeBytes {
@@ -66,8 +67,8 @@ func (s Storage) Thick(path string, sizeBytes int64) (bool, error) {
 	return err == nil && how.Sparse, nil //nolint:nilerr // in a directory where no file can be made nobody can tell
 }
 
-// Allocate gives a file room for its first sizeBytes, whatever it has there and however large it is, durably. The
-// error wraps errors.ErrUnsupported where the filesystem cannot.
+// Allocate gives a file room for its first sizeBytes, whatever it has there and however large it
+// is, durably. The error wraps errors.ErrUnsupported where the filesystem cannot.
 func (s Storage) Allocate(_ context.Context, path string, sizeBytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDWR)
 	if err != nil {

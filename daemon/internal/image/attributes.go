@@ -59,8 +59,8 @@ func attributesOf(f *os.File) (a attributes) {
 	return a
 }
 
-// give gives them to a file that has no bytes yet, and returns in words what it does not have afterwards. A file that
-// got a project from its directory keeps that.
+// give gives them to a file that has no bytes yet, and returns in words what it does not have
+// afterwards. A file that got a project from its directory keeps that.
 func (a attributes) give(f *os.File) (left []string) {
 	has := attributesOf(f)
 	if a.noCOW && !has.noCOW {
@@ -113,8 +113,9 @@ func (s Storage) attributesAt(path string) attributes {
 	return attributesOf(f)
 }
 
-// AttributesLost returns in words what a file that is made in a directory would not have of how the file at path is
-// stored. Filled says that another program makes it, with bytes in it, so that only its directory decides.
+// AttributesLost returns in words what a file that is made in a directory would not have of how the
+// file at path is stored. Filled says that another program makes it, with bytes in it, so that only
+// its directory decides.
 func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, err error) {
 	has := s.attributesAt(path)
 	if has == (attributes{}) {
@@ -143,8 +144,8 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 	return left, nil
 }
 
-// StoreLike has the raw file at path, which another program has just made and nobody has open, stored as the file like, as
-// far as that can be. It returns in words what it does not have.
+// StoreLike has the raw file at path, which another program has just made and nobody has open,
+// stored as the file like, as far as that can be. It returns in words what it does not have.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
 	has := s.attributesAt(like)
 	if has == (attributes{}) || api.IsNetwork(path) {

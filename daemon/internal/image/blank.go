@@ -21,8 +21,8 @@ import (
 const blankLookBytes = 1 << 30
 
 // Blank reports whether an image file has nothing that anybody could miss: a raw one only holes and
-// zeros in the bytes that a volume there has, a qcow2 no cluster. One in which too much is allocated
-// to be looked at is not blank.
+// zeros in the bytes that a volume there has, a qcow2 no cluster. One in which too much is
+// allocated to be looked at is not blank.
 func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	if l.Format == api.FormatQcow2 {
 		blank, err := qemuimg.Empty(s.qcow2At(l.Path))
@@ -39,8 +39,8 @@ func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	return blank, errors.Join(err, f.Close())
 }
 
-// onlyZeros reports whether the beginning of a file has only holes and zeros, and so that this takes no
-// more than most bytes to be read.
+// onlyZeros reports whether the beginning of a file has only holes and zeros, and so that this
+// takes no more than most bytes to be read.
 func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, error) {
 	buf, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
 	for off := int64(0); off < sizeBytes; {

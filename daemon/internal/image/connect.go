@@ -33,8 +33,9 @@ func (s Storage) Connect(ctx context.Context, path string) error {
 	return nil
 }
 
-// NotStoredError says that what was written to an image may not be on stable storage, and never get there: the kernel, or the
-// server of an export, says so once. The next flush succeeds all the same, and proves nothing of what was written before it.
+// NotStoredError says that what was written to an image may not be on stable storage, and never get
+// there: the kernel, or the server of an export, says so once. The next flush succeeds all the
+// same, and proves nothing of what was written before it.
 type NotStoredError struct {
 	Path string
 	Err  error
@@ -46,9 +47,10 @@ func (e *NotStoredError) Error() string {
 
 func (e *NotStoredError) Unwrap() error { return e.Err }
 
-// Disconnect is called when the last guest of this host has let go of the image. When it
-// returns nil, everything that the host had in memory of the image is on stable storage and no
-// longer in memory, or the image is gone, of which nothing is in memory. It returns a *NotStoredError as Flush does.
+// Disconnect is called when the last guest of this host has let go of the image. When it returns
+// nil, everything that the host had in memory of the image is on stable storage and no longer in
+// memory, or the image is gone, of which nothing is in memory. It returns a *NotStoredError as
+// Flush does.
 func (s Storage) Disconnect(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
@@ -73,8 +75,8 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 	return nil
 }
 
-// Flush puts on stable storage what this host, or the server of an NBD export, has in memory of an image. A
-// *NotStoredError says that it could not; any other error, that it was not tried.
+// Flush puts on stable storage what this host, or the server of an NBD export, has in memory of an
+// image. A *NotStoredError says that it could not; any other error, that it was not tried.
 func (s Storage) Flush(ctx context.Context, path string) error {
 	if api.IsNBD(path) {
 		return s.flushExport(ctx, path)
@@ -89,7 +91,8 @@ func (s Storage) Flush(ctx context.Context, path string) error {
 	return errors.Join(syncOpen(f), f.Close())
 }
 
-// syncOpen is the fsync of Flush. The descriptor was opened after the writes: the kernel tells it what it has told nobody yet.
+// syncOpen is the fsync of Flush. The descriptor was opened after the writes: the kernel tells it
+// what it has told nobody yet.
 func syncOpen(f *os.File) error {
 	err := f.Sync()
 	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EROFS) {

@@ -27,8 +27,8 @@ type NewFile struct {
 	// Rights are the rights of the file, as far as its filesystem has them. If they are
 	// nil, only root has access.
 	Rights *Rights
-	// Like is the path of the image as which the file is stored, as far as its filesystem can: written in place, and with the
-	// same extent size hint and project. Optional.
+	// Like is the path of the image as which the file is stored, as far as its filesystem can:
+	// written in place, and with the same extent size hint and project. Optional.
 	Like string
 	// Left is called with the rights that the file could not be given. Optional.
 	Left func(rights []string)
@@ -38,17 +38,19 @@ type NewFile struct {
 	Whole func(fingerprint string) error
 }
 
-// ClusterBytes is the size of the clusters of the qcow2 images that are made here and by libvirt: the default of QEMU.
+// ClusterBytes is the size of the clusters of the qcow2 images that are made here and by libvirt:
+// the default of QEMU.
 const ClusterBytes = 64 << 10
 
 // TemporaryName returns a name for NewFile that no other file has.
 func TemporaryName() string { return qemuimg.TemporaryName() }
 
-// TemporaryPath is where the unfinished image of a path, or of an address, is under a temporary name.
+// TemporaryPath is where the unfinished image of a path, or of an address, is under a temporary
+// name.
 func TemporaryPath(path, name string) string { return path[:strings.LastIndexByte(path, '/')+1] + name }
 
-// Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image needs about.Temporary and
-// about.Whole, and has no rights.
+// Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image
+// needs about.Temporary and about.Whole, and has no rights.
 func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
 	if api.IsRBD(img.Path) {
 		return s.createRBD(ctx, img.Path, sizeBytes, about)

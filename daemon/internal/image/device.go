@@ -18,8 +18,8 @@ func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return qemuimg.FullBytes(ctx, sizeBytes)
 }
 
-// CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the image
-// may get: nobody makes the device larger when the guest writes. Everything else fits.
+// CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the
+// image may get: nobody makes the device larger when the guest writes. Everything else fits.
 func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error {
 	if !info.Block || l.Format != api.FormatQcow2 {
 		return nil
@@ -41,9 +41,9 @@ type ReplacedError struct{ Path, Found string }
 
 func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: %s", e.Path, e.Found) }
 
-// CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on the block device at path, over what
-// is there, durably. The device must have the fingerprint (*ReplacedError), and be as large as FullBytes says. It
-// may be called again.
+// CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on the block device at
+// path, over what is there, durably. The device must have the fingerprint (*ReplacedError), and be
+// as large as FullBytes says. It may be called again.
 func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
 	err := qemuimg.CreateOnDevice(ctx, s.qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)

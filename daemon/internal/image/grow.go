@@ -12,13 +12,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sync puts on stable storage what another program has changed of an image, and fails as Flush does.
+// Sync puts on stable storage what another program has changed of an image, and fails as Flush
+// does.
 func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(ctx, path) }
 
-// Grow makes an image file sizeBytes large; the added bytes read as zeros. The caller makes it durable (Sync). A file
-// that has this size already is no error, and a larger file is size_mismatch. It returns
-// hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is nothing at
-// the path.
+// Grow makes an image file sizeBytes large; the added bytes read as zeros. The caller makes it
+// durable (Sync). A file that has this size already is no error, and a larger file is
+// size_mismatch. It returns hv.ErrInUse if a running guest has the file open, and ErrAbsent if
+// there is nothing at the path.
 func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	err := qemuimg.Grow(ctx, s.qemuImage(img), sizeBytes)
 	var larger *SizeError

@@ -17,7 +17,8 @@ type Info struct {
 	SizeBytes      int64
 	AllocatedBytes int64
 	Block          bool
-	// Identity is what the device says of itself, or the id of the RBD image (api.Location.Identity).
+	// Identity is what the device says of itself, or the id of the RBD image
+	// (api.Location.Identity).
 	Identity string
 }
 
@@ -27,9 +28,9 @@ func IdentityIn(fingerprint string) string {
 	return cmp.Or(location.IdentityIn(fingerprint), network.IdentityIn(fingerprint))
 }
 
-// CheckIdentity refuses (chain_changed) what is at a location, by its identity, if it is not the device or RBD image
-// that the volume is on: a LUN or a logical volume that has got the name of another one holds somebody else's data. A
-// location without an identity is not compared.
+// CheckIdentity refuses (chain_changed) what is at a location, by its identity, if it is not the
+// device or RBD image that the volume is on: a LUN or a logical volume that has got the name of
+// another one holds somebody else's data. A location without an identity is not compared.
 func CheckIdentity(l api.Location, found string) error {
 	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
 		return nil
@@ -40,8 +41,9 @@ func CheckIdentity(l api.Location, found string) error {
 		With("expected", l.Identity).With("found", found)
 }
 
-// CheckDevice is CheckIdentity of what is at a location now, by its fingerprint (Storage.Fingerprint). What is not
-// there is no other one. Nothing is opened but by a cluster, of an RBD image.
+// CheckDevice is CheckIdentity of what is at a location now, by its fingerprint
+// (Storage.Fingerprint). What is not there is no other one. Nothing is opened but by a cluster, of
+// an RBD image.
 func CheckDevice(ctx context.Context, l api.Location, fingerprint func(ctx context.Context, path string) (string, error)) error {
 	if l.Identity == "" {
 		return nil

@@ -47,8 +47,8 @@ func (e *LimitError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodeInvalidArgument, "cannot %s: %v", what, e).With("path", e.Dir).With("filesystem", e.Kind)
 }
 
-// check does, with a file of the directory that can be opened again at path, what is done with an image there. It
-// returns a *LimitError for what the filesystem cannot do.
+// check does, with a file of the directory that can be opened again at path, what is done with an
+// image there. It returns a *LimitError for what the filesystem cannot do.
 func (n Needs) check(f *os.File, path, dir string) error {
 	var lacks []string
 	for _, need := range []struct {
@@ -87,8 +87,8 @@ func limitOf(dir string, lacks ...string) *LimitError {
 	return limit
 }
 
-// hasLinks reports whether a file of a directory can get a name there. If this program dies in between, an empty
-// file is left.
+// hasLinks reports whether a file of a directory can get a name there. If this program dies in
+// between, an empty file is left.
 func hasLinks(f *os.File, dir string) (bool, error) {
 	name := filepath.Join(dir, qemuimg.TemporaryName())
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
@@ -129,8 +129,8 @@ func outlives(dir string) (bool, error) {
 	return !inMemory, err
 }
 
-// CheckFileBytes returns a *LimitError if the filesystem of a file holds none of this size. It changes nothing, so a
-// server's limit is not found.
+// CheckFileBytes returns a *LimitError if the filesystem of a file holds none of this size. It
+// changes nothing, so a server's limit is not found.
 func (s Storage) CheckFileBytes(path string, bytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -148,7 +148,8 @@ func holdsNone(bytes int64) string {
 	return "holds no file of " + api.ExactBytes(bytes) + ", which the image may need"
 }
 
-// mayReach reports whether a file of a filesystem of the kernel's own can become this large. It changes nothing.
+// mayReach reports whether a file of a filesystem of the kernel's own can become this large. It
+// changes nothing.
 func mayReach(f *os.File, bytes int64) (bool, error) {
 	_, err := f.Seek(bytes, io.SeekStart)
 	if errors.Is(err, unix.EINVAL) {
@@ -157,8 +158,8 @@ func mayReach(f *os.File, bytes int64) (bool, error) {
 	return err == nil, err
 }
 
-// holds reports whether a file can become this large. A server is asked by a change of the size, where that takes no
-// room.
+// holds reports whether a file can become this large. A server is asked by a change of the size,
+// where that takes no room.
 func holds(f *os.File, bytes int64) (bool, error) {
 	if can, err := mayReach(f, bytes); err != nil || !can {
 		return false, err
@@ -173,8 +174,8 @@ func holds(f *os.File, bytes int64) (bool, error) {
 	return err == nil, err
 }
 
-// hasHoles reports whether what was never written to of a file takes no room, as far as the filesystem says. It
-// makes the file larger.
+// hasHoles reports whether what was never written to of a file takes no room, as far as the
+// filesystem says. It makes the file larger.
 func hasHoles(f *os.File) (bool, error) {
 	const trialBytes = 1 << 20
 	if err := f.Truncate(trialBytes); err != nil {

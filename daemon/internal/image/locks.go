@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Locks is what the locks say that QEMU takes of each file that it opens. A filesystem that others have too carries
-// them: NFS 4 does, unless it is mounted with local locks.
+// Locks is what the locks say that QEMU takes of each file that it opens. A filesystem that others
+// have too carries them: NFS 4 does, unless it is mounted with local locks.
 type Locks struct {
 	// Open: QEMU has the file open, on this host or on another.
 	Open bool
@@ -23,8 +23,9 @@ type Locks struct {
 	Writes bool
 }
 
-// QEMU locks one byte of a file for each thing that it may do there, from the first of these on, and one for each thing that nobody else may
-// (block/file-posix.c). Each has room for 64 of them. libvirt has bytes of its own before.
+// QEMU locks one byte of a file for each thing that it may do there, from the first of these on,
+// and one for each thing that nobody else may (block/file-posix.c). Each has room for 64 of them.
+// libvirt has bytes of its own before.
 const (
 	lockMayBase    = 100
 	lockOthersBase = 200
@@ -33,8 +34,9 @@ const (
 	lockMayWrite = 1
 )
 
-// Locks reads the locks of a file, and takes none. Of a device, and on a filesystem without locks, it says that nobody has
-// it: QEMU's locks of a device are known by its node alone, and each guest has nodes of its own.
+// Locks reads the locks of a file, and takes none. Of a device, and on a filesystem without locks,
+// it says that nobody has it: QEMU's locks of a device are known by its node alone, and each guest
+// has nodes of its own.
 func (s Storage) Locks(_ context.Context, path string) (Locks, error) {
 	if api.IsNetwork(path) {
 		return Locks{}, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// opensInQEMU has a program of QEMU's open an image until what it returns is called, at the latest at the end of the test.
+// opensInQEMU has a program of QEMU's open an image until what it returns is called, at the latest
+// at the end of the test.
 func opensInQEMU(t *testing.T, args ...string) (closes func()) {
 	t.Helper()
 	qemu, err := exec.LookPath("qemu-io")

@@ -11,8 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Passphrase is what opens a LUKS container, by the UUID of libvirt's secret. It returns hv.ErrUnavailable while libvirt is
-// away, and refuses (state_forbidden) what libvirt does not give.
+// Passphrase is what opens a LUKS container, by the UUID of libvirt's secret. It returns
+// hv.ErrUnavailable while libvirt is away, and refuses (state_forbidden) what libvirt does not
+// give.
 func (s Storage) Passphrase(ctx context.Context, secret string) ([]byte, error) {
 	if s.Secret == nil {
 		return nil, errors.New("nobody gives the values of libvirt's secrets here")
@@ -41,8 +42,8 @@ func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 	return err
 }
 
-// PayloadBytes is the size of what a guest sees of a LUKS container, by the header, to which no guest can
-// write.
+// PayloadBytes is the size of what a guest sees of a LUKS container, by the header, to which no
+// guest can write.
 func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
 	n, err := qemuimg.VirtualSize(ctx, s.qemuImage(img))
 	if err != nil {

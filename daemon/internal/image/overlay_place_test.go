@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestAnOverlayIsNotReachedByALinkBelowTheSharedOverlayDirectory: with overlay_dir_shared the root of
-// another host can replace the directory of this host's overlays there.
+// TestAnOverlayIsNotReachedByALinkBelowTheSharedOverlayDirectory: with overlay_dir_shared the root
+// of another host can replace the directory of this host's overlays there.
 func TestAnOverlayIsNotReachedByALinkBelowTheSharedOverlayDirectory(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
-// Quotas returns the limits on what a file in dir that belongs to this user may take. A limit that is not below the
-// size of the filesystem is none: the filesystem is full before.
+// Quotas returns the limits on what a file in dir that belongs to this user may take. A limit that
+// is not below the size of the filesystem is none: the filesystem is full before.
 func (s Storage) Quotas(ctx context.Context, dir string, who hv.ProcessUser) (limits []quota.Limit, err error) {
 	found := make(chan []quota.Limit, 1)
 	if err := answered("there is a quota in "+dir, func() error {

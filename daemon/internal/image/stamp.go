@@ -27,8 +27,8 @@ type Stamp struct {
 	// number of writes could not be used: Linux counts a flush as a write of no sectors.
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
-	// Boot is the id of the boot in which the stamp was read, and BootedNS when that began, by the clock
-	// of this host.
+	// Boot is the id of the boot in which the stamp was read, and BootedNS when that began, by the
+	// clock of this host.
 	Boot     string `json:"boot,omitempty"`
 	BootedNS int64  `json:"-"`
 }
@@ -43,8 +43,8 @@ const (
 	Changed
 )
 
-// ChangeSince reports whether the image with this stamp was written to since the earlier stamp, nil for none. Why is the
-// reason if nobody can tell.
+// ChangeSince reports whether the image with this stamp was written to since the earlier stamp, nil
+// for none. Why is the reason if nobody can tell.
 func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 	switch {
 	case earlier == nil:
@@ -73,7 +73,8 @@ func (s Stamp) WrittenSince(earlier Stamp) bool {
 // RebootedSince reports whether the host was booted since the earlier stamp was read.
 func (s Stamp) RebootedSince(earlier Stamp) bool { return s.Boot != earlier.Boot }
 
-// UntouchedInItsBoot reports whether the image is known not to have been written since the host was booted.
+// UntouchedInItsBoot reports whether the image is known not to have been written since the host was
+// booted.
 func (s Stamp) UntouchedInItsBoot() bool {
 	switch {
 	case s.Boot == "":
@@ -96,7 +97,8 @@ var sysBlock = "/sys/dev/block"
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Stamp reads the stamp of the image at path. Of an export it has the size alone. It returns ErrAbsent if there is nothing.
+// Stamp reads the stamp of the image at path. Of an export it has the size alone. It returns
+// ErrAbsent if there is nothing.
 func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	if api.IsNetwork(path) {
 		is, err := inspectAddress(ctx, s.Network, path, api.FormatRaw)
@@ -130,8 +132,9 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 // nfsMagic is a variable for the tests.
 var nfsMagic int64 = unix.NFS_SUPER_MAGIC
 
-// stat looks at a file or device. A file on NFS is opened for that: only then the server is asked, and not what this host
-// has remembered of it for some seconds, so that a write of another host is seen.
+// stat looks at a file or device. A file on NFS is opened for that: only then the server is asked,
+// and not what this host has remembered of it for some seconds, so that a write of another host is
+// seen.
 func (s Storage) stat(path string, st *unix.Stat_t) error {
 	failed := func(op string, err error) error {
 		if err == nil {

@@ -62,11 +62,12 @@ func (s Storage) qemuChain(chain []hv.Image) *qemuimg.Image {
 	return img
 }
 
-// Inspect reads size and kind of the image at a location. It returns ErrAbsent if there is
-// nothing at its path. It refuses an image that has other base images than its location
-// says: with chain_changed, or with unsupported_disk if the location says that the image
-// stands alone. It refuses another device than the location's (CheckIdentity). The size is that of the whole image, even if the volume is only its
-// beginning (api.Location.VolumeBytes), and of a LUKS container with its header.
+// Inspect reads size and kind of the image at a location. It returns ErrAbsent if there is nothing
+// at its path. It refuses an image that has other base images than its location says: with
+// chain_changed, or with unsupported_disk if the location says that the image stands alone. It
+// refuses another device than the location's (CheckIdentity). The size is that of the whole image,
+// even if the volume is only its beginning (api.Location.VolumeBytes), and of a LUKS container with
+// its header.
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	if api.IsNetwork(path) {
@@ -108,8 +109,8 @@ func (s Storage) find(path string) (*openfile.Image, error) {
 	return found, nil
 }
 
-// RealPath returns where the image at path is, without links. It refuses what is no image, or is where
-// no image may be, and returns ErrAbsent if there is nothing.
+// RealPath returns where the image at path is, without links. It refuses what is no image, or is
+// where no image may be, and returns ErrAbsent if there is nothing.
 func (s Storage) RealPath(path string) (string, error) {
 	if api.IsNetwork(path) {
 		return path, nil
@@ -181,8 +182,9 @@ func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
 
-// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an RBD image is deleted as
-// well, once nobody has it open. Another one that is at its address by now is not.
+// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an
+// RBD image is deleted as well, once nobody has it open. Another one that is at its address by now
+// is not.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	if !api.IsRBD(path) {
 		return s.Remove(ctx, path)
@@ -271,8 +273,8 @@ func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeByt
 // InMemory reports whether what is in dir is gone after a reboot.
 func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
 
-// Answers returns an error if what is at the address of an NBD export says nothing at all to a reading and a flush in
-// a time in which any server does. Nothing else is asked.
+// Answers returns an error if what is at the address of an NBD export says nothing at all to a
+// reading and a flush in a time in which any server does. Nothing else is asked.
 func (s Storage) Answers(ctx context.Context, path string) error {
 	if err := s.Network.Answers(ctx, path); err != nil {
 		return cannotReach(path, err)
@@ -280,7 +282,8 @@ func (s Storage) Answers(ctx context.Context, path string) error {
 	return nil
 }
 
-// Fence refuses an image from which nobody keeps what a client that was killed has begun to write, where that can be told.
+// Fence refuses an image from which nobody keeps what a client that was killed has begun to write,
+// where that can be told.
 func (s Storage) Fence(ctx context.Context, path string) error {
 	if err := s.Network.Fence(ctx, path); err != nil {
 		return cannotReach(path, err)

@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Written reports whether some process of this host has a file open for writing: the kernel
-// grants no read lease on such a file. On NFS it reports whether QEMU has, on whatever host, by its locks: what leases the
-// kernel grants there depends on what the server lends this host. For devices, and on a filesystem without leases,
-// this is unknown: false. So it is for an export. An error means that the kernel should know and has not
-// answered.
+// Written reports whether some process of this host has a file open for writing: the kernel grants
+// no read lease on such a file. On NFS it reports whether QEMU has, on whatever host, by its locks:
+// what leases the kernel grants there depends on what the server lends this host. For devices, and
+// on a filesystem without leases, this is unknown: false. So it is for an export. An error means
+// that the kernel should know and has not answered.
 func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	if api.IsNetwork(path) {
 		return false, nil

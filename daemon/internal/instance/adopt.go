@@ -50,8 +50,8 @@ type Adopter struct {
 	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
-// Adopt registers the domain that in names, as in says. If this host has registered the domain already, Adopt returns the
-// instance as it is, and already is true.
+// Adopt registers the domain that in names, as in says. If this host has registered the domain
+// already, Adopt returns the instance as it is, and already is true.
 func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -374,8 +374,8 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// Reported returns the state of an instance for a report to the registry. An older registry does not know the states of a
-// standstill, so the report says paused, and the standstill beside it.
+// Reported returns the state of an instance for a report to the registry. An older registry does
+// not know the states of a standstill, so the report says paused, and the standstill beside it.
 func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	state = StateOf(dom)
 	if state.Standstill() {

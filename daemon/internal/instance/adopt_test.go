@@ -462,7 +462,8 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 	}
 }
 
-// A LUN that has got the path of a volume's is not that volume, and none of its own as long as the volume is known there.
+// A LUN that has got the path of a volume's is not that volume, and none of its own as long as the
+// volume is known there.
 func TestADiskAtThePathOfAVolumeIsNotAdoptedIfItIsAnotherDevice(t *testing.T) {
 	path := filepath.Join(images(), "web.raw")
 	for _, c := range []struct {

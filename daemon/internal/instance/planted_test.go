@@ -66,7 +66,8 @@ func TestNothingIsUnshelvedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// TestNoGuestIsStartedThroughALinkInAPool, also where it is planted while the start waits for libvirt.
+// TestNoGuestIsStartedThroughALinkInAPool, also where it is planted while the start waits for
+// libvirt.
 func TestNoGuestIsStartedThroughALinkInAPool(t *testing.T) {
 	for _, when := range []string{"before the request", "while libvirt was away"} {
 		t.Run(when, func(t *testing.T) {

@@ -37,8 +37,8 @@ func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how
 	})
 }
 
-// repairBody is the body of a repair. One without flags is what it was before there were any: the journal knows a
-// request that is sent again by it.
+// repairBody is the body of a repair. One without flags is what it was before there were any: the
+// journal knows a request that is sent again by it.
 func repairBody(instance string, how api.InstanceRepair) instanceBody {
 	if how == (api.InstanceRepair{}) {
 		return instanceBody{Instance: instance}

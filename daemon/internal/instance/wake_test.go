@@ -354,7 +354,8 @@ func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStored(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The filesystem may take no other name for the file by then, as one that is read-only since the error.
+// The filesystem may take no other name for the file by then, as one that is read-only since the
+// error.
 func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStoredNorRenamed(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		unproven := strings.TrimSuffix(d.world.part(), "boot-0") + "not-stored"

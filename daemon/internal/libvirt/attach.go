@@ -56,8 +56,8 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	return c.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
 }
 
-// checkLivePort refuses a disk that the definition could take, and the running guest could not: libvirt would add a port to
-// the definition, which stays when the disk is taken out again.
+// checkLivePort refuses a disk that the definition could take, and the running guest could not:
+// libvirt would add a port to the definition, which stays when the disk is taken out again.
 func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
 	live, err := c.describedXML(ctx, id, hv.Live)
 	if errors.Is(err, hv.ErrNotActive) {

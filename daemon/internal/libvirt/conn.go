@@ -62,7 +62,8 @@ type Config struct {
 	DefinitionsDir, StateDir string
 	// Clusters are the Ceph clusters whose images have an address.
 	Clusters rbd.Clusters
-	// Processes is asked what the kernel says of processes. If it is nil, this process looks itself.
+	// Processes is asked what the kernel says of processes. If it is nil, this process looks
+	// itself.
 	Processes Processes
 	// Log may be nil.
 	Log *slog.Logger

@@ -14,8 +14,8 @@ type yanked struct {
 	Node string `json:"node-name"`
 }
 
-// EndConnections implements hv.Hypervisor: libvirt has no call for it, and QEMU has since its version 6.0
-// (docs/interop/qemu-qmp-ref: yank).
+// EndConnections implements hv.Hypervisor: libvirt has no call for it, and QEMU has since its
+// version 6.0 (docs/interop/qemu-qmp-ref: yank).
 func (c *Conn) EndConnections(ctx context.Context, id, address string) error {
 	nodes, err := c.blockNodes(ctx, id)
 	if err != nil || !api.IsNBD(address) {

@@ -340,7 +340,8 @@ func isStarting(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp
 }
 
-// isBooted reports whether a domain runs since a boot, and not since a restore, a resume or a revert.
+// isBooted reports whether a domain runs since a boot, and not since a restore, a resume or a
+// revert.
 func isBooted(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
 }

@@ -51,7 +51,8 @@ var sayings = []struct {
 	{"domain has active block job", hv.ErrBusy},
 	// A backup is a block job, too, and ends by itself or by virDomainAbortJob.
 	{"already in active block job", hv.ErrBusy},
-	// Somebody makes a volume there, which takes as long as its storage does. Until then the pool answers nothing.
+	// Somebody makes a volume there, which takes as long as its storage does. Until then the pool
+	// answers nothing.
 	{"has asynchronous jobs running", hv.ErrUnavailable},
 	// The other end of QEMU's monitor is gone.
 	{"Unable to read from monitor", hv.ErrProcessEnds},
@@ -60,7 +61,8 @@ var sayings = []struct {
 	{"unexpectedly closed the monitor", hv.ErrProcessEnds},
 }
 
-// kindOf goes by the text first: libvirt has one code for what it never does and for what it does not do now.
+// kindOf goes by the text first: libvirt has one code for what it never does and for what it does
+// not do now.
 func kindOf(answer golibvirt.Error) error {
 	for _, s := range sayings {
 		if strings.Contains(answer.Message, s.text) {

@@ -27,7 +27,8 @@ type graphNode struct {
 	DirtyBitmaps []blockBitmap `json:"dirty-bitmaps"`
 }
 
-// The drivers of nodes: of NBD exports, of RBD images, and of what libvirt puts over them before its version 9.10.
+// The drivers of nodes: of NBD exports, of RBD images, and of what libvirt puts over them before
+// its version 9.10.
 const (
 	driverNBD = "nbd"
 	driverRBD = "rbd"
@@ -35,9 +36,9 @@ const (
 )
 
 // openNodes lists what the process of a domain has of the images at these addresses, by its own
-// block graph. libvirt passes the question on: a libvirtd that died inside a call, and shows old chains
-// since, has no part in the answer. If libvirt does not have the process, which is there by the kernel's
-// word, nobody can ask it, and all of them count as open for writing.
+// block graph. libvirt passes the question on: a libvirtd that died inside a call, and shows old
+// chains since, has no part in the answer. If libvirt does not have the process, which is there by
+// the kernel's word, nobody can ask it, and all of them count as open for writing.
 func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
 	nodes, err := c.blockNodes(ctx, id)
 	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)
@@ -64,10 +65,10 @@ func (c *Conn) blockNodes(ctx context.Context, id string) (nodes []graphNode, er
 	return nodes, err
 }
 
-// nodesAt finds the nodes that have what is at an address, each with a connection of its own. Whether
-// one of them may write says the node of a format that is over it, where there is one: libvirt opens the one
-// below so that it may do whatever that does. So each format that may not write makes up for one
-// node that may.
+// nodesAt finds the nodes that have what is at an address, each with a connection of its own.
+// Whether one of them may write says the node of a format that is over it, where there is one:
+// libvirt opens the one below so that it may do whatever that does. So each format that may not
+// write makes up for one node that may.
 func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []string, writable bool) {
 	writers := 0
 	for _, n := range nodes {
@@ -89,8 +90,8 @@ func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []
 	return names, writable || writers > 0
 }
 
-// address is what a node, or the one below it, has open over a network, as the path of a location; empty
-// if it is nothing of that kind.
+// address is what a node, or the one below it, has open over a network, as the path of a location;
+// empty if it is nothing of that kind.
 func (n *graphNode) address(clusters rbd.Clusters) string {
 	switch n.Driver {
 	case driverNBD:
@@ -127,8 +128,8 @@ func (n *graphNode) export() string {
 	return export.URI()
 }
 
-// exportIn is the address of the NBD export that the options of a node name: QEMU writes them, and no address, of what is
-// below a node that has the beginning of it.
+// exportIn is the address of the NBD export that the options of a node name: QEMU writes them, and
+// no address, of what is below a node that has the beginning of it.
 func exportIn(options []byte) string {
 	var named struct {
 		Driver string `json:"driver"`
@@ -153,8 +154,8 @@ func exportIn(options []byte) string {
 // optionsPrefix is before the options of a node that no address of QEMU's says all of.
 const optionsPrefix = "json:"
 
-// image is the address of the RBD image that is named by what QEMU calls the file of a node: of the cluster that has
-// its monitors, of which none is another cluster's.
+// image is the address of the RBD image that is named by what QEMU calls the file of a node: of the
+// cluster that has its monitors, of which none is another cluster's.
 func (n *graphNode) image(clusters rbd.Clusters) string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	var named map[string]any

@@ -16,14 +16,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the guest, and takes
-// them when it resumes the guest. An image that a disk of a suspended guest gets (by a pivot or a hot plug) has a
-// lease at once, which the guest keeps: libvirt then refuses to resume the guest, since the lease is taken, by the guest. libvirt
-// also keeps the lease of the base of an active commit that was aborted, and refuses the next commit. And a resume that is refused
-// for one disk keeps the leases of the disks before that disk, so that the next resume is refused for these. QEMU's own cont
-// would let the guest run, but without the leases of its other disks. So such a lease is dropped here, as libvirtd
-// drops leases: after each change that leaves one (leavingNoLease), and, if libvirt refuses a lease nevertheless, before libvirt
-// is asked once more (takingAgain).
+// With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the
+// guest, and takes them when it resumes the guest. An image that a disk of a suspended guest gets
+// (by a pivot or a hot plug) has a lease at once, which the guest keeps: libvirt then refuses to
+// resume the guest, since the lease is taken, by the guest. libvirt also keeps the lease of the
+// base of an active commit that was aborted, and refuses the next commit. And a resume that is
+// refused for one disk keeps the leases of the disks before that disk, so that the next resume is
+// refused for these. QEMU's own cont would let the guest run, but without the leases of its other
+// disks. So such a lease is dropped here, as libvirtd drops leases: after each change that leaves
+// one (leavingNoLease), and, if libvirt refuses a lease nevertheless, before libvirt is asked once
+// more (takingAgain).
 
 // CanSwitch implements hv.Hypervisor.
 func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
@@ -68,8 +70,9 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resumeWithLeases resumes a suspended domain that libvirt has refused to resume, since a lease of the domain is taken. A
-// suspended domain has to have none of the leases that libvirt takes when it resumes the domain.
+// resumeWithLeases resumes a suspended domain that libvirt has refused to resume, since a lease of
+// the domain is taken. A suspended domain has to have none of the leases that libvirt takes when it
+// resumes the domain.
 func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
 	conf, err := readLockConf(c.library.definitions)
 	if err != nil {
@@ -92,8 +95,9 @@ func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, r
 	return c.takingAgain(ctx, id, leases, resume)
 }
 
-// takingImage makes a call in which libvirt takes the lease of an image for the process of a running domain. If the process has
-// it already, from a job that was aborted or by a libvirtd that died, it is dropped for that.
+// takingImage makes a call in which libvirt takes the lease of an image for the process of a
+// running domain. If the process has it already, from a job that was aborted or by a libvirtd that
+// died, it is dropped for that.
 func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
 	err := do()
 	if !said(err, golibvirt.ErrResourceBusy) {
@@ -110,8 +114,8 @@ func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do fu
 	return c.takingAgain(ctx, id, []lease{*l}, do)
 }
 
-// takingAgain drops the leases that the process of a domain has of these, and makes a call in which libvirt takes them. If the
-// call fails, the process has them again.
+// takingAgain drops the leases that the process of a domain has of these, and makes a call in which
+// libvirt takes them. If the call fails, the process has them again.
 func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
 	ctx = context.WithoutCancel(ctx) // what was dropped is to be taken
 	pid, dropped, err := c.drop(ctx, id, leases, true)
@@ -136,8 +140,8 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 	return err
 }
 
-// drop drops the leases that the process of a domain has of these, and returns those. A lease of a shareable disk may
-// be held several times: one hold is dropped, or all.
+// drop drops the leases that the process of a domain has of these, and returns those. A lease of a
+// shareable disk may be held several times: one hold is dropped, or all.
 func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
 	if pid, _, err = c.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
@@ -164,9 +168,10 @@ func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (p
 	return pid, dropped, nil
 }
 
-// leavingNoLease makes a change to the images of a live disk, after which the guest has no lease of an image of the disk
-// without a need: a guest that is suspended needs none, and a guest that runs needs the lease of the image that it writes to.
-// NewTop says that the change gives the disk another top image.
+// leavingNoLease makes a change to the images of a live disk, after which the guest has no lease of
+// an image of the disk without a need: a guest that is suspended needs none, and a guest that runs
+// needs the lease of the image that it writes to. NewTop says that the change gives the disk
+// another top image.
 func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
 	conf, err := readLockConf(c.library.definitions)
 	if err != nil {
@@ -200,7 +205,8 @@ func (c *Conn) virtlockdSocket() string {
 	return filepath.Join(filepath.Dir(c.sockets[0]), "virtlockd-sock")
 }
 
-// leasesOf lists the leases that libvirt takes for a domain when it resumes it, as far as their names are known.
+// leasesOf lists the leases that libvirt takes for a domain when it resumes it, as far as their
+// names are known.
 func (c *Conn) leasesOf(ctx context.Context, id string, conf lockConf) ([]lease, error) {
 	text, err := c.describedXML(ctx, id, hv.Live)
 	if err != nil {

@@ -66,8 +66,8 @@ func TestGuestsKeepTheirLeasesOnRealVirtlockd(t *testing.T) {
 	}
 }
 
-// libvirt gives an image of a suspended guest a lease, and refuses to resume the guest for that. It does so too where its owner
-// has plugged the disk in.
+// libvirt gives an image of a suspended guest a lease, and refuses to resume the guest for that. It
+// does so too where its owner has plugged the disk in.
 func TestAGuestIsResumedThatHasTheLeaseOfItsImage(t *testing.T) {
 	leftToTestConformance(t)
 	noLeaks(t)

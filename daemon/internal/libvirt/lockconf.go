@@ -26,8 +26,8 @@ type lockConf struct {
 	// auto: the images of disks have leases, and not only what a definition names as <lease>.
 	// required: a guest without leases is refused then.
 	auto, required bool
-	// files is the lockspace of images that are files, empty for leases on the images themselves. volumes
-	// and luns are those of logical volumes and SCSI devices.
+	// files is the lockspace of images that are files, empty for leases on the images themselves.
+	// volumes and luns are those of logical volumes and SCSI devices.
 	files, volumes, luns string
 }
 
@@ -54,8 +54,8 @@ func readLockConf(definitions string) (lockConf, error) {
 	return c, nil
 }
 
-// unswitchable says why a guest may not be switched to these images while it runs: with its disk on one of
-// them libvirt would not resume it. It is empty if the guest may be.
+// unswitchable says why a guest may not be switched to these images while it runs: with its disk on
+// one of them libvirt would not resume it. It is empty if the guest may be.
 func (c lockConf) unswitchable(images ...string) string {
 	switch {
 	case c.manager == "":
@@ -88,9 +88,10 @@ func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 	return l
 }
 
-// needless lists the leases of a disk's images, before a change and after it, for which the domain has no need after it. A
-// guest that is suspended needs no lease of its top image. libvirt has dropped that lease with the suspend, unless the change has put the image
-// there (newTop): only then can it be dropped here, without a look whether the guest was resumed meanwhile.
+// needless lists the leases of a disk's images, before a change and after it, for which the domain
+// has no need after it. A guest that is suspended needs no lease of its top image. libvirt has
+// dropped that lease with the suspend, unless the change has put the image there (newTop): only
+// then can it be dropped here, without a look whether the guest was resumed meanwhile.
 func (c lockConf) needless(before, after *hv.Domain, target string, newTop bool) []lease {
 	now := after.LiveDisk(target)
 	if now == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A guest that sleeps keeps its leases. A suspended guest may be resumed at any moment, and libvirt takes the lease of its top image then.
+// A guest that sleeps keeps its leases. A suspended guest may be resumed at any moment, and libvirt
+// takes the lease of its top image then.
 func TestALeaseThatAGuestMayNeedIsNotDropped(t *testing.T) {
 	image := func(path string) hv.Image { return hv.Image{Type: hv.SourceFile, Path: path} }
 	domain := func(state hv.State, chain ...hv.Image) *hv.Domain {

@@ -75,11 +75,11 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	return nil
 }
 
-// pastCache is the flag that has libvirt write and read a file in the directory past the page cache, or none:
-// the RAM of a guest would drive out what the others have there, and takes longer to be durable
-// (F14 of registry/internal/liveshared/DESIGN.md). libvirt refuses a save that the filesystem
-// cannot take so, which is tried here with a file that has no name, where there are such files.
-// What is in memory is no faster past a cache.
+// pastCache is the flag that has libvirt write and read a file in the directory past the page
+// cache, or none: the RAM of a guest would drive out what the others have there, and takes longer
+// to be durable (F14 of registry/internal/liveshared/DESIGN.md). libvirt refuses a save that the
+// filesystem cannot take so, which is tried here with a file that has no name, where there are such
+// files. What is in memory is no faster past a cache.
 func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {
 	if inMemory, err := location.InMemory(dir); err != nil || inMemory {
 		return 0, err

@@ -38,7 +38,8 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	}
 	dir, err := os.OpenRoot(c.library.nvram())
 	if errors.Is(err, fs.ErrNotExist) {
-		// libvirt makes it at the first start of a UEFI guest. The directory above is as old as libvirt.
+		// libvirt makes it at the first start of a UEFI guest. The directory above is as old as
+		// libvirt.
 		if _, err := os.Stat(c.library.state); err != nil {
 			return nil, fmt.Errorf("look for NVRAM where libvirt is said to keep it: %w", err)
 		}

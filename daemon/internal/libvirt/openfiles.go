@@ -15,9 +15,10 @@ import (
 )
 
 // OpenFiles lists what the domain's process has open on the images at these paths. Of files and
-// devices it asks the kernel and not libvirt: the result is the proof against which libvirt's answers are
-// checked, and it works while libvirtd is away. It looks for the process once, which takes long
-// where there are many, and guests stand still meanwhile. Of what is at an address it asks the process.
+// devices it asks the kernel and not libvirt: the result is the proof against which libvirt's
+// answers are checked, and it works while libvirtd is away. It looks for the process once, which
+// takes long where there are many, and guests stand still meanwhile. Of what is at an address it
+// asks the process.
 func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	files, err := c.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// testOwners: libvirt gives an image to QEMU's user, and gives it back when a domain lets go of it. Were that done to an image that
-// another domain has too, that one could not open it again.
+// testOwners: libvirt gives an image to QEMU's user, and gives it back when a domain lets go of it.
+// Were that done to an image that another domain has too, that one could not open it again.
 func testOwners(t *testing.T, env *realEnv) {
 	const nobody = 65534
 	user, err := env.conn.QEMUUser(t.Context(), "")
@@ -60,8 +60,8 @@ func wantOwner(t *testing.T, spec hv.DiskSpec, when string, want int) {
 	}
 }
 
-// awaitOwner is wantOwner behind a disk that was taken away: libvirt gives the owner back when the XML has no
-// such disk any more.
+// awaitOwner is wantOwner behind a disk that was taken away: libvirt gives the owner back when the
+// XML has no such disk any more.
 func awaitOwner(t *testing.T, spec hv.DiskSpec, when string, want int) {
 	t.Helper()
 	_, err := retry.Poll(t.Context(), 20*time.Millisecond, 5*time.Second, func() (bool, error) { return ownerOf(t, spec) == want, nil })

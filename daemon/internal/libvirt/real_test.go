@@ -25,9 +25,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// promisesLeft are the promises that take several guests in turn, or a slow one, or are about a case of what
-// their siblings try: most of the time of all. make test has none for them, as for what leftToTestConformance
-// says.
+// promisesLeft are the promises that take several guests in turn, or a slow one, or are about a
+// case of what their siblings try: most of the time of all. make test has none for them, as for
+// what leftToTestConformance says.
 var promisesLeft = []string{
 	"ABitmapEndsWithItsProcess",
 	"ABitmapWithoutAWriteIsEmptyAndNotMissing",

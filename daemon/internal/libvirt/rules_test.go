@@ -80,7 +80,8 @@ func TestWithoutASecurityModuleNothingIsDenied(t *testing.T) {
 	}
 }
 
-// helper is libvirt's own program that makes the rules. It needs no kernel with AppArmor for a dry run.
+// helper is libvirt's own program that makes the rules. It needs no kernel with AppArmor for a dry
+// run.
 const helper = "/usr/lib/libvirt/virt-aa-helper"
 
 // A libvirt in which it does not has none of what a cancel is refused for.

@@ -76,8 +76,9 @@ func testSettings(t *testing.T, env *realEnv) {
 	wantSettings(t, env, id, hv.Live, "sda", before, hv.Image{}, hv.Image{})
 }
 
-// testImageKinds defines disks with the settings that a move refuses for some destinations: libvirt allows each for the kind of
-// image that the disk has, and refuses it for the kind that the move would put there.
+// testImageKinds defines disks with the settings that a move refuses for some destinations: libvirt
+// allows each for the kind of image that the disk has, and refuses it for the kind that the move
+// would put there.
 func testImageKinds(t *testing.T, env *realEnv, id string) {
 	t.Helper()
 	raw, qcow2 := env.Path(t, "vde.raw"), env.Path(t, "vde.qcow2")

@@ -14,11 +14,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. It speaks
-// the protocol of libvirt's src/locking/lock_protocol.x, which libvirtd and virtlockd of different versions
-// speak with each other, so that it does not change. libvirtd makes such a connection, too, each time it
-// takes or drops the leases of a domain. Its end drops no lease: that is done by the end of the connection
-// that QEMU itself has.
+// virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. It
+// speaks the protocol of libvirt's src/locking/lock_protocol.x, which libvirtd and virtlockd of
+// different versions speak with each other, so that it does not change. libvirtd makes such a
+// connection, too, each time it takes or drops the leases of a domain. Its end drops no lease: that
+// is done by the end of the connection that QEMU itself has.
 type virtlockd struct {
 	conn   net.Conn
 	serial uint32
@@ -62,7 +62,8 @@ func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlo
 	err = conn.SetDeadline(time.Now().Add(virtlockdTimeout))
 	if err == nil {
 		args := append([]byte{}, id[:]...)
-		// The name and the number of the domain, which virtlockd only wants to be there, and then who has the leases.
+		// The name and the number of the domain, which virtlockd only wants to be there, and then
+		// who has the leases.
 		args = appendString(args, domain)
 		args = binary.BigEndian.AppendUint32(args, uint32(pid))
 		args = binary.BigEndian.AppendUint32(args, uint32(pid))
@@ -130,7 +131,8 @@ func (v *virtlockd) call(procedure uint32, args []byte) error {
 	return nil
 }
 
-// errorText reads the text of an error: a code, a domain of errors, and then the text if there is one.
+// errorText reads the text of an error: a code, a domain of errors, and then the text if there is
+// one.
 func errorText(body []byte) string {
 	const before = 16 // code, domain, whether there is a text, its length
 	if len(body) < before || binary.BigEndian.Uint32(body[8:]) == 0 {

@@ -18,8 +18,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// Process implements hv.Hypervisor. A process can falsely claim to be the domain, see
-// Claims of package process. If several do, the true one is that of the user as whom libvirt has started the domain.
+// Process implements hv.Hypervisor. A process can falsely claim to be the domain, see Claims of
+// package process. If several do, the true one is that of the user as whom libvirt has started the
+// domain.
 func (c *Conn) Process(ctx context.Context, id, target string) (hv.Process, error) {
 	p, err := c.whichProcess(ctx, strings.ToLower(id), target)
 	if err != nil {
@@ -76,7 +77,8 @@ func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about proce
 	return found[0].PID, about, err
 }
 
-// trueClaims leaves out of several claims those of other users than the domain's, which any user could make.
+// trueClaims leaves out of several claims those of other users than the domain's, which any user
+// could make.
 func (c *Conn) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
 	if len(found) == 1 {
 		return found, nil

@@ -26,8 +26,8 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	}, p.Is)
 }
 
-// Beneath returns the paths of the images that a disk is over by the headers of its images, where its definition does
-// not say where its chain ends. An image that is not there is over none.
+// Beneath returns the paths of the images that a disk is over by the headers of its images, where
+// its definition does not say where its chain ends. An image that is not there is over none.
 func Beneath(d *hv.Disk) (paths []string, err error) {
 	_, err = walkHeaders(d, func(image string) (bool, error) {
 		_, err := Stat(image)
@@ -42,9 +42,10 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 	return paths, err
 }
 
-// walkHeaders follows a chain by the headers of its images from where the definition of the disk ends, to the first image that
-// is not there, or that found is true of, and reports the latter. Only the headers of images that are said to be qcow2 are
-// read: what is in a raw image is the guest's to write.
+// walkHeaders follows a chain by the headers of its images from where the definition of the disk
+// ends, to the first image that is not there, or that found is true of, and reports the latter.
+// Only the headers of images that are said to be qcow2 are read: what is in a raw image is the
+// guest's to write.
 func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil

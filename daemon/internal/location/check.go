@@ -15,9 +15,8 @@ import (
 // maxPathBytes is Linux's PATH_MAX without its terminating zero.
 const maxPathBytes = 4095
 
-// CheckPath refuses paths that libvirt or QEMU could understand differently
-// (invalid_argument), and paths that CheckPlace or CheckOpen refuses. The image need not exist, but its
-// directory must.
+// CheckPath refuses paths that libvirt or QEMU could understand differently (invalid_argument), and
+// paths that CheckPlace or CheckOpen refuses. The image need not exist, but its directory must.
 func (r Rules) CheckPath(ctx context.Context, path string) error {
 	bad := func(why string) error {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
@@ -38,8 +37,8 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	return r.checkPlaced(ctx, path)
 }
 
-// checkPlaced refuses what is in a directory of Volferry's own, and what CheckPlace or CheckOpen refuses. Of a link in a
-// pool it says that, and not how the place where it leads could be allowed.
+// checkPlaced refuses what is in a directory of Volferry's own, and what CheckPlace or CheckOpen
+// refuses. Of a link in a pool it says that, and not how the place where it leads could be allowed.
 func (r Rules) checkPlaced(ctx context.Context, path string) error {
 	if err := r.checkNotOwn(path); err != nil {
 		return err
@@ -87,9 +86,9 @@ func (r Rules) checkBases(ctx context.Context, l api.Location) error {
 }
 
 // CheckLocation refuses a location that the registry, another host or a caller has said and that no
-// volume of this host may have: in a pool CheckPool and CheckOpen decide, elsewhere CheckPath, and for
-// base images CheckPlaces. What begins the message of CheckPool, as in "cannot attach volume x". Errors
-// are *api.Error or the hypervisor's.
+// volume of this host may have: in a pool CheckPool and CheckOpen decide, elsewhere CheckPath, and
+// for base images CheckPlaces. What begins the message of CheckPool, as in "cannot attach volume
+// x". Errors are *api.Error or the hypervisor's.
 func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	check := r.CheckPath
 	if l.Pool != "" {

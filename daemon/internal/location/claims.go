@@ -103,7 +103,8 @@ type heldVolume struct {
 	api.Volume
 }
 
-// openMove is an open migration with its source and its destination, as far as these are at paths of this host.
+// openMove is an open migration with its source and its destination, as far as these are at paths
+// of this host.
 type openMove struct {
 	id, volumeID, volumeName string
 	ends                     []moveEnd
@@ -120,7 +121,8 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 		return nil, err
 	}
 	look := &Look{own: c.Own}
-	// The migrations are read before the volumes: if one ends in between, its destination is read as the place of its volume.
+	// The migrations are read before the volumes: if one ends in between, its destination is read
+	// as the place of its volume.
 	err = c.Site.EachOpenMigration(ctx, func(m *api.Migration) error {
 		move := openMove{id: m.ID, volumeID: m.VolumeID, volumeName: m.VolumeName}
 		if path, here := c.pathHere(m.Host, m.Dst, pools); here {
@@ -214,10 +216,9 @@ func (l *Look) bases(yield func(claim) bool) {
 // may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns to whom the image at path belongs, or an image that overlaps it (of which it has the words
-// alone), or ErrCannotTell. The base images of a
-// linked clone count as taken like the clone itself, even for the clone's owner: others may
-// use them too.
+// Holder returns to whom the image at path belongs, or an image that overlaps it (of which it has
+// the words alone), or ErrCannotTell. The base images of a linked clone count as taken like the
+// clone itself, even for the clone's owner: others may use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, l.images, l.bases)
 }
@@ -227,8 +228,8 @@ func (l *Look) BaseHolder(path string) (Holder, error) {
 	return l.holder(path, Self{}, l.images)
 }
 
-// BasesHolder is BaseHolder for each base image at a location: it returns the first one that belongs to
-// somebody, and to whom.
+// BasesHolder is BaseHolder for each base image at a location: it returns the first one that
+// belongs to somebody, and to whom.
 func (l *Look) BasesHolder(at api.Location) (base string, h Holder, err error) {
 	for _, b := range at.Backing.Images() {
 		if h, err = l.BaseHolder(b.Path); err != nil || h.Words != "" {

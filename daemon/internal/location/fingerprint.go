@@ -138,10 +138,10 @@ var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 // IsNumberPrint reports whether a fingerprint is of a device that says nothing of itself.
 func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(fingerprint) }
 
-// SameImagePrint reports whether two fingerprints, an earlier and a present one, can belong to
-// one image. If a device had only a number in the earlier one and says more now, an older
-// version of this program took the earlier one: that they differ proves nothing then. Nor does it that
-// a host has multipath or another kernel since (SameIdentity).
+// SameImagePrint reports whether two fingerprints, an earlier and a present one, can belong to one
+// image. If a device had only a number in the earlier one and says more now, an older version of
+// this program took the earlier one: that they differ proves nothing then. Nor does it that a host
+// has multipath or another kernel since (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
@@ -156,8 +156,9 @@ const devicePrefix = "device "
 // IsDevicePrint reports whether a fingerprint belongs to a block device.
 func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, devicePrefix) }
 
-// IdentityIn is what a device says of itself, by its fingerprint: it tells the device from every other one, on
-// each host that has it. It is empty for a file, and for a device that says nothing, or nothing that can be printed.
+// IdentityIn is what a device says of itself, by its fingerprint: it tells the device from every
+// other one, on each host that has it. It is empty for a file, and for a device that says nothing,
+// or nothing that can be printed.
 func IdentityIn(fingerprint string) string {
 	if !IsDevicePrint(fingerprint) || IsNumberPrint(fingerprint) || api.Printable(fingerprint) != fingerprint {
 		return ""
@@ -165,10 +166,11 @@ func IdentityIn(fingerprint string) string {
 	return strings.TrimPrefix(fingerprint, devicePrefix)
 }
 
-// SameIdentity reports whether two identities are those of one device. A LUN has another one on a host with
-// multipath than on a host without: the UUID of the map there has the WWID in it, in the words of udev's scsi_id. A
-// partition has its UUID in it only where the kernel says that (Linux 6.1 does not), and as a map of kpartx neither
-// that nor where it begins: what one of the two does not say is not compared.
+// SameIdentity reports whether two identities are those of one device. A LUN has another one on a
+// host with multipath than on a host without: the UUID of the map there has the WWID in it, in the
+// words of udev's scsi_id. A partition has its UUID in it only where the kernel says that (Linux
+// 6.1 does not), and as a map of kpartx neither that nor where it begins: what one of the two does
+// not say is not compared.
 func SameIdentity(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
@@ -184,7 +186,8 @@ func SameIdentity(a, b string) bool {
 // part is what the identity of a partition says.
 type part struct{ number, sector, uuid, disk string }
 
-// partIdentity is the identity of a partition of the kernel's (partitionOf), and of one that kpartx has made a map of.
+// partIdentity is the identity of a partition of the kernel's (partitionOf), and of one that kpartx
+// has made a map of.
 var partIdentity = regexp.MustCompile(`^(?:partition (\d+) at sector (\d*)(?: uuid (\S+))? of |part(\d+)-)(.+)$`)
 
 func partIn(identity string) (p part, is bool) {
@@ -198,10 +201,12 @@ func partIn(identity string) (p part, is bool) {
 // agree reports whether two texts are the same where both say something.
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
-// namingTypes are the digits with which scsi_id begins a WWID, and what the kernel writes in their place.
+// namingTypes are the digits with which scsi_id begins a WWID, and what the kernel writes in their
+// place.
 var namingTypes = map[byte]string{'3': "naa.", '2': "eui."}
 
-// wwidIn is the WWID of the LUN or namespace that a multipath map is made of, and any other identity as it is.
+// wwidIn is the WWID of the LUN or namespace that a multipath map is made of, and any other
+// identity as it is.
 func wwidIn(identity string) string {
 	text, isMap := strings.CutPrefix(identity, "mpath-")
 	if !isMap || text == "" {

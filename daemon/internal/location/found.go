@@ -27,14 +27,15 @@ const poolsTimeout = 30 * time.Second
 // root of this host alone can have made the link and it leads to a place where images may be:
 //
 //   - Below the directory of a pool of files a link leads to what is in this pool, and no volume is
-//     one. Whoever can write there, on this host or on another one, can make a link, or a device node,
-//     in the place of a volume or of a directory on the way to it.
+//     one. A user who can write there, on this host or on another one, can make a link, or a device
+//     node, in the place of a volume or of a directory on the way to it.
 //   - Below Volferry's own directories nothing is a link.
 //   - Elsewhere a link counts in a directory where root of this host alone can make one. The place
 //     where the image is has to be one of CheckPlace.
 //
-// The directories of pools, allowed paths and Volferry's own directories may themselves be reached by
-// links: they are in the configuration of root. Errors that wrap hv.ErrUnavailable are the hypervisor's.
+// The directories of pools, allowed paths and Volferry's own directories may themselves be reached
+// by links: they are in the configuration of root. Errors that wrap hv.ErrUnavailable are the
+// hypervisor's.
 func (r Rules) CheckFound(path, real string, device bool) error {
 	if dir := deepest(r.Own, path); dir != "" {
 		return checkInOwn(dir, path, real, device)
@@ -65,7 +66,8 @@ func (r Rules) CheckFound(path, real string, device bool) error {
 	return r.checkLinked(ctx, path, real, device)
 }
 
-// checkLinked refuses an image to which a path outside of pools leads and that is where none may be.
+// checkLinked refuses an image to which a path outside of pools leads and that is where none may
+// be.
 func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) error {
 	if device {
 		return r.checkDevice(ctx, path, real)
@@ -90,8 +92,8 @@ func checkInOwn(dir, path, real string, device bool) error {
 	return nil
 }
 
-// checkLinks refuses a path in which others than root of this host can have made a symbolic link below
-// dir, and one that leads elsewhere by now than to real.
+// checkLinks refuses a path in which others than root of this host can have made a symbolic link
+// below dir, and one that leads elsewhere by now than to real.
 func checkLinks(path, real, dir string, pools []hv.PoolInfo) error {
 	at, foreign, err := follow(path, dir, pools)
 	switch {
@@ -144,15 +146,15 @@ func linkedTo(path, real, how string, err error) error {
 	return &said
 }
 
-// CheckOpen refuses what is at a path and is no image, or is where no image may be (CheckFound). What
-// is not there, or does not answer, is not refused.
+// CheckOpen refuses what is at a path and is no image, or is where no image may be (CheckFound).
+// What is not there, or does not answer, is not refused.
 func (r Rules) CheckOpen(path string) error {
 	_, err := r.RealPath(path)
 	return err
 }
 
-// RealPath is CheckOpen, and returns where the image is, without links. Of what is not there, or does
-// not answer, it returns the path.
+// RealPath is CheckOpen, and returns where the image is, without links. Of what is not there, or
+// does not answer, it returns the path.
 func (r Rules) RealPath(path string) (string, error) {
 	if api.IsNetwork(path) {
 		return path, nil

@@ -150,8 +150,8 @@ func (p poolsOfFiles) LookupVolume(_ context.Context, pool, name string) (*hv.Po
 	return nil, hv.ErrNotFound
 }
 
-// TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths, with its base images: this is what attach,
-// unshelve, moves, restores and resizes ask.
+// TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths, with its base images: this is what
+// attach, unshelve, moves, restores and resizes ask.
 func TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths(t *testing.T) {
 	dir := realDir(t)
 	for _, sub := range []string{"pool", "free", "secret"} {

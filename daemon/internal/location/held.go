@@ -18,8 +18,8 @@ type Guests interface {
 }
 
 // CheckHeld is CheckLocation of the place of a volume that these instances have. In no pool it also
-// takes the image that the definition of one of them names on this host: it was there before it became
-// a volume.
+// takes the image that the definition of one of them names on this host: it was there before it
+// became a volume.
 func (r Rules) CheckHeld(ctx context.Context, h Guests, l api.Location, verdict string, instances ...string) error {
 	for _, id := range instances {
 		if l.Pool != "" || id == "" {

@@ -77,10 +77,10 @@ func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 	return OnChain(d, chain, len(chain)-1)
 }
 
-// DiskOf finds the domain that names the image at path, or one that overlaps it, anywhere in the chain of a
-// disk, running or defined, and returns the name of the domain and the disk's target (vda). Both
-// are empty if no domain does. An error means that it is unknown for some disk, and that no
-// other disk has the image.
+// DiskOf finds the domain that names the image at path, or one that overlaps it, anywhere in the
+// chain of a disk, running or defined, and returns the name of the domain and the disk's target
+// (vda). Both are empty if no domain does. An error means that it is unknown for some disk, and
+// that no other disk has the image.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	place := PlaceOf(path)
 	for i := range doms {

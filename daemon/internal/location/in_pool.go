@@ -13,11 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InPool names the pool of a location that is known by its path alone, if an active pool of
-// this host has the image, by whatever link its path leads there. Path stays as it is, unless it
-// leads by a link in the directory of a pool of files: others can change that link, and CheckPool
-// takes the path of the pool alone, which is the path then. A directory that does not answer is compared as text. Libvirt is asked whether it has a device:
-// it knows no thin volumes in the directory of a volume group. Errors are the hypervisor's.
+// InPool names the pool of a location that is known by its path alone, if an active pool of this
+// host has the image, by whatever link its path leads there. Path stays as it is, unless it leads
+// by a link in the directory of a pool of files: others can change that link, and CheckPool takes
+// the path of the pool alone, which is the path then. A directory that does not answer is compared
+// as text. Libvirt is asked whether it has a device: it knows no thin volumes in the directory of a
+// volume group. Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err

@@ -56,7 +56,8 @@ func TestAnImageIsInThePoolWhoseDirectoryHasIt(t *testing.T) {
 	}
 }
 
-// Anybody who can write in the pool can change the link, and an attach refuses another path than the pool's.
+// Anybody who can write in the pool can change the link, and an attach refuses another path than
+// the pool's.
 func TestAnImageBehindALinkInItsPoolHasThePathOfThePool(t *testing.T) {
 	dir := realDir(t)
 	for _, made := range []error{

@@ -21,11 +21,11 @@ type foreignLink struct {
 	who  string
 }
 
-// follow follows the symbolic links in a path as the kernel does. It also returns the first one that
-// may not be followed: one that others than root of this host may have made, and in the directory of a
-// pool of files one in the place of a volume, or one that leads out of the pool. The links in the path of
-// dir, a directory of the configuration that the path is below, are believed. Pools are the active pools
-// of files. The last part of the path need not be there.
+// follow follows the symbolic links in a path as the kernel does. It also returns the first one
+// that may not be followed: one that others than root of this host may have made, and in the
+// directory of a pool of files one in the place of a volume, or one that leads out of the pool. The
+// links in the path of dir, a directory of the configuration that the path is below, are believed.
+// Pools are the active pools of files. The last part of the path need not be there.
 func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -72,8 +72,8 @@ func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreig
 	return at, nil, nil
 }
 
-// foreignIn returns who may have made a link in a directory, nil for root of this host alone. No link
-// leads to the directory. Who can write in the directory of a pool of files is not asked.
+// foreignIn returns who may have made a link in a directory, nil for root of this host alone. No
+// link leads to the directory. Who can write in the directory of a pool of files is not asked.
 func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	if pool := poolAround(dir, pools); pool != nil {
 		return &foreignLink{pool: pool}
@@ -90,8 +90,8 @@ func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	return nil
 }
 
-// poolAround is the pool of files that has a directory in its own, nil if there is none. No link leads
-// to the directory.
+// poolAround is the pool of files that has a directory in its own, nil if there is none. No link
+// leads to the directory.
 func poolAround(dir string, pools []hv.PoolInfo) *hv.PoolInfo {
 	for at := dir; at != "/"; at = filepath.Dir(at) {
 		if i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return isDirectory(at, p.Path) }); i >= 0 {

@@ -72,8 +72,8 @@ func finds(t *testing.T, rules Rules, path string) api.Code {
 	return api.CodeOf(err)
 }
 
-// TestNoLinkLeadsOutOfThePoolThatItIsIn, neither in the place of an image nor in that of a directory on
-// the way to one: the root of another host that has the pool can make links there.
+// TestNoLinkLeadsOutOfThePoolThatItIsIn, neither in the place of an image nor in that of a
+// directory on the way to one: the root of another host that has the pool can make links there.
 func TestNoLinkLeadsOutOfThePoolThatItIsIn(t *testing.T) {
 	dir := tree(t,
 		[]string{"shared/real/deep", "local", "free", "mounted/below", "shared/inner", "inner", "shared/state"},
@@ -119,8 +119,8 @@ func TestNoLinkLeadsOutOfThePoolThatItIsIn(t *testing.T) {
 	}
 }
 
-// TestAVolumeBelowALinkInItsPoolIsRefused: while the link leads to the pool itself, libvirt's path and
-// this one are one image, and later it may lead elsewhere.
+// TestAVolumeBelowALinkInItsPoolIsRefused: while the link leads to the pool itself, libvirt's path
+// and this one are one image, and later it may lead elsewhere.
 func TestAVolumeBelowALinkInItsPoolIsRefused(t *testing.T) {
 	dir := tree(t, []string{"shared", "local"}, []string{"shared/web", "local/web"}, map[string]string{"shared/d": "."})
 	pools := poolsAt{dir + "/shared", dir + "/local"}
@@ -164,9 +164,9 @@ func TestACloneIsNotTakenOverWhatIsVolferrysOwn(t *testing.T) {
 	}
 }
 
-// TestALinkElsewhereCountsIfRootOfThisHostAloneCanHaveMadeIt: in an allowed path on a filesystem that
-// other hosts have, or in a directory where a user may write, it may have been made to get another
-// guest's image.
+// TestALinkElsewhereCountsIfRootOfThisHostAloneCanHaveMadeIt: in an allowed path on a filesystem
+// that other hosts have, or in a directory where a user may write, it may have been made to get
+// another guest's image.
 func TestALinkElsewhereCountsIfRootOfThisHostAloneCanHaveMadeIt(t *testing.T) {
 	dir := tree(t, []string{"pool", "nfs/sub", "local", "open", "user", "plain"}, []string{"pool/web", "nfs/a", "nfs/sub/a", "open/a", "user/a"},
 		map[string]string{
@@ -223,9 +223,9 @@ func TestALinkThatIsExchangedMeanwhileIsNotTakenForTheOneThatWasFollowed(t *test
 	}
 }
 
-// TestALinkBelowVolferrysOwnDirectoryIsNotFollowed: with overlay_dir_shared the root of another host can
-// make one there, in the place of an overlay or of this host's directory. The directory itself may be
-// reached by links.
+// TestALinkBelowVolferrysOwnDirectoryIsNotFollowed: with overlay_dir_shared the root of another
+// host can make one there, in the place of an overlay or of this host's directory. The directory
+// itself may be reached by links.
 func TestALinkBelowVolferrysOwnDirectoryIsNotFollowed(t *testing.T) {
 	dir := tree(t, []string{"mounted/this-host", "secret", "pool"}, []string{"mounted/this-host/m.qcow2", "secret/m.qcow2", "pool/web"},
 		map[string]string{

@@ -2,12 +2,13 @@
 
 package location
 
-// Overlaps reports whether what is written at a path changes what is at this place, or the other way
-// round. It is the same place; or one is made of the other, as a partition and its disk, a map (LVM, multipath) and its devices,
-// a loop device and its file; or both are a LUN or namespace that has two names. An error means that this is unknown.
+// Overlaps reports whether what is written at a path changes what is at this place, or the other
+// way round. It is the same place; or one is made of the other, as a partition and its disk, a map
+// (LVM, multipath) and its devices, a loop device and its file; or both are a LUN or namespace that
+// has two names. An error means that this is unknown.
 //
-// The kernel does not keep one program from a disk while another has a partition open, unless one of them has
-// claimed it, which QEMU does not.
+// The kernel does not keep one program from a disk while another has a partition open, unless one
+// of them has claimed it, which QEMU does not.
 func (p Place) Overlaps(path string) (bool, error) {
 	same, overlaps, err := p.Meets(path)
 	return same || overlaps, err
@@ -26,7 +27,8 @@ func (p Place) Meets(path string) (same, overlaps bool, err error) {
 // isHere reports whether a place is a file or device of this host that is there.
 func (p Place) isHere() bool { return p.madeOf != nil && !p.network && !p.absent && p.err == nil }
 
-// overlap reports whether one of two places is made of the other. Both are here, and one is a block device.
+// overlap reports whether one of two places is made of the other. Both are here, and one is a block
+// device.
 func overlap(a, b Place) (bool, error) {
 	partsOfA, err := a.madeOf()
 	if err != nil {

@@ -18,8 +18,8 @@ func (all parts) hasAny(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return all[name] })
 }
 
-// namesOf are the names of a file or device, its number first. Those of a LUN or namespace, of its partitions, and of what is
-// at some place of a file, are the same on each path to it.
+// namesOf are the names of a file or device, its number first. Those of a LUN or namespace, of its
+// partitions, and of what is at some place of a file, are the same on each path to it.
 func namesOf(id Identity) []string {
 	if !id.Block {
 		return []string{fmt.Sprintf("file %d %d", id.Dev, id.Inode)}
@@ -53,7 +53,8 @@ func at(unit, offset, of string) string {
 // wwid is the name of a LUN or namespace that no other one in the world has, "" if it has none.
 func wwid(dir string) string { return firstAttribute(dir, "wwid", "device/wwid") }
 
-// madeOf is what a file or device is made of, by the kernel's word, with itself. An error says that this is unknown.
+// madeOf is what a file or device is made of, by the kernel's word, with itself. An error says that
+// this is unknown.
 func madeOf(id Identity) (parts, error) {
 	all := parts{}
 	return all, all.add(id)
@@ -105,8 +106,8 @@ func (all parts) addDevice(dir string) error {
 	return all.add(Identity{Block: true, Dev: unix.Mkdev(major, minor)})
 }
 
-// loopFile is the file of the loop device with this directory in /sys, nil if it is none, or if its file was deleted and so is
-// nobody's image.
+// loopFile is the file of the loop device with this directory in /sys, nil if it is none, or if its
+// file was deleted and so is nobody's image.
 func loopFile(dir string) (*Identity, error) {
 	path := attribute(dir, "loop/backing_file")
 	if path == "" {

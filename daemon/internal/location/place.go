@@ -76,12 +76,11 @@ func (p *Place) findName(path string, links int) {
 	}
 }
 
-// cannotBeOn reports whether a path of which nobody tells what is there (the server is
-// away, or lets root look at nothing) leads elsewhere: it is below the mount point of a network filesystem, and
-// the place is none of that filesystem. The kernel knows its mounts without asking
-// their servers, so that one server that is away does not stop what has nothing to
-// do with it. A symbolic link on such a filesystem to a file of this host is the
-// one thing that is missed.
+// cannotBeOn reports whether a path of which nobody tells what is there (the server is away, or
+// lets root look at nothing) leads elsewhere: it is below the mount point of a network filesystem,
+// and the place is none of that filesystem. The kernel knows its mounts without asking their
+// servers, so that one server that is away does not stop what has nothing to do with it. A symbolic
+// link on such a filesystem to a file of this host is the one thing that is missed.
 func (p Place) cannotBeOn(path string) bool {
 	table, err := os.ReadFile(mountInfo)
 	if err != nil {

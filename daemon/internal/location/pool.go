@@ -66,10 +66,10 @@ type PoolVolumes interface {
 	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 }
 
-// CheckPool refuses a location whose path is not the path that its pool has for it on this
-// host: another image may be at that path. Below the directory of a pool of files that is asked of the
-// text: the image may be the same now, by a link that is exchanged later. What begins the message, as in "cannot attach
-// volume x". Errors are *api.Error or the hypervisor's.
+// CheckPool refuses a location whose path is not the path that its pool has for it on this host:
+// another image may be at that path. Below the directory of a pool of files that is asked of the
+// text: the image may be the same now, by a link that is exchanged later. What begins the message,
+// as in "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {
 		return nil

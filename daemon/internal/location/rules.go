@@ -70,8 +70,8 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	return r.checkFile(ctx, path, real)
 }
 
-// checkAddress refuses what is not at a place of the configuration: whoever can write a definition could
-// name any server.
+// checkAddress refuses what is not at a place of the configuration: whoever can write a definition
+// could name any server.
 func (r Rules) checkAddress(path string) error {
 	if !api.IsRBD(path) {
 		return r.checkExport(path)

@@ -12,8 +12,8 @@ var (
 	crossings = []string{"/", "/home", "/opt", "/root", "/tmp", "/var", "/var/cache", "/var/lib", "/var/lib/libvirt", "/var/tmp"}
 )
 
-// OfSystem reports whether a directory, to which no link leads, is one that nobody should make a pool
-// of.
+// OfSystem reports whether a directory, to which no link leads, is one that nobody should make a
+// pool of.
 func OfSystem(dir string) bool {
 	return slices.Contains(crossings, dir) || slices.ContainsFunc(trees, func(tree string) bool { return dir == tree || below(dir, tree) })
 }

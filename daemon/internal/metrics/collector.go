@@ -35,16 +35,15 @@ type Sources struct {
 	OnReleased func() int
 	// OpenMigrations returns the migrations that are not over.
 	OpenMigrations func(ctx context.Context) ([]migrate.PacedMigration, error)
-	// Unresumed counts the guests that a move has suspended and that libvirt does not resume, of moves that are not in
-	// OpenMigrations.
+	// Unresumed counts the guests that a move has suspended and that libvirt does not resume, of
+	// moves that are not in OpenMigrations.
 	Unresumed func() int
 	// OverlayFreeBytes returns the room that is left for overlays.
 	OverlayFreeBytes func(ctx context.Context) (int64, error)
 	// ThinPools returns LVM's thin pools. Those that cannot be read are in the error.
 	ThinPools func(ctx context.Context) ([]thin.Pool, error)
-	// CopyTotals returns how long copies gave way to guests, how many bytes they wrote, and how many
-	// storage has copied by itself,
-	// since the daemon began.
+	// CopyTotals returns how long copies gave way to guests, how many bytes they wrote, and how
+	// many storage has copied by itself, since the daemon began.
 	CopyTotals func() (paced time.Duration, copiedBytes, offloadedBytes int64)
 	// CertificateEnds returns, by name, when the host's certificates end. It leaves out
 	// certificates that cannot be read.

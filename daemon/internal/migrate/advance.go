@@ -113,9 +113,10 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 	return steps.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
 }
 
-// Rejoined has the manager look at every open migration, because this host was fenced and
-// the registry may have ended some of them meanwhile. The registry hears how earlier moves ended, as its
-// database may have been restored: soon, since it takes nothing from this host before Rejoined has returned.
+// Rejoined has the manager look at every open migration, because this host was fenced and the
+// registry may have ended some of them meanwhile. The registry hears how earlier moves ended, as
+// its database may have been restored: soon, since it takes nothing from this host before Rejoined
+// has returned.
 func (m *Manager) Rejoined(ctx context.Context) error {
 	m.recordEndsSoon()
 	open, err := m.List(ctx, false)

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// chooseAllocation decides whether the file that the move makes gets room for all of the volume at once, and notes where
-// that is otherwise than in src. It refuses what was asked for and cannot be.
+// chooseAllocation decides whether the file that the move makes gets room for all of the volume at
+// once, and notes where that is otherwise than in src. It refuses what was asked for and cannot be.
 func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
 	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil { // a file is made there below, to try it
 		return err
@@ -51,7 +51,8 @@ func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
 	return m.noteStorage(s, dir)
 }
 
-// noteSparse notes what dst, a sparse file that others than the copier write to, does not have of src.
+// noteSparse notes what dst, a sparse file that others than the copier write to, does not have of
+// src.
 func (m *Manager) noteSparse(s *steps.Spec, dir string) error {
 	allocation, err := m.allocationOf(s)
 	if err != nil {

@@ -176,7 +176,8 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 	}
 }
 
-// Where libvirtd died in a pivot without that, the guest would go on, and start next on the overlay, which lacks what it wrote.
+// Where libvirtd died in a pivot without that, the guest would go on, and start next on the
+// overlay, which lacks what it wrote.
 func TestADefinitionThatIsChangedBackBeforeThePivotNamesDstAgainFirst(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()

@@ -30,7 +30,8 @@ func recordedWorld(t *testing.T, state hv.State) *migratetest.World {
 	return w
 }
 
-// refusesToStart claims that a move is refused, in a plan of it as well, and that nothing is changed.
+// refusesToStart claims that a move is refused, in a plan of it as well, and that nothing is
+// changed.
 func (d *daemon) refusesToStart(target api.MigrationTarget, words ...string) {
 	d.t.Helper()
 	_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
@@ -156,7 +157,8 @@ func TestABitmapAtRestIsLostOnlyIfThatIsAskedForAndIsSaid(t *testing.T) {
 	}
 }
 
-// A guest that is started in the middle of a move that drops bitmaps runs on an overlay without any.
+// A guest that is started in the middle of a move that drops bitmaps runs on an overlay without
+// any.
 func TestADroppedBitmapIsNotAtTheDestinationOfAGuestThatWasStarted(t *testing.T) {
 	inBubbleOn(t, recordedWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.begin(dropBitmaps)

@@ -30,7 +30,8 @@ func (c *chainProblems) of(id string) *api.ChainProblem {
 	return nil
 }
 
-// put keeps the problem of a migration, nil for none, and reports whether it is another one than before.
+// put keeps the problem of a migration, nil for none, and reports whether it is another one than
+// before.
 func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,8 +47,8 @@ func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (chang
 	return was.ChainProblem != *p
 }
 
-// chainGlances are the disks of open migrations, by migration, as WatchChains has read them from the journal: a glance each
-// second reads none of it.
+// chainGlances are the disks of open migrations, by migration, as WatchChains has read them from
+// the journal: a glance each second reads none of it.
 type chainGlances map[string]chainGlance
 
 // chainGlance is a disk, and the image that takes the guest's writes before the switch.

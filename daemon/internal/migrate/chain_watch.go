@@ -32,15 +32,16 @@ func (m *Manager) ChainProblems() []ChainProblem {
 const (
 	// chainWatchEvery is how often the watch looks at everything without an event.
 	chainWatchEvery = 30 * time.Second
-	// glanceEvery is how often it looks which image a disk has: libvirt has no event for a snapshot.
+	// glanceEvery is how often it looks which image a disk has: libvirt has no event for a
+	// snapshot.
 	glanceEvery = time.Second
 )
 
-// WatchChains checks, until ctx ends, the definitions and the processes of the instances
-// whose volumes are moved: at once when somebody changes a definition, within a second when somebody
-// puts an image over a disk, and now and then. An instance whose next start would miss its newest writes is guarded until
-// that is mended. WatchChains does not look while an op works on the instance, but at once
-// when the op has ended: it may have mended what was wrong.
+// WatchChains checks, until ctx ends, the definitions and the processes of the instances whose
+// volumes are moved: at once when somebody changes a definition, within a second when somebody puts
+// an image over a disk, and now and then. An instance whose next start would miss its newest writes
+// is guarded until that is mended. WatchChains does not look while an op works on the instance, but
+// at once when the op has ended: it may have mended what was wrong.
 func (m *Manager) WatchChains(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	tick, glance := time.NewTicker(chainWatchEvery), time.NewTicker(glanceEvery)
@@ -97,8 +98,8 @@ func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over
 	}
 }
 
-// glanceAtChains looks at the migrations whose disks have an unexpected image on top, and at those with a problem,
-// which may have ended.
+// glanceAtChains looks at the migrations whose disks have an unexpected image on top, and at those
+// with a problem, which may have ended.
 func (m *Manager) glanceAtChains(ctx context.Context) {
 	for id, disk := range m.glances {
 		top, err := m.ports.HV.TopImage(ctx, disk.instanceID, disk.target)
@@ -156,8 +157,8 @@ func (m *Manager) lookBesideCopy(ctx context.Context, h *history, copyID string)
 	}
 }
 
-// noteChain keeps the problem of a migration and guards its instance if the problem wants that, or else clears the
-// guard; nil is no problem.
+// noteChain keeps the problem of a migration and guards its instance if the problem wants that, or
+// else clears the guard; nil is no problem.
 func (m *Manager) noteChain(s *steps.Spec, problem *api.ChainProblem) {
 	guards := m.ports.Guards
 	if problem == nil || !problem.Guarded {

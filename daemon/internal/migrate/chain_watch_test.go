@@ -154,7 +154,8 @@ func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
 	})
 }
 
-// foundSnapshot fails unless the watch has found the foreign snapshot over the disk of the migration, and it is shown.
+// foundSnapshot fails unless the watch has found the foreign snapshot over the disk of the
+// migration, and it is shown.
 func (d *daemon) foundSnapshot(id string) api.ChainProblem {
 	d.t.Helper()
 	found := d.manager().ChainProblems()

@@ -21,8 +21,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Two or three things go wrong in one migration, each at a moment of chance: the seed names the run.
-// The other simulations let one thing go wrong, at each moment there is.
+// Two or three things go wrong in one migration, each at a moment of chance: the seed names the
+// run. The other simulations let one thing go wrong, at each moment there is.
 func TestNoWriteIsLostWhateverHappensAndWhen(t *testing.T) {
 	seeds := 1500
 	if testing.Short() {
@@ -38,8 +38,8 @@ func TestOneSeedIsOneRunOfAMigration(t *testing.T) {
 // chaosCalls is about how many calls of the hypervisor a migration makes.
 const chaosCalls = 90
 
-// chaosTimeout is longer than any migration lasts whose troubles are over within a minute each. One that begins
-// anew again and again makes more history the longer it may.
+// chaosTimeout is longer than any migration lasts whose troubles are over within a minute each. One
+// that begins anew again and again makes more history the longer it may.
 const chaosTimeout = 10 * time.Minute
 
 // changingCalls are those of them that change something.
@@ -90,8 +90,8 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	return d
 }
 
-// flushOfTheEnd returns a look at whether the end was flushed between a pivot and the removal of the overlay, where there
-// was a pivot. An image in memory loses nothing that was not flushed.
+// flushOfTheEnd returns a look at whether the end was flushed between a pivot and the removal of
+// the overlay, where there was a pivot. An image in memory loses nothing that was not flushed.
 func (d *daemon) flushOfTheEnd() (look func(end string)) {
 	pivoted := -1
 	for nth := 1; nth <= 2; nth++ { // one of them may be refused
@@ -135,12 +135,13 @@ var chaosTroubles = []func(d *daemon, how time.Duration){
 	func(d *daemon, _ time.Duration) { d.journal.FailNext(true) },
 }
 
-// lookEvery is how often whoever waits for the end of a migration looks, and asks for what is to be asked for.
+// lookEvery is how often whoever waits for the end of a migration looks, and asks for what is to be
+// asked for.
 const lookEvery = 200 * time.Millisecond
 
-// endsSomehow asks for a migration, step by step or as a whole, and for its cancel after some time if
-// that is not negative, as a client does who asks again when something was away, and less and less often, until it
-// is over: a move that never ends is found soon.
+// endsSomehow asks for a migration, step by step or as a whole, and for its cancel after some time
+// if that is not negative, as a client does who asks again when something was away, and less and
+// less often, until it is over: a move that never ends is found soon.
 func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migration {
 	d.t.Helper()
 	ctx := context.Background()

@@ -173,8 +173,8 @@ func TestALinkedCloneIsRefusedWhereItsChainIsAnother(t *testing.T) {
 	}
 }
 
-// slowComplete begins the complete of a move that keeps the base images, whose job gets nowhere until it is stepped, and
-// returns once the job runs.
+// slowComplete begins the complete of a move that keeps the base images, whose job gets nowhere
+// until it is stepped, and returns once the job runs.
 func slowComplete(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
 	mig := d.copied()
@@ -288,8 +288,8 @@ func TestACloneWithSmallClustersNeedsRoomForTheLargerOnesOfItsCopy(t *testing.T)
 	})
 }
 
-// offAtItsName has the guest end behind the pivot, with a definition that names the overlay as before, and returns the
-// complete that goes on then.
+// offAtItsName has the guest end behind the pivot, with a definition that names the overlay as
+// before, and returns the complete that goes on then.
 func offAtItsName(d *daemon, then func()) api.Migration {
 	d.t.Helper()
 	mig := d.copied()
@@ -344,8 +344,8 @@ func TestAnOverlayThatWasWrittenBehindThePivotIsKeptUntilTheOperatorHasDecided(t
 	})
 }
 
-// libvirtd dies in the pivot of such a move when it has attached the base images, and refuses it from then on: QEMU may still go
-// over to dst, so that nobody lets the guest run on.
+// libvirtd dies in the pivot of such a move when it has attached the base images, and refuses it
+// from then on: QEMU may still go over to dst, so that nobody lets the guest run on.
 func TestAGuestWhosePivotMayStillComeIsNotResumed(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, Err: hv.ErrUnavailable})
@@ -361,7 +361,8 @@ func TestAGuestWhosePivotMayStillComeIsNotResumed(t *testing.T) {
 	})
 }
 
-// farBehind is a move that keeps the base images, whose complete came to nothing with its job far behind the guest.
+// farBehind is a move that keeps the base images, whose complete came to nothing with its job far
+// behind the guest.
 func farBehind(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
 	d.world.Inject(hvtest.Fault{Call: "Suspend", Nth: 1, Err: errors.New("no")})
@@ -417,7 +418,8 @@ func TestACancelDoesNotPauseTheGuestForACopyOfItsCloneThatGetsNowhere(t *testing
 	})
 }
 
-// The hook of a host does not work, and somebody starts the instance in the moment in which its definition names dst.
+// The hook of a host does not work, and somebody starts the instance in the moment in which its
+// definition names dst.
 func TestAGuestThatIsStartedAsItsDefinitionIsToNameDstKeepsWhatItWrites(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := offAtItsName(d, func() {
@@ -436,8 +438,8 @@ func TestAGuestThatIsStartedAsItsDefinitionIsToNameDstKeepsWhatItWrites(t *testi
 	})
 }
 
-// A definition that names the end of a job in the background before its pivot is somebody else's, and says nothing of where the guest
-// was when it died.
+// A definition that names the end of a job in the background before its pivot is somebody else's,
+// and says nothing of where the guest was when it died.
 func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -453,7 +455,8 @@ func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
 	})
 }
 
-// The daemon dies when the definition of a guest that went off names dst, with the guard set that it was changed under.
+// The daemon dies when the definition of a guest that went off names dst, with the guard set that
+// it was changed under.
 func TestADaemonThatDiesAsItNamesDstLeavesNoGuard(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := offAtItsName(d, func() {

@@ -133,7 +133,8 @@ func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 	})
 }
 
-// A snapshot was taken over the overlay and merged into it again, as virsh does it without --delete.
+// A snapshot was taken over the overlay and merged into it again, as virsh does it without
+// --delete.
 func TestTheImageOfASnapshotThatAMoveLeavesIsNamed(t *testing.T) {
 	for name, cancel := range map[string]bool{"completed": false, "cancelled": true} {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// connectorWorlds are worlds in which a move takes the verbs create and delete, or connect, copy and
-// disconnect.
+// connectorWorlds are worlds in which a move takes the verbs create and delete, or connect, copy
+// and disconnect.
 var connectorWorlds = map[string]func(*testing.T, hv.State) *migratetest.World{
 	"between arrays": migratetest.ArrayWorld, "of a target": migratetest.TargetWorld,
 }
@@ -103,8 +103,8 @@ func TestTheDaemonDiesAtEveryCallOfAConnector(t *testing.T) {
 	}
 }
 
-// TestWhatADeadDaemonHasBegunIsUndoneBehindIt: the daemon dies while a program makes dst or connects
-// it, and the next one gives the move up before the program has ended.
+// TestWhatADeadDaemonHasBegunIsUndoneBehindIt: the daemon dies while a program makes dst or
+// connects it, and the next one gives the move up before the program has ended.
 func TestWhatADeadDaemonHasBegunIsUndoneBehindIt(t *testing.T) {
 	onConnectorWorlds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State) {
 		synctest.Test(t, func(t *testing.T) {

@@ -172,7 +172,8 @@ func (d *daemon) cancels(id string) string {
 	return id
 }
 
-// ends asks for a complete or a cancel, and claims that it comes to its end with nothing lost or left.
+// ends asks for a complete or a cancel, and claims that it comes to its end with nothing lost or
+// left.
 func (d *daemon) ends(mig api.Migration, cancel bool) {
 	d.t.Helper()
 	if cancel {
@@ -183,7 +184,8 @@ func (d *daemon) ends(mig api.Migration, cancel bool) {
 	d.moved(d.until(d.completes(mig), api.MigrationCompleted))
 }
 
-// diesWhile has the daemon be dead while things happen: from here on it does nothing. Then there is another one.
+// diesWhile has the daemon be dead while things happen: from here on it does nothing. Then there is
+// another one.
 func (d *daemon) diesWhile(happen func()) {
 	d.world.Disconnect()
 	d.journal.SetDown(true)

@@ -47,7 +47,8 @@ func resumedWhileTheDaemonIsDead(t *testing.T, world func(*testing.T, hv.State) 
 	}
 }
 
-// What a job has copied with the guest suspended is in the destination for certain only when somebody has flushed it.
+// What a job has copied with the guest suspended is in the destination for certain only when
+// somebody has flushed it.
 func TestAGuestThatDiesInTheSwitchLosesNothing(t *testing.T) {
 	for death, die := range map[string]func(d *daemon) error{
 		"its process": func(d *daemon) error { return d.world.Crash(testInstance) },
@@ -74,9 +75,9 @@ func TestAGuestThatDiesInTheSwitchLosesNothing(t *testing.T) {
 	}
 }
 
-// A person resumes the guest while the daemon is dead, and then the power of the host fails: what the guest has flushed since is
-// in the overlay, and in dst perhaps not. So dst is not taken for the end because the
-// definition names it.
+// A person resumes the guest while the daemon is dead, and then the power of the host fails: what
+// the guest has flushed since is in the overlay, and in dst perhaps not. So dst is not taken for
+// the end because the definition names it.
 func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testing.T) {
 	for _, autostart := range []bool{false, true} {
 		for _, resumed := range []bool{false, true} {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkDeletable refuses to delete a src that is removed where it was made: what is at an address (DESIGN.md of package
-// location), and a LUN or namespace of a connector's pool.
+// checkDeletable refuses to delete a src that is removed where it was made: what is at an address
+// (DESIGN.md of package location), and a LUN or namespace of a connector's pool.
 func (m *Manager) checkDeletable(ctx context.Context, s *steps.Spec) error {
 	switch {
 	case !s.DeleteSource:

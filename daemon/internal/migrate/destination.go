@@ -125,8 +125,8 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 	return m.checkDestinationSpace(s, free, files)
 }
 
-// checkOnDevice refuses a qcow2 image on a block device that nobody has asked for, and notes how large
-// the device has to be for one. Where begins the refusal, as in "pool p holds block devices".
+// checkOnDevice refuses a qcow2 image on a block device that nobody has asked for, and notes how
+// large the device has to be for one. Where begins the refusal, as in "pool p holds block devices".
 func (m *Manager) checkOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget, where string) (err error) {
 	switch {
 	case s.Dst.Format == api.FormatRaw:
@@ -140,8 +140,8 @@ func (m *Manager) checkOnDevice(ctx context.Context, s *steps.Spec, t api.Migrat
 	return err
 }
 
-// roundUp makes dst as large as its pool of devices will make it: the volume is its beginning, or is in the image
-// on it.
+// roundUp makes dst as large as its pool of devices will make it: the volume is its beginning, or
+// is in the image on it.
 func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
 	rounded, err := m.ports.HV.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
 	switch {
@@ -170,8 +170,9 @@ func destinationName(s *steps.Spec, file bool) string {
 	return name
 }
 
-// checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what
-// src takes, a thick one and a block device the whole size. It notes where a sparse file may outgrow its place.
+// checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what src
+// takes, a thick one and a block device the whole size. It notes where a sparse file may outgrow
+// its place.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
 	need := m.neededBytes(s, sparse)
 	if free < need {
@@ -189,8 +190,8 @@ func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) 
 	return nil
 }
 
-// neededBytes is what dst may take at most, but that of data which lies scattered in a raw src a qcow2 dst takes whole
-// clusters.
+// neededBytes is what dst may take at most, but that of data which lies scattered in a raw src a
+// qcow2 dst takes whole clusters.
 func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	need := s.DstRoomBytes()
 	if s.Allocation == api.AllocationThick || s.MirrorFills && !s.DstBlock {
@@ -202,8 +203,8 @@ func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	return need
 }
 
-// allocatedBytes is what a copy of what src has takes at most, with the base images of a linked clone that are not kept; known
-// is false if a device is among them.
+// allocatedBytes is what a copy of what src has takes at most, with the base images of a linked
+// clone that are not kept; known is false if a device is among them.
 func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)
 	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
@@ -296,8 +297,8 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
 }
 
-// destinationOnDevice fills in a block device that is there already, whatever is on it, as the place of dst, a
-// qcow2 image.
+// destinationOnDevice fills in a block device that is there already, whatever is on it, as the
+// place of dst, a qcow2 image.
 func (m *Manager) destinationOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	if err := m.checkOnDevice(ctx, s, t, path+" is a block device"); err != nil {
@@ -347,7 +348,8 @@ func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api
 	return m.checkNothingLost(ctx, s, t, image.Info{SizeBytes: s.DstRoomBytes(), Block: true})
 }
 
-// destinationAtExport fills in an export, which is there already, or an RBD image, which is made if it is not, as dst.
+// destinationAtExport fills in an export, which is there already, or an RBD image, which is made if
+// it is not, as dst.
 func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if s.LedByRegistry() {

@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 )
 
-// findPool names the pool of a dst that is there before the move, if an active pool of this host has
-// it: the volume is found in the pool afterwards, as one is that was adopted by its path. The pool
-// neither makes nor removes it for the move. In a move that the registry leads, dst stays what the
-// registry has reserved, which is the same place on every host of the volume's guests.
+// findPool names the pool of a dst that is there before the move, if an active pool of this host
+// has it: the volume is found in the pool afterwards, as one is that was adopted by its path. The
+// pool neither makes nor removes it for the move. In a move that the registry leads, dst stays what
+// the registry has reserved, which is the same place on every host of the volume's guests.
 func (m *Manager) findPool(ctx context.Context, s *steps.Spec) (err error) {
 	switch {
 	case s.LedByRegistry():

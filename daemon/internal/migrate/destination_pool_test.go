@@ -76,7 +76,8 @@ func TestAVolumeThatGoesToADeviceOfAPoolByItsPathIsInThatPool(t *testing.T) {
 	}
 }
 
-// TestADestinationInAPoolIsFoundThereWhateverItIs: the beginning of a device, an image on one, or a file.
+// TestADestinationInAPoolIsFoundThereWhateverItIs: the beginning of a device, an image on one, or a
+// file.
 func TestADestinationInAPoolIsFoundThereWhateverItIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		world  func(*testing.T, hv.State) *migratetest.World
@@ -136,8 +137,8 @@ func TestAFileThatAMoveMakesIsNotMadeByThePoolOfItsDirectory(t *testing.T) {
 	})
 }
 
-// TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted by a move that is cancelled, nor by one that
-// ends as it may, at whichever of its calls the daemon dies.
+// TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted by a move that is cancelled, nor by one
+// that ends as it may, at whichever of its calls the daemon dies.
 func TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted(t *testing.T) {
 	for name, simulate := range map[string]simulation{
 		"cancelled": func(t *testing.T, d *daemon, fault hvtest.Fault) {
@@ -169,7 +170,8 @@ func TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted(t *testing.T) {
 	}
 }
 
-// TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn, though a move by its path has brought it there.
+// TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn, though a move by its path has brought it
+// there.
 func TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn(t *testing.T) {
 	for _, state := range allStates {
 		for _, later := range []bool{false, true} {

@@ -171,7 +171,8 @@ func TestAGuestThatAMoveHasAskedByItsMonitorIsNamedForAsLongAsItsProcessLives(t 
 	}
 }
 
-// Of an export nobody can tell whether the guest was started on it since: it may have the newer writes.
+// Of an export nobody can tell whether the guest was started on it since: it may have the newer
+// writes.
 func TestADefinitionThatNamesASourceAtAnAddressIsNotRepaired(t *testing.T) {
 	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)
@@ -185,7 +186,8 @@ func TestADefinitionThatNamesASourceAtAnAddressIsNotRepaired(t *testing.T) {
 	})
 }
 
-// The command that the refusal names is a person's word that it was not, and names the overlay: the move goes on.
+// The command that the refusal names is a person's word that it was not, and names the overlay: the
+// move goes on.
 func TestADefinitionThatNamesASourceAtAnAddressIsRepairedOnAPersonsWord(t *testing.T) {
 	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)

@@ -13,7 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The guest went off in its switch, which is taken back: overlay and destination are compared, for as long as that takes.
+// The guest went off in its switch, which is taken back: overlay and destination are compared, for
+// as long as that takes.
 func TestAFenceDoesNotWaitForTheComparisonOfASwitchThatIsTakenBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()

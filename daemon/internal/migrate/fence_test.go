@@ -308,7 +308,8 @@ func TestACancelThatIsAbandonedBehindItsFoldEnds(t *testing.T) {
 	}
 }
 
-// Its database is from a backup of before the migration, and the host has got a new epoch with that.
+// Its database is from a backup of before the migration, and the host has got a new epoch with
+// that.
 func TestAMigrationThatARestoredRegistryDoesNotKnowIsRolledBack(t *testing.T) {
 	for name, begin := range map[string]func(d *daemon) api.Migration{
 		"that waits for a call": func(d *daemon) api.Migration { return d.begin(toNewPool) },

@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkFilesystems refuses directories whose filesystem cannot hold the images that the move makes there, or is to write
-// to. Each directory is tried with a file that is removed. Disk is the disk that moves, nil if there is none or there are
-// several.
+// checkFilesystems refuses directories whose filesystem cannot hold the images that the move makes
+// there, or is to write to. Each directory is tried with a file that is removed. Disk is the disk
+// that moves, nil if there is none or there are several.
 func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.Disk) error {
 	user, confined, err := hv.ConfinedUser(ctx, m.ports.HV, s.InstanceID)
 	switch {

@@ -8,10 +8,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkFits refuses a dst that libvirt does not allow for the disk as it is defined: libvirt would refuse the new definition
-// after the whole copy. The disk is nil if the volume is attached to no instance. The function immovable has the settings
-// that libvirt allows for no other image at all. Of all other settings libvirt checks whether they fit the bus, the device or
-// each other, and a move changes none of these.
+// checkFits refuses a dst that libvirt does not allow for the disk as it is defined: libvirt would
+// refuse the new definition after the whole copy. The disk is nil if the volume is attached to no
+// instance. The function immovable has the settings that libvirt allows for no other image at all.
+// Of all other settings libvirt checks whether they fit the bus, the device or each other, and a
+// move changes none of these.
 func checkFits(s *steps.Spec, disk *hv.Disk) error {
 	if disk == nil {
 		return nil

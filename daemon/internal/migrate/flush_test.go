@@ -55,8 +55,8 @@ func (d *daemon) endByHand(cancel bool) (mig api.Migration, done []string) {
 	return mig, slices.Clone(log[pivoted:gone])
 }
 
-// A guest with cache='unsafe' has its flushes left out: nothing of which the end of a
-// fold is a copy goes before the end was flushed from here. A flush before the pivot, which only shortens the
+// A guest with cache='unsafe' has its flushes left out: nothing of which the end of a fold is a
+// copy goes before the end was flushed from here. A flush before the pivot, which only shortens the
 // pause, has not what was written since.
 func TestTheEndIsFlushedBetweenThePivotAndTheRemovalOfTheOverlay(t *testing.T) {
 	for _, back := range []bool{false, true} {
@@ -76,7 +76,8 @@ func TestTheEndIsFlushedBetweenThePivotAndTheRemovalOfTheOverlay(t *testing.T) {
 	}
 }
 
-// loses has the next flush of an image fail, once, with what was written to it since the last one lost.
+// loses has the next flush of an image fail, once, with what was written to it since the last one
+// lost.
 func (d *daemon) loses(path string) {
 	d.world.Images.Mu.Lock()
 	defer d.world.Images.Mu.Unlock()
@@ -95,7 +96,8 @@ func (d *daemon) lost() int {
 	return d.world.Images.Lost
 }
 
-// unsafely is a world whose guest has cache='unsafe', and has written to its overlay by the time of a complete.
+// unsafely is a world whose guest has cache='unsafe', and has written to its overlay by the time of
+// a complete.
 func unsafely(world func(*testing.T, hv.State) *migratetest.World) func(*testing.T, hv.State) *migratetest.World {
 	return func(t *testing.T, state hv.State) *migratetest.World {
 		w := world(t, state)
@@ -253,8 +255,8 @@ func TestASourceThatCouldNotStoreTheCommitIsWrittenByAnotherJobWhenCancelledAgai
 	}
 }
 
-// QEMU flushes the end in the pivot, and so does a cancel right before it: of a guest with another cache mode that is the first
-// that hears of it.
+// QEMU flushes the end in the pivot, and so does a cancel right before it: of a guest with another
+// cache mode that is the first that hears of it.
 func TestASourceThatCouldNotStoreItsLastWritesIsNotPivotedToByTheSecondTry(t *testing.T) {
 	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"cancel": migratetest.NewWorld, "complete": migratetest.KeepBaseWorld} {
 		t.Run(name, func(t *testing.T) {
@@ -282,7 +284,8 @@ func TestASourceThatCouldNotStoreItsLastWritesIsNotPivotedToByTheSecondTry(t *te
 	}
 }
 
-// notProved has a switch whose end could not store what was written to it, which came to light behind the pivot.
+// notProved has a switch whose end could not store what was written to it, which came to light
+// behind the pivot.
 func notProved(t *testing.T, d *daemon, cancel bool) (mig api.Migration, end string) {
 	t.Helper()
 	mig = d.copied()
@@ -318,7 +321,8 @@ func (d *daemon) callsAgain(mig api.Migration, cancel bool) api.Migration {
 	return d.untilItStands(mig.ID)
 }
 
-// Behind the pivot nothing can be written again: the images that were left are kept until a comparison has proved the end.
+// Behind the pivot nothing can be written again: the images that were left are kept until a
+// comparison has proved the end.
 func TestAnEndWhoseFlushFailsBehindThePivotIsProvedByAComparison(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		for _, restart := range []bool{false, true} {
@@ -374,7 +378,8 @@ func TestAnEndThatLacksWhatItCouldNotStoreKeepsTheOverlayUntilItIsWrittenAgain(t
 	}
 }
 
-// The flush before the snapshot and that of the seal have the only report of what src could not store.
+// The flush before the snapshot and that of the seal have the only report of what src could not
+// store.
 func TestASourceThatCouldNotStoreWhatTheGuestWroteIsNotMovedUnasked(t *testing.T) {
 	for moment, call := range map[string]string{"before the snapshot": "", "behind it": "Snapshot"} {
 		t.Run(moment, func(t *testing.T) {

@@ -31,8 +31,8 @@ func (d *daemon) beginsOp(kind string, mig api.Migration) (opID string) {
 	return opID
 }
 
-// notStoredYet is a migration whose first complete has come to nothing, since dst could not store what the job wrote. The job is
-// at work, and ready.
+// notStoredYet is a migration whose first complete has come to nothing, since dst could not store
+// what the job wrote. The job is at work, and ready.
 func (d *daemon) notStoredYet() api.Migration {
 	d.t.Helper()
 	mig := d.copied()
@@ -90,7 +90,8 @@ func TestAJobThatIsReadyDoesNotHideThatAnImageWasReplaced(t *testing.T) {
 	}
 }
 
-// QEMU flushes the end as it suspends its guest, and in the pivot. Of what it heard then, a process that ends says nothing.
+// QEMU flushes the end as it suspends its guest, and in the pivot. Of what it heard then, a process
+// that ends says nothing.
 func TestAnEndOfWhichQEMUAloneCouldSayThatItLacksWritesIsCompared(t *testing.T) {
 	for name, fails := range map[string]bool{"the flush fails": true, "it does not": false} {
 		for when, restart := range map[string]bool{"": false, ", and the daemon dies": true} {
@@ -159,7 +160,8 @@ func TestARestartOfLibvirtBehindTheFlushOfAnEndLeavesItsJob(t *testing.T) {
 	}
 }
 
-// The storage of src fails, which may be why the operator empties it: dst has each write since the mirror began.
+// The storage of src fails, which may be why the operator empties it: dst has each write since the
+// mirror began.
 func TestAMirrorWhoseSourceCannotStoreKeepsItsDestinationForTheOperator(t *testing.T) {
 	for name, cancel := range map[string]bool{"complete": false, "cancel": true} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +250,8 @@ func TestAGuestIsNotPausedForAFlushThatHangs(t *testing.T) {
 	}
 }
 
-// A job that began with its guest suspended, as some versions of QEMU need it, is no reason to keep it.
+// A job that began with its guest suspended, as some versions of QEMU need it, is no reason to keep
+// it.
 func TestAnEndThatCouldNotStoreTwoJobsIsWrittenByTheThird(t *testing.T) {
 	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{
 		"a volume": migratetest.NewWorld, "a clone": migratetest.KeepBaseWorld,

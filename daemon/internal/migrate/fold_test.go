@@ -124,8 +124,8 @@ func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
 
 func overlayOf(mig api.Migration) string { return "/overlays/" + mig.ID + ".qcow2" }
 
-// The guest dies in the pause and is started again before its definition is to name dst: nothing is named that it does not
-// write to.
+// The guest dies in the pause and is started again before its definition is to name dst: nothing is
+// named that it does not write to.
 func TestTheDefinitionDoesNotNameADestinationThatTheGuestDoesNotWriteTo(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()

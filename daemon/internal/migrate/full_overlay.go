@@ -67,8 +67,9 @@ func (m *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) 
 	}
 }
 
-// besideIOErrors says of a lifecycle event that it is not for want of room: an I/O error that pauses a guest has an event of its
-// own. These come in the pause of a switch, which a look would make longer: libvirt answers one question about a domain at a time.
+// besideIOErrors says of a lifecycle event that it is not for want of room: an I/O error that
+// pauses a guest has an event of its own. These come in the pause of a switch, which a look would
+// make longer: libvirt answers one question about a domain at a time.
 func besideIOErrors(e hv.Event) bool { return e.Detail == "suspended" || e.Detail == "defined" }
 
 func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {

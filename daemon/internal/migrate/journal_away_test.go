@@ -39,7 +39,8 @@ func TestAGuestDoesNotStandStillWhileTheJournalTakesNothing(t *testing.T) {
 	}
 }
 
-// journalAway lets the journal take nothing for some time. The guest has to run before that is over.
+// journalAway lets the journal take nothing for some time. The guest has to run before that is
+// over.
 func (d *daemon) journalAway() {
 	d.journal.SetDown(true)
 	go func() {

@@ -88,8 +88,8 @@ func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testin
 	})
 }
 
-// libvirt makes a snapshot of a guest that has ended since it was looked at in the definition alone, and leaves out there what
-// is below the overlay.
+// libvirt makes a snapshot of a guest that has ended since it was looked at in the definition
+// alone, and leaves out there what is below the overlay.
 func TestAGuestThatEndsInTheCallOfItsSnapshotIsOnTheOverlay(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() {

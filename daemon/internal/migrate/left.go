@@ -101,8 +101,8 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 }
 
 // isGone reports whether the src of a migration is seen to be gone: nothing is at its path, or
-// another image, or the socket of an export's server is not there. What is on another machine is not
-// asked: it may be away for a moment, and would hold up the list of all others.
+// another image, or the socket of an export's server is not there. What is on another machine is
+// not asked: it may be away for a moment, and would hold up the list of all others.
 func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 	if api.IsRemote(s.Src.Path) {
 		return false
@@ -252,7 +252,8 @@ func (m *Manager) wroteDst(ctx context.Context, h *history) (bool, error) {
 	return false, nil
 }
 
-// changeOf reports whether the src that a migration has left was written since, and why if nobody can tell.
+// changeOf reports whether the src that a migration has left was written since, and why if nobody
+// can tell.
 func (m *Manager) changeOf(ctx context.Context, h *history) (change image.Change, why string, err error) {
 	in, err := m.releasedInput(ctx, h)
 	if err != nil {
@@ -261,8 +262,8 @@ func (m *Manager) changeOf(ctx context.Context, h *history) (change image.Change
 	return m.env.ReleasedChange(ctx, in)
 }
 
-// checkNotWritten refuses to overwrite an image that a volume of this host has left and that
-// was written since: it may be the only one that has what a guest wrote there. One of which nobody can
+// checkNotWritten refuses to overwrite an image that a volume of this host has left and that was
+// written since: it may be the only one that has what a guest wrote there. One of which nobody can
 // tell is overwritten if the target says so, or if others copy.
 func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
@@ -290,9 +291,9 @@ func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.Migr
 		With("migration_id", h.spec.MigrationID)
 }
 
-// checkNothingLost refuses to overwrite what is the way back of another volume, and a file with data
-// that no move of this host has put there, unless the target says that it may be, or others copy.
-// Who names a device or an export has made it for the volume.
+// checkNothingLost refuses to overwrite what is the way back of another volume, and a file with
+// data that no move of this host has put there, unless the target says that it may be, or others
+// copy. Who names a device or an export has made it for the volume.
 func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.MigrationTarget, info image.Info) error {
 	if t.Overwrite || t.ExternalCopy {
 		return nil
@@ -327,9 +328,9 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.Mig
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 
-// copiedInVain reports whether all that is in the file at the dst of s was put there by the copy of a move that
-// was taken back: it is the same file, and nothing has written to it since that move ended. Of a move that the
-// registry leads this host does not know how it ended.
+// copiedInVain reports whether all that is in the file at the dst of s was put there by the copy of
+// a move that was taken back: it is the same file, and nothing has written to it since that move
+// ended. Of a move that the registry leads this host does not know how it ended.
 func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, s *steps.Spec) (bool, error) {
 	h, err := m.lastCopyOnto(ctx, starts, s.Dst.Path)
 	if err != nil || h == nil || h.spec.LedByRegistry() || h.position() == steps.OnDst {

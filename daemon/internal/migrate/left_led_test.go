@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// ledMoves are the moves that the registry leads, up to the moment in which the volume is at dst, on the host that has copied:
-// each with what is asked of that host to delete src.
+// ledMoves are the moves that the registry leads, up to the moment in which the volume is at dst,
+// on the host that has copied: each with what is asked of that host to delete src.
 var ledMoves = map[string]func(t *testing.T, before func(*daemon), f func(*testing.T, *daemon, api.DropSaved)){
 	"with all guests paused": func(t *testing.T, before func(*daemon), f func(*testing.T, *daemon, api.DropSaved)) {
 		t.Helper()
@@ -49,8 +49,8 @@ var ledMoves = map[string]func(t *testing.T, before func(*daemon), f func(*testi
 	},
 }
 
-// drops ends the move as the registry does: the volume is at dst, the definition names it, and src is to be deleted. It returns
-// what the host remarks.
+// drops ends the move as the registry does: the volume is at dst, the definition names it, and src
+// is to be deleted. It returns what the host remarks.
 func (d *daemon) drops(t *testing.T, in api.DropSaved) string {
 	t.Helper()
 	spec := savedSpec()
@@ -70,7 +70,8 @@ func (d *daemon) drops(t *testing.T, in api.DropSaved) string {
 	return o.Remark
 }
 
-// Somebody has started a domain on src that the registry does not know, after the last byte was copied.
+// Somebody has started a domain on src that the registry does not know, after the last byte was
+// copied.
 func TestASourceThatIsWrittenBehindALedMoveIsNotDropped(t *testing.T) {
 	for name, move := range ledMoves {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +144,8 @@ func (d *daemon) keepsReleased(t *testing.T, is func(*api.ReleasedSource) bool) 
 	}
 }
 
-// A device has other hosts that may write to it, and cannot be removed: the operator says that it may be overwritten.
+// A device has other hosts that may write to it, and cannot be removed: the operator says that it
+// may be overwritten.
 func TestADeviceThatALedMoveHasLeftIsTheDestinationOfAnotherIfThatIsAskedFor(t *testing.T) {
 	for name, back := range map[string]func(d *daemon, in api.CopySaved) error{
 		"with all guests paused, the copying host": func(d *daemon, in api.CopySaved) error {
@@ -173,7 +175,8 @@ func TestADeviceThatALedMoveHasLeftIsTheDestinationOfAnotherIfThatIsAskedFor(t *
 	}
 }
 
-// leavesDeviceLed has the volume leave a device by a move that the registry leads, and returns the call that moves it back.
+// leavesDeviceLed has the volume leave a device by a move that the registry leads, and returns the
+// call that moves it back.
 func (d *daemon) leavesDeviceLed(t *testing.T) api.CopySaved {
 	t.Helper()
 	in := copySaved()

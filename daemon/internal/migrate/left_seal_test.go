@@ -47,7 +47,8 @@ func TestASourceThatAStrangersGuestHasWrittenIsKept(t *testing.T) {
 	}
 }
 
-// The counters of a device begin at zero with a boot of its host, and an older version kept no stamp of a mirror's source.
+// The counters of a device begin at zero with a boot of its host, and an older version kept no
+// stamp of a mirror's source.
 func TestOfADeviceThatIsLeftNobodyCanTellAfterAReboot(t *testing.T) {
 	for _, method := range []string{api.MethodOverlay, api.MethodMirror} {
 		t.Run(method, func(t *testing.T) {

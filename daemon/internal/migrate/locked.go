@@ -9,8 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkSrcNotLocked refuses a src that no guest here runs from, and to which QEMU may write all the same: on another host, that
-// has the file over NFS as well, or in a process that libvirt does not know. Who only reads may go on.
+// checkSrcNotLocked refuses a src that no guest here runs from, and to which QEMU may write all the
+// same: on another host, that has the file over NFS as well, or in a process that libvirt does not
+// know. Who only reads may go on.
 func (m *Manager) checkSrcNotLocked(ctx context.Context, s *steps.Spec) error {
 	if s.Attached() {
 		dom, err := m.ports.HV.Domain(ctx, s.InstanceID)

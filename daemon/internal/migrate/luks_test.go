@@ -27,7 +27,8 @@ func privateWorld(t *testing.T, state hv.State) *migratetest.World {
 	return w
 }
 
-// What the guest writes is encrypted wherever it is: hvtest finds an overlay and a destination that are not.
+// What the guest writes is encrypted wherever it is: hvtest finds an overlay and a destination that
+// are not.
 func TestALUKSContainerMovesUnderAnEncryptedOverlayInEveryState(t *testing.T) {
 	for _, state := range allStates {
 		for name, end := range map[string]api.MigrationState{"complete": api.MigrationCompleted, "cancel": api.MigrationCancelled} {

@@ -14,8 +14,8 @@ import (
 // oursIdentity is what the registry is to store of the device that the world's images are.
 var oursIdentity = strings.TrimPrefix(ours, "device ")
 
-// TestTheRegistryHearsWhichDeviceAMoveHasMade as soon as the volume is on it, and a registry that does not listen
-// stops no move.
+// TestTheRegistryHearsWhichDeviceAMoveHasMade as soon as the volume is on it, and a registry that
+// does not listen stops no move.
 func TestTheRegistryHearsWhichDeviceAMoveHasMade(t *testing.T) {
 	for _, state := range allStates {
 		for name, c := range map[string]struct {
@@ -39,7 +39,8 @@ func TestTheRegistryHearsWhichDeviceAMoveHasMade(t *testing.T) {
 	}
 }
 
-// TestAMoveThatTheRegistryLeadsSaysWhichDeviceItHasMade in the answers that the registry takes dst from.
+// TestAMoveThatTheRegistryLeadsSaysWhichDeviceItHasMade in the answers that the registry takes dst
+// from.
 func TestAMoveThatTheRegistryLeadsSaysWhichDeviceItHasMade(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.devices("")

@@ -98,8 +98,8 @@ func TestAVolumeThatAPoolMadeWhenTheDaemonDiedIsTakenForDst(t *testing.T) {
 	})
 }
 
-// TestWhatAPoolHasLeftOfAnImageIsNoDestination: libvirt leaves the file of a qemu-img that died before
-// the image had its header, and says so, or the daemon died with it.
+// TestWhatAPoolHasLeftOfAnImageIsNoDestination: libvirt leaves the file of a qemu-img that died
+// before the image had its header, and says so, or the daemon died with it.
 func TestWhatAPoolHasLeftOfAnImageIsNoDestination(t *testing.T) {
 	for _, died := range []bool{false, true} {
 		t.Run(fmt.Sprintf("and the daemon died, %v", died), func(t *testing.T) {

@@ -22,7 +22,8 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 		return err
 	}
 	if s.Method == steps.MethodMirror {
-		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.
+		// Of a src at an address nobody can tell, after a power cut, whether it was written behind
+		// dst.
 		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
 	if disk.Cache == hv.CacheUnsafe && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
@@ -34,7 +35,8 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 	if err := m.ports.Images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to it
 		return err
 	}
-	// Of a file the stamp and QEMU's locks tell of a start of the guest on src; of an address nothing does.
+	// Of a file the stamp and QEMU's locks tell of a start of the guest on src; of an address
+	// nothing does.
 	if err := m.ports.Guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
 			s.VolumeName, dom.Name, api.AddressKind(s.Src.Path), err)
@@ -85,8 +87,9 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 	return m.checkKeptOff(s, dom)
 }
 
-// mirrorFills reports whether QEMU may write what is a hole in the disk to the target of a mirror. libvirt 9.0 had QEMU open each target so
-// that zeros may be holes there; 11.3 does so only for a disk with discard='unmap'.
+// mirrorFills reports whether QEMU may write what is a hole in the disk to the target of a mirror.
+// libvirt 9.0 had QEMU open each target so that zeros may be holes there; 11.3 does so only for a
+// disk with discard='unmap'.
 func (m *Manager) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
 	if disk.Discard == "unmap" {
 		return false
@@ -114,9 +117,10 @@ func immovable(d *hv.Disk) string {
 	return ""
 }
 
-// Why a disk gets no overlay that may be mirrored. libvirt refuses one where another guest may have the disk
-// open as well, or where the guest does not write to it. We do where a full overlay would not pause
-// the guest but be an I/O error of it, or, with the policy ignore, a write that is lost in silence.
+// Why a disk gets no overlay that may be mirrored. libvirt refuses one where another guest may have
+// the disk open as well, or where the guest does not write to it. We do where a full overlay would
+// not pause the guest but be an I/O error of it, or, with the policy ignore, a write that is lost
+// in silence.
 const (
 	notShareable = "is <shareable/>"
 	notReadOnly  = "is <readonly/>"
@@ -153,8 +157,8 @@ func notOverlayable(d *hv.Disk) string {
 	return ""
 }
 
-// notEncryptable says why a LUKS container can have no overlay, which is encrypted by its passphrase, ""
-// if it can. It notes how much of the container the guest sees.
+// notEncryptable says why a LUKS container can have no overlay, which is encrypted by its
+// passphrase, "" if it can. It notes how much of the container the guest sees.
 func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason string, err error) {
 	if err := m.ports.Images.CheckSecret(ctx, s.SrcImage()); err != nil {
 		if errors.Is(err, hv.ErrUnavailable) {

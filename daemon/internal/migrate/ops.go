@@ -57,16 +57,16 @@ func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	return now, err
 }
 
-// RenderOp returns the API's document of one op of a migration that is not finished, without the other ops of
-// the same request.
+// RenderOp returns the API's document of one op of a migration that is not finished, without the
+// other ops of the same request.
 func RenderOp(st *op.Status) api.Op {
 	out := request.Render(st, st.State, steps.APIError(st.Failure))
 	out.MigrationID = st.Op.Group
 	return out
 }
 
-// madeLocation is the dst that an op of CopySaved or MakeLive has made, nil for other ops and before the
-// end of the op.
+// madeLocation is the dst that an op of CopySaved or MakeLive has made, nil for other ops and
+// before the end of the op.
 func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Location, error) {
 	if st.Op.Kind != steps.KindCopySaved && st.Op.Kind != steps.KindMakeLive || st.State != op.StateDone {
 		return nil, nil

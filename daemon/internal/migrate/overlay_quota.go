@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	// pausedByAnyError is the error_policy with which any error of the overlay pauses the guest. With the others
-	// QEMU pauses it for ENOSPC alone, and not for EDQUOT.
+	// pausedByAnyError is the error_policy with which any error of the overlay pauses the guest.
+	// With the others QEMU pauses it for ENOSPC alone, and not for EDQUOT.
 	pausedByAnyError = "stop"
-	// notPausedByQuota is the reason why another disk gets no overlay where that would be under a quota.
+	// notPausedByQuota is the reason why another disk gets no overlay where that would be under a
+	// quota.
 	notPausedByQuota = "has not the error_policy stop, and its overlay would be under a quota (volferryctl doctor names it)"
 )
 
-// overlayQuotas returns the quotas that the overlay of a migration counts against in a directory: those of the user
-// that it belongs to while its guest runs, and of the directory's project. S is nil for guests in general.
+// overlayQuotas returns the quotas that the overlay of a migration counts against in a directory:
+// those of the user that it belongs to while its guest runs, and of the directory's project. S is
+// nil for guests in general.
 func (m *Manager) overlayQuotas(ctx context.Context, dir string, s *steps.Spec) ([]quota.Limit, error) {
 	instanceID := ""
 	if s != nil {
@@ -41,8 +43,8 @@ func (m *Manager) OverlayFreeBytes(ctx context.Context) (int64, error) {
 	return m.overlayFreeBytes(ctx, m.cfg.OverlayDir, nil)
 }
 
-// overlayFreeBytes is how much the overlay of a migration may grow still. Where nobody can say which quotas there are, what
-// the filesystem has counts.
+// overlayFreeBytes is how much the overlay of a migration may grow still. Where nobody can say
+// which quotas there are, what the filesystem has counts.
 func (m *Manager) overlayFreeBytes(ctx context.Context, dir string, s *steps.Spec) (int64, error) {
 	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
@@ -55,8 +57,8 @@ func (m *Manager) overlayFreeBytes(ctx context.Context, dir string, s *steps.Spe
 	return quota.Free(free, limits), nil
 }
 
-// underQuota returns the reason why a disk gets no overlay if QEMU would not pause its guest for a quota that is used
-// up, "" if it gets one.
+// underQuota returns the reason why a disk gets no overlay if QEMU would not pause its guest for a
+// quota that is used up, "" if it gets one.
 func (m *Manager) underQuota(ctx context.Context, s *steps.Spec, disk *hv.Disk) string {
 	if disk.ErrorPolicy == pausedByAnyError {
 		return ""

@@ -16,7 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// QEMU pauses a guest for ENOSPC whatever the policy of its disk, and for EDQUOT only with the policy stop.
+// QEMU pauses a guest for ENOSPC whatever the policy of its disk, and for EDQUOT only with the
+// policy stop.
 func TestADiskGetsAnOverlayUnderAQuotaOnlyIfItsGuestIsPausedWhenThatIsUsedUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy string

@@ -12,8 +12,8 @@ import (
 )
 
 // checkOverlaySpace refuses to begin without room for the overlay besides what the overlays of the
-// other open migrations may still take: one that fills its filesystem pauses all their guests. Starts are decided
-// one after the other, so each counts those before it.
+// other open migrations may still take: one that fills its filesystem pauses all their guests.
+// Starts are decided one after the other, so each counts those before it.
 func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
 	free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, s)
 	if err != nil {
@@ -43,8 +43,9 @@ func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
 	return nil
 }
 
-// overlayRoom is how much has to be free for an overlay that has nothing yet. No overlay grows beyond the volume
-// and its own tables, and the keys of an encrypted one, which those of the container are as large as.
+// overlayRoom is how much has to be free for an overlay that has nothing yet. No overlay grows
+// beyond the volume and its own tables, and the keys of an encrypted one, which those of the
+// container are as large as.
 func (m *Manager) overlayRoom(s *steps.Spec) int64 {
 	return min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 }

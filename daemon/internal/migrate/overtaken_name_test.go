@@ -13,8 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// The guest gets another process between the last look of a step and its change of the definition, and the daemon dies right behind
-// the change: what that process writes is in the overlay alone, while the definition names dst.
+// The guest gets another process between the last look of a step and its change of the definition,
+// and the daemon dies right behind the change: what that process writes is in the overlay alone,
+// while the definition names dst.
 func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testing.T) {
 	for _, written := range []bool{true, false} {
 		for _, startedOnDst := range []bool{true, false} {

@@ -47,8 +47,8 @@ func (d *daemon) at(t *testing.T, l api.Location) {
 	}
 }
 
-// TestNothingIsMovedFromALinkInAPool, by whichever call: the moves of an instance and of a drain ask for the same. The
-// link is in the place of the volume, or of the base image of a linked clone.
+// TestNothingIsMovedFromALinkInAPool, by whichever call: the moves of an instance and of a drain
+// ask for the same. The link is in the place of the volume, or of the base image of a linked clone.
 func TestNothingIsMovedFromALinkInAPool(t *testing.T) {
 	asks := map[string]func(*Manager) error{
 		"plan": func(m *Manager) error {
@@ -105,7 +105,8 @@ func cloneOver(t *testing.T, w *migratetest.World, base api.Location) api.Locati
 	}
 }
 
-// TestAVolumeThatNoGuestHasIsNotMovedFromALinkInAPool, by its host, or by another one that has its shared pool.
+// TestAVolumeThatNoGuestHasIsNotMovedFromALinkInAPool, by its host, or by another one that has its
+// shared pool.
 func TestAVolumeThatNoGuestHasIsNotMovedFromALinkInAPool(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		planted := hosttest.PlantLink(t, d.world.Fake, testSize)
@@ -117,7 +118,8 @@ func TestAVolumeThatNoGuestHasIsNotMovedFromALinkInAPool(t *testing.T) {
 	})
 }
 
-// TestAMoveReadsNothingFromALinkThatIsPlantedInIt: the copy has begun with the image that was there before.
+// TestAMoveReadsNothingFromALinkThatIsPlantedInIt: the copy has begun with the image that was there
+// before.
 func TestAMoveReadsNothingFromALinkThatIsPlantedInIt(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		planted := hosttest.PlantLater(t, d.world.Fake, testSize)

@@ -11,8 +11,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 )
 
-// What a guest has written in place, and flushed, is on stable storage after a power cut, but perhaps not the time at
-// which it did. An image with an older time has not been written by anybody else.
+// What a guest has written in place, and flushed, is on stable storage after a power cut, but
+// perhaps not the time at which it did. An image with an older time has not been written by anybody
+// else.
 func TestAMoveGoesOnAfterAPowerCutThatTookTimesOfModification(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		for _, cancel := range []bool{false, true} {

@@ -252,8 +252,9 @@ func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachme
 	return dom, disk, nil
 }
 
-// checkOpen refuses a src that the process of its guest does not have open, by the kernel's word: the name of the guest's device is
-// another device's by now, which would be copied in its place, or libvirt shows a chain of before.
+// checkOpen refuses a src that the process of its guest does not have open, by the kernel's word:
+// the name of the guest's device is another device's by now, which would be copied in its place, or
+// libvirt shows a chain of before.
 func (m *Manager) checkOpen(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() || api.IsNetwork(s.Src.Path) {
 		return nil

@@ -17,7 +17,8 @@ type promises struct {
 	req StartRequest
 	mig string
 
-	// frozen is src as it was when start had returned, nil before, and no more once a cancel was asked for.
+	// frozen is src as it was when start had returned, nil before, and no more once a cancel was
+	// asked for.
 	frozen *hvtest.ImageInfo
 	thawed bool
 	// accepted: a cancel was. TooLate: one was refused since the pivot was journaled.
@@ -74,8 +75,8 @@ func (p *promises) cancelled(err error) {
 	}
 }
 
-// sameAnswer is guarantee 7: the same request is answered with the same migration, another one under its id refused,
-// unless what has to be asked is away.
+// sameAnswer is guarantee 7: the same request is answered with the same migration, another one
+// under its id refused, unless what has to be asked is away.
 func (p *promises) sameAnswer() {
 	p.d.t.Helper()
 	again, err := p.d.manager().Start(context.Background(), p.req)

@@ -14,16 +14,18 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// recordEnds reports to the registry how those moves of this host ended that are over by the journal
-// and open there: its database was restored from a backup of the time when they were under way. The
-// oldest is first, since a later move of the volume begins where an earlier one has ended. An error
-// says that the registry is away, or that this host has not rejoined; what the registry refuses is in the log.
+// recordEnds reports to the registry how those moves of this host ended that are over by the
+// journal and open there: its database was restored from a backup of the time when they were under
+// way. The oldest is first, since a later move of the volume begins where an earlier one has ended.
+// An error says that the registry is away, or that this host has not rejoined; what the registry
+// refuses is in the log.
 func (m *Manager) recordEnds(ctx context.Context) error {
 	_, err := m.recordEndsAt(ctx, slog.LevelWarn)
 	return err
 }
 
-// recordEndsAt is recordEnds, which logs at a level what the registry refuses, and reports whether it refused any.
+// recordEndsAt is recordEnds, which logs at a level what the registry refuses, and reports whether
+// it refused any.
 func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused bool, err error) {
 	rows, err := m.ports.Claims.Site.Migrations(ctx, "", false)
 	if err != nil {
@@ -48,8 +50,9 @@ func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused b
 	return refused, nil
 }
 
-// keepEndsRecorded calls recordEnds now and whenever it is told to, until ctx ends. What the registry does not
-// take is reported again, less and less often: it may wait for an operator there. It is a warning once.
+// keepEndsRecorded calls recordEnds now and whenever it is told to, until ctx ends. What the
+// registry does not take is reported again, less and less often: it may wait for an operator there.
+// It is a warning once.
 func (m *Manager) keepEndsRecorded(ctx context.Context) {
 	backoff := retry.Backoff{First: replanDelay, Max: endsDelay}
 	level := slog.LevelWarn
@@ -93,8 +96,9 @@ func (m *Manager) recordEnd(ctx context.Context, h *history) error {
 	return m.env.RecordEnd(ctx, &h.spec, last.Op.ID, end, last.why)
 }
 
-// recordedEnd returns the end of a move that this host made, and has brought to that end: the volume is
-// at dst, or at src again. Of a move that the registry had ended, and of one that the registry leads, the journal does not know it.
+// recordedEnd returns the end of a move that this host made, and has brought to that end: the
+// volume is at dst, or at src again. Of a move that the registry had ended, and of one that the
+// registry leads, the journal does not know it.
 func (h *history) recordedEnd() (end api.MigrationState, known bool) {
 	if h.spec.LedByRegistry() || h.abandoned() != nil {
 		return "", false

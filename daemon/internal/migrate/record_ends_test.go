@@ -29,7 +29,8 @@ func (d *daemon) hasBackup(id string) backup {
 	return backup{r.Vol, r.Rows[id]}
 }
 
-// restores puts a backup in the place of the registry, with the migration in a state, and has that accepted.
+// restores puts a backup in the place of the registry, with the migration in a state, and has that
+// accepted.
 func (d *daemon) restores(b backup, state api.MigrationState) {
 	r := d.world.Registry
 	r.Lock()
@@ -99,7 +100,8 @@ func TestARestoredRegistryHearsHowTheMovesEndedThatItHasOpen(t *testing.T) {
 	}
 }
 
-// Where the move that is under way now began is where the one before has ended, of which the registry hears first.
+// Where the move that is under way now began is where the one before has ended, of which the
+// registry hears first.
 func TestAMoveThatBeganAfterTheBackupIsTakenBackToWhereTheOneBeforeEnded(t *testing.T) {
 	for name, copies := range map[string]bool{"waits for a call": false, "is copied": true} {
 		t.Run(name, func(t *testing.T) {

@@ -194,7 +194,8 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 	}
 }
 
-// A guest that runs locks its disk, and who reads an image elsewhere does not keep it from being moved.
+// A guest that runs locks its disk, and who reads an image elsewhere does not keep it from being
+// moved.
 func TestLocksThatHarmNothingDoNotKeepAVolumeFromBeingMoved(t *testing.T) {
 	for state, locks := range map[hv.State]image.Locks{hv.StateRunning: {Open: true, Writes: true}, hv.StateStopped: {Open: true}} {
 		inBubble(t, state, func(_ *testing.T, d *daemon) {
@@ -204,7 +205,8 @@ func TestLocksThatHarmNothingDoNotKeepAVolumeFromBeingMoved(t *testing.T) {
 	}
 }
 
-// libvirt shows the path of src, and its guest's process has something else open: another device has that name by now.
+// libvirt shows the path of src, and its guest's process has something else open: another device
+// has that name by now.
 func TestASourceThatItsGuestDoesNotHaveOpenIsNotMoved(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		must(t, d.world.GoStale(testInstance))

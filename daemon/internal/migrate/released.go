@@ -120,11 +120,11 @@ func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol 
 	return nil
 }
 
-// DeleteSource deletes the src that a migration of this host has left, and returns what it
-// was. It refuses a src that anything uses, that was written since, or that is not the image
-// any more that was moved; without force also one of which nobody can tell whether it was written. Ref is the migration's id or the beginning of its id. A repeated
-// request gets the same answer. A deletion of this source that waits for the operator goes on, and
-// its end is the answer.
+// DeleteSource deletes the src that a migration of this host has left, and returns what it was. It
+// refuses a src that anything uses, that was written since, or that is not the image any more that
+// was moved; without force also one of which nobody can tell whether it was written. Ref is the
+// migration's id or the beginning of its id. A repeated request gets the same answer. A deletion of
+// this source that waits for the operator goes on, and its end is the answer.
 func (m *Manager) DeleteSource(ctx context.Context, opID, ref string, force bool) (api.ReleasedSource, error) {
 	var body any = ref
 	if force {
@@ -170,8 +170,8 @@ func (m *Manager) parkedDeletions() []op.Status {
 	})
 }
 
-// parkedDeletion returns the op that deletes the source of a migration and waits for the operator, "" if
-// there is none.
+// parkedDeletion returns the op that deletes the source of a migration and waits for the operator,
+// "" if there is none.
 func (m *Manager) parkedDeletion(ctx context.Context, ref string) (opID string, err error) {
 	mig, err := m.Resolve(ctx, ref)
 	if err != nil {
@@ -185,7 +185,8 @@ func (m *Manager) parkedDeletion(ctx context.Context, ref string) (opID string, 
 	return "", nil
 }
 
-// continueDeletion lets a deletion go on that waits for the operator, and looks again at what is there.
+// continueDeletion lets a deletion go on that waits for the operator, and looks again at what is
+// there.
 func (m *Manager) continueDeletion(ctx context.Context, opID string) error {
 	err := m.runner.Continue(ctx, opID)
 	if err == nil || errors.Is(err, op.ErrNotParked) || errors.Is(err, op.ErrFinished) {

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// leaveInPool moves the volume to the pool new and on to a file, and returns the source in the pool and the
-// move that has left it.
+// leaveInPool moves the volume to the pool new and on to a file, and returns the source in the pool
+// and the move that has left it.
 func (d *daemon) leaveInPool(t *testing.T) (path, id string) {
 	t.Helper()
 	path = d.until(d.migrate(), api.MigrationCompleted).Dst.Path

@@ -283,8 +283,8 @@ func TestACopyThatHasWrittenNothingHidesNoReleasedSource(t *testing.T) {
 	})
 }
 
-// What was there a move has begun to copy over, so there is nothing left to keep of that; but a guest has run there
-// since, so what it wrote is asked about.
+// What was there a move has begun to copy over, so there is nothing left to keep of that; but a
+// guest has run there since, so what it wrote is asked about.
 func TestAReleasedSourceThatACancelledMoveHasCopiedOverIsNoReleasedSource(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path, id := d.leaveFile(t)

@@ -62,7 +62,8 @@ func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 	return mig, pacing
 }
 
-// remark is how the result of the migration differs, or may differ, from what the caller may expect.
+// remark is how the result of the migration differs, or may differ, from what the caller may
+// expect.
 func remark(h *history, state api.MigrationState) string {
 	var remarks []string
 	if state.Final() {

@@ -123,7 +123,8 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		CopyOptions: in.CopyOptions, Method: method,
 	}
-	// The volume may be on another host, which has said where it is, and the registry has passed that on.
+	// The volume may be on another host, which has said where it is, and the registry has passed
+	// that on.
 	if err := m.checkPlace(ctx, s.VolumeName, s.Src, location.InstancesOf(vol)...); err != nil {
 		return nil, err
 	}

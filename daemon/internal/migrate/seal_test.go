@@ -37,8 +37,8 @@ func committedByUser(t *testing.T, d *daemon, mig api.Migration) {
 	}))
 }
 
-// staleOverlay has a person commit the overlay of a move, after which src is written. Unwritten claims that src is as it was
-// left then.
+// staleOverlay has a person commit the overlay of a move, after which src is written. Unwritten
+// claims that src is as it was left then.
 func staleOverlay(t *testing.T, d *daemon, running bool) (mig api.Migration, unwritten func()) {
 	t.Helper()
 	mig = d.copied()

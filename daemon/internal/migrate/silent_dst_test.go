@@ -29,9 +29,9 @@ func (d *daemon) copiedToExport() api.Migration {
 // silentBound is how long the guest may wait, besides the time in which the server has to answer.
 const silentBound = 150 * time.Second
 
-// The server of dst stops to answer at a moment of the complete. The fake objects to a guest that is suspended
-// then, and to a job that is begun: QEMU would stand still. The guest goes on on its overlay, and the complete
-// is made again when the server is back.
+// The server of dst stops to answer at a moment of the complete. The fake objects to a guest that
+// is suspended then, and to a job that is begun: QEMU would stand still. The guest goes on on its
+// overlay, and the complete is made again when the server is back.
 func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
 	dst := migratetest.OtherExport.Path
 	for name, silence := range map[string]func(*daemon){

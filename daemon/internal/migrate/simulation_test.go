@@ -94,8 +94,8 @@ func calm(d *daemon) {
 	synctest.Wait()
 }
 
-// duringEverything runs simulations of complete and of cancel in every state, of a volume at a file or at an
-// address that goes to either.
+// duringEverything runs simulations of complete and of cancel in every state, of a volume at a file
+// or at an address that goes to either.
 func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	for _, state := range states {

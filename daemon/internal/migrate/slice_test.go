@@ -107,7 +107,8 @@ func TestAMoveFromAndToALargerImageIsCancelled(t *testing.T) {
 	}
 }
 
-// TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere, as to that of a file, but for the mirror.
+// TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere, as to that of a file, but for the
+// mirror.
 func TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
 		for _, at := range []hv.Image{migratetest.OtherExport, migratetest.OtherRBD} {

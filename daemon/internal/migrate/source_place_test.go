@@ -18,8 +18,8 @@ import (
 // hostFile is a file of the host that is in no place for volumes.
 const hostFile = "/etc/hostname"
 
-// TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe, also if the registry has it as this host's:
-// the host that has registered it may be another one, which was forgotten since.
+// TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe, also if the registry has it as this
+// host's: the host that has registered it may be another one, which was forgotten since.
 func TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe(t *testing.T) {
 	for what, c := range map[string]struct {
 		pool, name, path string

@@ -93,7 +93,8 @@ func TestADeviceThatGotTheNumberOfOursIsNotTakenForIt(t *testing.T) {
 	}
 }
 
-// TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes, which the registry has since the volume was adopted or moved.
+// TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes, which the registry has since the volume was
+// adopted or moved.
 func TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {

@@ -166,7 +166,8 @@ func TestNoSnapshotIsLeftOfAnRBDImageWhateverHappensAtACallAboutIt(t *testing.T)
 	}
 }
 
-// atEveryCallOfASnapshot makes a trial of a complete and of a cancel for the first such call, then for the second, and so on.
+// atEveryCallOfASnapshot makes a trial of a complete and of a cancel for the first such call, then
+// for the second, and so on.
 func atEveryCallOfASnapshot(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, call string, trial func(d *daemon, cancel bool, nth int) (happened bool)) {
 	t.Helper()
 	for _, cancel := range []bool{false, true} {
@@ -207,7 +208,8 @@ func TestASnapshotThatAMoveHasNotMadeIsNeitherTrustedNorRemoved(t *testing.T) {
 	}
 }
 
-// Removing it is a person's word that src is to be taken as it is. A complete looks for itself, where it can.
+// Removing it is a person's word that src is to be taken as it is. A complete looks for itself,
+// where it can.
 func TestASnapshotThatAPersonHasRemovedIsNoReasonToStop(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		inBubbleOn(t, migratetest.RBDWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -271,7 +273,8 @@ func TestAMoveThatIsOverDoesNotWaitForItsOldCluster(t *testing.T) {
 	})
 }
 
-// Between the last look and the switch nothing keeps another program from src, and in the pause nobody looks.
+// Between the last look and the switch nothing keeps another program from src, and in the pause
+// nobody looks.
 func TestAWriteToAnRBDImageInTheSwitchIsSaidInTheEnd(t *testing.T) {
 	for _, step := range []string{"drain", "publish_completed"} {
 		inBubbleOn(t, migratetest.RBDWorld, hv.StateRunning, func(t *testing.T, d *daemon) {

@@ -46,7 +46,8 @@ func (m *Manager) NameStanding(ctx context.Context, instanceID string) error {
 	return err
 }
 
-// nameStanding is NameStanding for an op that is kept from being continued. What was read of it before that may be old.
+// nameStanding is NameStanding for an op that is kept from being continued. What was read of it
+// before that may be old.
 func (m *Manager) nameStanding(ctx context.Context, migrationID, opID string) error {
 	h, err := m.loadHistory(ctx, migrationID)
 	if err != nil {

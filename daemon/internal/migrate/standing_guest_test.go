@@ -88,8 +88,8 @@ func TestASwitchWaitsForAGuestThatIsAsleep(t *testing.T) {
 	}
 }
 
-// The guest runs at the look, and sleeps or crashes before it is suspended: libvirt refuses to suspend a guest that sleeps, and
-// reports success for a crashed one, which it does not pause.
+// The guest runs at the look, and sleeps or crashes before it is suspended: libvirt refuses to
+// suspend a guest that sleeps, and reports success for a crashed one, which it does not pause.
 func TestAGuestThatFallsAsleepOrCrashesAsItIsPausedIsWaitedFor(t *testing.T) {
 	for _, why := range []hv.PauseReason{hv.PauseAsleep, hv.PauseCrashed} {
 		t.Run(string(why), func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestAGuestThatFallsAsleepOrCrashesAsItIsPausedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The op has noted that it pauses the guest. The guest slept or had crashed by then, so a guest that is found paused later was not
-// paused by the op.
+// The op has noted that it pauses the guest. The guest slept or had crashed by then, so a guest
+// that is found paused later was not paused by the op.
 func TestAGuestThatItsOwnerSuspendsAsItWakesStaysSuspended(t *testing.T) {
 	for _, why := range []hv.PauseReason{hv.PauseAsleep, hv.PauseCrashed} {
 		t.Run(string(why), func(t *testing.T) {

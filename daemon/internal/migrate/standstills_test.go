@@ -292,8 +292,8 @@ func TestTheCommandsOfEachStandstillBringTheMigrationToItsEnd(t *testing.T) {
 	}
 }
 
-// nothingLost fails the test if a guest that runs lacks a write. What one that is off starts with may
-// be what is wrong.
+// nothingLost fails the test if a guest that runs lacks a write. What one that is off starts with
+// may be what is wrong.
 func (d *daemon) nothingLost() {
 	d.t.Helper()
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -307,8 +307,8 @@ func (d *daemon) nothingLost() {
 	}
 }
 
-// undoesSwitch completes a move whose pivot libvirt refuses, and has something happen as the undo begins to
-// take the definition back. It returns the id of the migration.
+// undoesSwitch completes a move whose pivot libvirt refuses, and has something happen as the undo
+// begins to take the definition back. It returns the id of the migration.
 func (d *daemon) undoesSwitch(happen func()) string {
 	d.t.Helper()
 	mig := d.copied()
@@ -435,8 +435,8 @@ func TestACallThatIsRefusedForAStandstillNamesTheCommandsThatEndIt(t *testing.T)
 	})
 }
 
-// In a cancel somebody is faster with the pivot (virsh blockjob --pivot): the guest is where the cancel
-// was to bring it, and nobody is needed.
+// In a cancel somebody is faster with the pivot (virsh blockjob --pivot): the guest is where the
+// cancel was to bring it, and nobody is needed.
 func TestACommitOfACancelThatSomebodyPivotsEndsTheCancel(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -458,8 +458,8 @@ func TestACommitOfACancelThatSomebodyPivotsEndsTheCancel(t *testing.T) {
 	})
 }
 
-// Both images are the same in the pause, so that nobody is needed if the guest dies as the switch is
-// undone.
+// Both images are the same in the pause, so that nobody is needed if the guest dies as the switch
+// is undone.
 func TestAGuestThatDiesAsItsSwitchIsUndoneNeedsNobody(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -515,7 +515,8 @@ func TestNoGuestIsStartedWhileItsSwitchIsTakenBack(t *testing.T) {
 	})
 }
 
-// The overlay may have what was flushed last before the power cut, and the destination has what the guest wrote since.
+// The overlay may have what was flushed last before the power cut, and the destination has what the
+// guest wrote since.
 func TestARepairNamesNoOverlayOnceTheGuestHasRunOnTheDestination(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.untilItStands(standstills["a guest that was resumed in the switch before a power cut"].bring(t, d))
@@ -531,8 +532,8 @@ func TestARepairNamesNoOverlayOnceTheGuestHasRunOnTheDestination(t *testing.T) {
 	})
 }
 
-// offlineCopied is a migration with the instance kept off, that is copied, on a host whose hook does
-// not work.
+// offlineCopied is a migration with the instance kept off, that is copied, on a host whose hook
+// does not work.
 func (d *daemon) offlineCopied(t *testing.T) api.Migration {
 	t.Helper()
 	d.world.OnStart = nil
@@ -563,8 +564,9 @@ func TestASourceThatWasWrittenBeforeDstIsNamedIsNotLeft(t *testing.T) {
 	})
 }
 
-// takenBack brings a complete of an offline migration to where it waits for the operator: it is taken back while the
-// registry is away, and something has happened to the instance, which the definition has on the destination.
+// takenBack brings a complete of an offline migration to where it waits for the operator: it is
+// taken back while the registry is away, and something has happened to the instance, which the
+// definition has on the destination.
 func (d *daemon) takenBack(mig api.Migration, happen func()) api.Migration {
 	d.t.Helper()
 	d.when("publish_completed", op.EventStarted, func() {
@@ -583,8 +585,8 @@ func (d *daemon) takenBack(mig api.Migration, happen func()) api.Migration {
 	return mig
 }
 
-// cancelledWithEveryWrite follows what the errors say until the migration is cancelled, and looks for what the guest
-// wrote on the source.
+// cancelledWithEveryWrite follows what the errors say until the migration is cancelled, and looks
+// for what the guest wrote on the source.
 func (d *daemon) cancelledWithEveryWrite(mig api.Migration) {
 	d.t.Helper()
 	for range 3 {

@@ -135,8 +135,8 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 	return m.Get(ctx, id)
 }
 
-// refuseParked takes back a start that has its turn behind an op that waits for the operator, and returns
-// the refusal. Behind another migration it waits (DESIGN.md, section 4).
+// refuseParked takes back a start that has its turn behind an op that waits for the operator, and
+// returns the refusal. Behind another migration it waits (DESIGN.md, section 4).
 func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	st, err := m.runner.Status(ctx, opID)
 	if err != nil {

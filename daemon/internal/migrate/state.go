@@ -145,14 +145,15 @@ func (h *history) onOverlay() bool {
 }
 
 // inPivot: an op stands in its pivot. Of a complete the definition names dst since the step before,
-// rightly, whether QEMU has gone over to it or not; of a cancel libvirt has it name src once QEMU has.
+// rightly, whether QEMU has gone over to it or not; of a cancel libvirt has it name src once QEMU
+// has.
 func (h *history) inPivot(goal steps.Goal) bool {
 	o := h.running()
 	return o != nil && o.goal == goal && o.Step == "pivot"
 }
 
-// mayHaveRunAtEnd: an op stands in or behind the pivot of a job in the background, of which the definition does not tell on
-// which side of it the guest was when it went off.
+// mayHaveRunAtEnd: an op stands in or behind the pivot of a job in the background, of which the
+// definition does not tell on which side of it the guest was when it went off.
 func (h *history) mayHaveRunAtEnd() bool {
 	o := h.running()
 	if o == nil || o.goal == steps.GoalCancel || !h.spec.Background() {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A domain that the registry does not know is started on src in the middle of a move that the registry leads, writes there, and is
-// off again when anybody looks.
+// A domain that the registry does not know is started on src in the middle of a move that the
+// registry leads, writes there, and is off again when anybody looks.
 
 func TestADomainThatNobodyFollowsStopsALiveMove(t *testing.T) {
 	type calls struct {

@@ -16,16 +16,16 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// TaintedGuest is a guest whose process a move has asked by its monitor: for what it writes, in a move while
-// all guests write, for what it has at an address, or for its dirty bitmaps. libvirt calls the domain tainted for as long as the
-// process lives.
+// TaintedGuest is a guest whose process a move has asked by its monitor: for what it writes, in a
+// move while all guests write, for what it has at an address, or for its dirty bitmaps. libvirt
+// calls the domain tainted for as long as the process lives.
 type TaintedGuest struct {
 	InstanceName, MigrationID, VolumeName string
 }
 
 // TaintedGuests are the guests of this host that are tainted by a move, by the process that was
-// noted when their writes were first followed, or when they were put onto their overlay. A move while all guests
-// write that went through has ended the process.
+// noted when their writes were first followed, or when they were put onto their overlay. A move
+// while all guests write that went through has ended the process.
 func (m *Manager) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
 	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesUnderOverlays} {
 		processes, err := asked(ctx)
@@ -68,8 +68,8 @@ func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err
 	return all, err
 }
 
-// processesUnderOverlays are those that were put onto the overlay of a move from or to an address, or of a qcow2 image,
-// which may have dirty bitmaps.
+// processesUnderOverlays are those that were put onto the overlay of a move from or to an address,
+// or of a qcow2 image, which may have dirty bitmaps.
 func (m *Manager) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, steps.KindStart, func(in *steps.Input, st *op.Status) {
 		s := &in.Spec

@@ -182,8 +182,8 @@ func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.Write
 	return m.slowText(s, r, &l), nil
 }
 
-// stillOnOverlay reports whether the overlay takes what the guest writes, by the journal of now and by
-// its own chain.
+// stillOnOverlay reports whether the overlay takes what the guest writes, by the journal of now and
+// by its own chain.
 func (m *Manager) stillOnOverlay(ctx context.Context, s *steps.Spec) (bool, error) {
 	h, err := m.loadHistory(ctx, s.MigrationID)
 	if err != nil || !h.onOverlay() {

@@ -16,7 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// unavailable has a call fail for some minutes from now on, as while the program that looks at processes is away.
+// unavailable has a call fail for some minutes from now on, as while the program that looks at
+// processes is away.
 func (d *daemon) unavailable(call string, asked *int) {
 	until := time.Now().Add(5 * time.Minute)
 	var fail func()

@@ -18,16 +18,18 @@ import (
 )
 
 // unrecordedMove is a move of this host that is over, and that the registry does not know, or has
-// open: its database was restored from a backup of before. The registry has the volume at one place,
-// and the journal, with all that was written since, at another.
+// open: its database was restored from a backup of before. The registry has the volume at one
+// place, and the journal, with all that was written since, at another.
 type unrecordedMove struct {
 	h   *history
 	vol api.Volume
-	// open is the state that the registry has the move in, "" if it does not know it. It hears the end from recordEnds.
+	// open is the state that the registry has the move in, "" if it does not know it. It hears the
+	// end from recordEnds.
 	open api.MigrationState
 }
 
-// unrecorded returns the last move of a volume on this host (lastMove) if it is an unrecorded one, else nil.
+// unrecorded returns the last move of a volume on this host (lastMove) if it is an unrecorded one,
+// else nil.
 func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, last *history) (*unrecordedMove, error) {
 	if last == nil || !last.contradicts(&vol) {
 		return nil, nil
@@ -47,7 +49,8 @@ func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, last *history)
 	return &unrecordedMove{last, vol, open}, nil
 }
 
-// contradicts reports whether the journal has the volume elsewhere than the registry, and the registry knows of no later move.
+// contradicts reports whether the journal has the volume elsewhere than the registry, and the
+// registry knows of no later move.
 func (h *history) contradicts(vol *api.Volume) bool {
 	if h.spec.LedByRegistry() {
 		return sameImage(h.spec.Src.Path, vol.Location.Path)
@@ -57,8 +60,8 @@ func (h *history) contradicts(vol *api.Volume) bool {
 }
 
 // lastMove returns the newest migration of a volume, among those that these ops have begun, oldest
-// first, that may say where the volume is; nil if there is none. One that the registry leads may say it
-// only if this host has copied all of the volume to dst, and has not dropped that.
+// first, that may say where the volume is; nil if there is none. One that the registry leads may
+// say it only if this host has copied all of the volume to dst, and has not dropped that.
 func (m *Manager) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history, error) {
 	for _, start := range slices.Backward(starts) {
 		s, err := specOf(start)
@@ -79,7 +82,8 @@ func (m *Manager) lastMove(ctx context.Context, starts []op.Op, volumeID string)
 	return nil, nil
 }
 
-// copiedLed reports whether the dst of a move that the registry leads has all of the volume, and was not dropped.
+// copiedLed reports whether the dst of a move that the registry leads has all of the volume, and
+// was not dropped.
 func (m *Manager) copiedLed(ctx context.Context, h *history) (bool, error) {
 	if drop := h.find(steps.GoalCancel); !h.copiedBefore(len(h.ops)) || drop != nil && !drop.undone() {
 		return false, nil
@@ -91,8 +95,8 @@ func (m *Manager) copiedLed(ctx context.Context, h *history) (bool, error) {
 	return live.lastCopied, err
 }
 
-// CheckVolumeRecorded refuses what depends on where a volume is, as CheckRecorded does of an instance. Without the
-// registry it is refused, too.
+// CheckVolumeRecorded refuses what depends on where a volume is, as CheckRecorded does of an
+// instance. Without the registry it is refused, too.
 func (m *Manager) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
 	move, err := m.unrecordedOfVolume(ctx, vol)
 	if err != nil || move == nil {
@@ -110,7 +114,8 @@ func (m *Manager) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unre
 	return m.unrecordedIn(ctx, starts, vol)
 }
 
-// unrecordedIn returns an unrecorded move of a volume among those that these ops have begun, oldest first; nil if there is none.
+// unrecordedIn returns an unrecorded move of a volume among those that these ops have begun, oldest
+// first; nil if there is none.
 func (m *Manager) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volume) (*unrecordedMove, error) {
 	last, err := m.lastMove(ctx, starts, vol.ID)
 	if err != nil {
@@ -126,7 +131,8 @@ type Contradiction struct {
 	Witnesses, WayOut string
 }
 
-// Contradictions returns the volumes of which registry and journal do not agree (CheckVolumeRecorded). It changes nothing.
+// Contradictions returns the volumes of which registry and journal do not agree
+// (CheckVolumeRecorded). It changes nothing.
 func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	starts, err := m.starts(ctx)
 	if err != nil || len(starts) == 0 {
@@ -183,7 +189,8 @@ func (m *Manager) CheckRecorded(ctx context.Context, instanceID string) error {
 	return m.contradicted(ctx, move)
 }
 
-// unrecordedOf returns an unrecorded move of one of the volumes of an instance, nil if there is none.
+// unrecordedOf returns an unrecorded move of one of the volumes of an instance, nil if there is
+// none.
 func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecordedMove, error) {
 	starts, err := m.starts(ctx)
 	if err != nil || len(starts) == 0 {
@@ -259,8 +266,8 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	return strings.Join(says, "; ")
 }
 
-// wayOut is what an operator does: the volume becomes one where its definition has it. A move that the
-// registry has open needs nothing but that the registry takes changes.
+// wayOut is what an operator does: the volume becomes one where its definition has it. A move that
+// the registry has open needs nothing but that the registry takes changes.
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if u.open != "" && !u.open.Final() {
 		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
@@ -297,8 +304,8 @@ func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Explanation = text
 }
 
-// holdsUnrecorded reports whether the registry has a volume at the src that this migration has left,
-// since it does not know the migration.
+// holdsUnrecorded reports whether the registry has a volume at the src that this migration has
+// left, since it does not know the migration.
 func (m *Manager) holdsUnrecorded(ctx context.Context, h *history, look *location.Look) (bool, error) {
 	holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.spec.VolumeID {

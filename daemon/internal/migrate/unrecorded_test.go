@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The registry's database comes back from a backup of before a move. The journal of the host has the
-// volume at dst, with all that the guest wrote since.
+// The registry's database comes back from a backup of before a move. The journal of the host has
+// the volume at dst, with all that the guest wrote since.
 
 // forgetsMove moves the volume, has the guest write and shuts it down, and puts a registry in the
 // place of the other that does not know the move.
@@ -28,7 +28,8 @@ func (d *daemon) forgetsMove(t *testing.T) api.Migration {
 	return mig
 }
 
-// saysWhichIsWhich claims of an error or an explanation that each witness is in it, and the right way.
+// saysWhichIsWhich claims of an error or an explanation that each witness is in it, and the right
+// way.
 func saysWhichIsWhich(t *testing.T, text string, mig *api.Migration) {
 	t.Helper()
 	for _, word := range []string{
@@ -112,7 +113,8 @@ func TestWithoutTheRegistryAMoveIsNoContradiction(t *testing.T) {
 	})
 }
 
-// A host that has moved the volume elsewhere takes no part in a move of the image that the registry has.
+// A host that has moved the volume elsewhere takes no part in a move of the image that the registry
+// has.
 func TestAMoveThatTheRegistryDoesNotKnowKeepsItsVolumeFromFurtherMoves(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
@@ -163,7 +165,8 @@ func TestEachVolumeThatRegistryAndJournalHaveAtTwoPlacesIsNamed(t *testing.T) {
 	})
 }
 
-// checksWithoutRow asks whether an instance may be repaired, say, while the registry does not know the move that it leads.
+// checksWithoutRow asks whether an instance may be repaired, say, while the registry does not know
+// the move that it leads.
 func (d *daemon) checksWithoutRow(t *testing.T) error {
 	t.Helper()
 	row := d.world.Registry.Rows[testMigration]

@@ -118,7 +118,8 @@ func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *hold
 		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
 }
 
-// explainSnapshot adds to an answer how to merge what somebody else has put over the disk of an open migration.
+// explainSnapshot adds to an answer how to merge what somebody else has put over the disk of an
+// open migration.
 func (m *Manager) explainSnapshot(ctx context.Context, w *api.Which, found *holder) {
 	h := found.newest
 	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !h.spec.Watched() || h.spec.InstanceID != found.dom.ID {

@@ -128,7 +128,8 @@ func (f *holder) compareRunning(w *api.Which) {
 	}
 }
 
-// underSnapshot reports whether the guest runs on an image over the chain of the journal that no move has made.
+// underSnapshot reports whether the guest runs on an image over the chain of the journal that no
+// move has made.
 func (f *holder) underSnapshot(w *api.Which) bool {
 	ours := f.newest != nil && f.newest.spec.Overlay == w.Live[0].Path
 	return !f.atWork() && !ours && len(w.Live) > len(w.Journal) && onJournal(w)

@@ -38,7 +38,8 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
 	}
 }
 
-// inBubblesOf is inBubble on each kind of world in which a running guest's volume is moved by a method.
+// inBubblesOf is inBubble on each kind of world in which a running guest's volume is moved by a
+// method.
 func inBubblesOf(t *testing.T, method string, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	if method != steps.MethodOverlay {
@@ -209,8 +210,9 @@ func standsStill(t *testing.T, d *daemon, mig api.Migration) {
 	}
 }
 
-// libvirtd dies in the pivot of a cancel when it has saved the definition, and shows the overlay from then on. A person
-// resumes the guest, against the message: it is on src, and so is the definition. Nobody puts the overlay back, whose fold would undo what it wrote.
+// libvirtd dies in the pivot of a cancel when it has saved the definition, and shows the overlay
+// from then on. A person resumes the guest, against the message: it is on src, and so is the
+// definition. Nobody puts the overlay back, whose fold would undo what it wrote.
 func TestAGuestThatRanOnSrcInThePivotOfACancelIsLeftThere(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)
@@ -242,9 +244,10 @@ func TestAGuestThatRanOnSrcInThePivotOfACancelIsLeftThere(t *testing.T) {
 	})
 }
 
-// libvirtd dies in the pivot of a job that writes in the background, and shows the overlay from then on, which its definition
-// names as well. A person resumes the guest, against the message, and it goes off: the end alone has what it wrote, and no fold
-// of the overlay undoes that, whichever way the move is called on to go.
+// libvirtd dies in the pivot of a job that writes in the background, and shows the overlay from
+// then on, which its definition names as well. A person resumes the guest, against the message, and
+// it goes off: the end alone has what it wrote, and no fold of the overlay undoes that, whichever
+// way the move is called on to go.
 func TestAGuestThatRanBehindAPivotOfWhichNobodyKnowsIsNotFoldedOver(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -343,7 +346,8 @@ func (d *daemon) reads(t *testing.T, path string, want map[int64]uint64) {
 	}
 }
 
-// Where it goes on in the end it stands still for as long as libvirtd is away, and three seconds for the witnesses.
+// Where it goes on in the end it stands still for as long as libvirtd is away, and three seconds
+// for the witnesses.
 func TestAGuestDoesNotStandStillForLongWhereTheWitnessesDisagree(t *testing.T) {
 	const away, most = 2 * time.Second, 6 * time.Second
 	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {

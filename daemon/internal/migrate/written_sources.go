@@ -44,7 +44,8 @@ func (m *Manager) KnownWrittenSources() []api.ReleasedSource {
 	return described(m.sources.found)
 }
 
-// GuestsOnReleasedSources counts the released sources that a guest runs on, as the watch saw them last.
+// GuestsOnReleasedSources counts the released sources that a guest runs on, as the watch saw them
+// last.
 func (m *Manager) GuestsOnReleasedSources() int {
 	n := 0
 	for _, r := range m.KnownWrittenSources() {
@@ -102,7 +103,8 @@ func (m *Manager) WatchSources(ctx context.Context) error {
 	}
 }
 
-// lookAtSources keeps what it finds. While nobody can tell of a source, what was found before stays.
+// lookAtSources keeps what it finds. While nobody can tell of a source, what was found before
+// stays.
 func (m *Manager) lookAtSources(ctx context.Context) {
 	found, unknown, err := m.findWritten(ctx, func(*steps.Spec) bool { return true })
 	m.sources.mu.Lock()

@@ -93,8 +93,8 @@ func (e *Export) failed(c *call, n uint32) error {
 	return nil
 }
 
-// part is the piece of a read's buffer that an answer is about. A piece comes once: another one for the same bytes
-// would stand for bytes that never come.
+// part is the piece of a read's buffer that an answer is about. A piece comes once: another one for
+// the same bytes would stand for bytes that never come.
 func (c *call) part(off uint64, n int64) ([]byte, error) {
 	at := int64(off) - c.off
 	if int64(off) < 0 || at < 0 || n <= 0 || n > c.n-at {

@@ -19,8 +19,9 @@ import (
 // client lets all others wait in its queue.
 const openTimeout = 5 * time.Second
 
-// StallTimeout is how long a server may take to read a request, and how long it may leave one without an answer and give no other answer meanwhile. A
-// copy that is given up then goes on later where it stopped.
+// StallTimeout is how long a server may take to read a request, and how long it may leave one
+// without an answer and give no other answer meanwhile. A copy that is given up then goes on later
+// where it stopped.
 const StallTimeout = time.Minute
 
 // maxTransferBytes is how much is asked for at once: servers of today take 32 MiB.
@@ -43,8 +44,9 @@ func connect(ctx context.Context, dial Dial, address api.NBDExport) (net.Conn, e
 	return dial(ctx, address.Server)
 }
 
-// Open opens the export at an address. A server that is silent for StallTimeout is one that is lost. It does not outlast ctx. A server over TCP is connected to
-// with dial; nil is for a process that has a network.
+// Open opens the export at an address. A server that is silent for StallTimeout is one that is
+// lost. It does not outlast ctx. A server over TCP is connected to with dial; nil is for a process
+// that has a network.
 func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
 	defer cancel()
@@ -66,13 +68,15 @@ func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error
 	return e, nil
 }
 
-// OpenOn opens an export on a connection, which is closed with it. A server that does not
-// read a request within stall, or leaves one without an answer for stall and has given no other answer meanwhile, is one that is lost. It does not outlast ctx.
+// OpenOn opens an export on a connection, which is closed with it. A server that does not read a
+// request within stall, or leaves one without an answer for stall and has given no other answer
+// meanwhile, is one that is lost. It does not outlast ctx.
 func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	return openBounded(ctx, conn, name, stall, allocationContext)
 }
 
-// OpenLayered is OpenOn of an export of QEMU's that says which of its image's layers has a block (Own).
+// OpenLayered is OpenOn of an export of QEMU's that says which of its image's layers has a block
+// (Own).
 func OpenLayered(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	e, err := openBounded(ctx, conn, name, stall, allocationContext, depthContext)
 	if err == nil && !e.c.has(depthContext) {
@@ -119,8 +123,8 @@ func openOn(ctx, opening context.Context, conn net.Conn, name string, metaContex
 const (
 	// allocationContext is the meta context that says what reads as zeros.
 	allocationContext = "base:allocation"
-	// depthContext is QEMU's, which says how many layers below the top a block is: 0 for one that none has
-	// (docs/interop/nbd.txt of QEMU).
+	// depthContext is QEMU's, which says how many layers below the top a block is: 0 for one that
+	// none has (docs/interop/nbd.txt of QEMU).
 	depthContext = "qemu:allocation-depth"
 )
 
@@ -212,8 +216,9 @@ func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 // depthTop is what depthContext says of a block that the top has.
 const depthTop = 1
 
-// Own reports whether the top of the image has the bytes from off on itself, be it as data or as zeros, and until where.
-// What it does not have is of a layer below it, or of none. The export is one of OpenLayered.
+// Own reports whether the top of the image has the bytes from off on itself, be it as data or as
+// zeros, and until where. What it does not have is of a layer below it, or of none. The export is
+// one of OpenLayered.
 func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	if off >= e.c.sizeBytes {
 		return e.c.sizeBytes, false, nil
@@ -221,8 +226,8 @@ func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	return e.whether(off, depthContext, func(depth uint32) bool { return depth == depthTop })
 }
 
-// whether asks about the blocks from off on, and says of the first of them whether they are, and until where all are as
-// they are.
+// whether asks about the blocks from off on, and says of the first of them whether they are, and
+// until where all are as they are.
 func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bool) (until int64, yes bool, err error) {
 	size := e.c.sizeBytes
 	c := &call{command: commandBlockStatus, off: off, n: min(maxAskBytes, size-off)}
@@ -316,8 +321,8 @@ func (e *Export) send(c *call, payload []byte) error {
 	}
 	e.calls[e.c.cookie+1] = c // request counts it up
 	if e.stall != 0 {
-		// A server that reads nothing keeps the first request that its socket has no room for from being
-		// sent, and with it all that wait for their turn: nobody may be in await.
+		// A server that reads nothing keeps the first request that its socket has no room for from
+		// being sent, and with it all that wait for their turn: nobody may be in await.
 		unread := time.AfterFunc(e.stall, e.giveUp)
 		defer unread.Stop()
 	}

@@ -77,7 +77,8 @@ func (s *stuck) Close() error {
 	return s.Conn.Close()
 }
 
-// deaf is a connection whose other end reads nothing any more once it is told so: its buffers are full.
+// deaf is a connection whose other end reads nothing any more once it is told so: its buffers are
+// full.
 type deaf struct {
 	stuck
 }

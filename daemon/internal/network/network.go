@@ -51,9 +51,9 @@ func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 	return n, err
 }
 
-// Look asks how large it is what is at an address, and which one it is: the id of an RBD image, and nothing of an
-// export. It refuses an RBD image of which the cluster does not have everything. Of an RBD image the error wraps
-// unix.ENOENT if the cluster says that there is none.
+// Look asks how large it is what is at an address, and which one it is: the id of an RBD image, and
+// nothing of an export. It refuses an RBD image of which the cluster does not have everything. Of
+// an RBD image the error wraps unix.ENOENT if the cluster says that there is none.
 func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id string, err error) {
 	if api.IsRBD(path) {
 		info, image, err := a.look(ctx, path)
@@ -72,9 +72,9 @@ func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id stri
 // answerTimeout is how long an export may take to be opened, read and flushed.
 const answerTimeout = 20 * time.Second
 
-// Answers returns nbd.ErrNoAnswer if an export does not answer a reading and a flush in answerTimeout, or until the
-// deadline of ctx. Whoever says anything, were it a refusal, answers; a machine that nobody reaches does not. Other things
-// are not asked.
+// Answers returns nbd.ErrNoAnswer if an export does not answer a reading and a flush in
+// answerTimeout, or until the deadline of ctx. Whoever says anything, were it a refusal, answers; a
+// machine that nobody reaches does not. Other things are not asked.
 func (a Access) Answers(ctx context.Context, path string) error {
 	if !api.IsNBD(path) {
 		return nil
@@ -100,8 +100,8 @@ func (a Access) touch(ctx context.Context, path string) error {
 	return errors.Join(cmp.Or(err, export.Flush()), export.Close())
 }
 
-// Fingerprint tells an RBD image from a later one at the same address. Of an export it is the address: the
-// protocol has no identity.
+// Fingerprint tells an RBD image from a later one at the same address. Of an export it is the
+// address: the protocol has no identity.
 func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 	if !api.IsRBD(path) {
 		return "export " + path, nil
@@ -123,8 +123,9 @@ func (a Access) Make(ctx context.Context, path, temporary string, sizeBytes int6
 	return a.RBD.Make(ctx, path, temporary, sizeBytes, func(id string) error { return whole(rbdFingerprint(id, path)) })
 }
 
-// Remove deletes the RBD image at an address that has this fingerprint, once nobody has it open; it is no error if there is
-// none. Without a fingerprint the address is one that nobody else can have given to an image.
+// Remove deletes the RBD image at an address that has this fingerprint, once nobody has it open; it
+// is no error if there is none. Without a fingerprint the address is one that nobody else can have
+// given to an image.
 func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 	if a.RBD == nil {
 		return errNoClusters
@@ -156,8 +157,8 @@ func rbdID(fingerprint string) (id string, err error) {
 	return id, nil
 }
 
-// Snapshot says what there is of a snapshot of the RBD image at an address, and with compare whether the image was written since.
-// The error wraps unix.ENOENT if there is no image.
+// Snapshot says what there is of a snapshot of the RBD image at an address, and with compare
+// whether the image was written since. The error wraps unix.ENOENT if there is no image.
 func (a Access) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
 	if a.RBD == nil {
 		return rbd.Snapshot{}, errNoClusters
@@ -170,8 +171,8 @@ func (a Access) MakeSnapshot(ctx context.Context, path, fingerprint, name string
 	return a.change(ctx, path, fingerprint, rbd.Change{Snapshot: name})
 }
 
-// RemoveSnapshot removes the snapshot with this name and id of the RBD image at an address that has this fingerprint. It is no
-// error if there is none.
+// RemoveSnapshot removes the snapshot with this name and id of the RBD image at an address that has
+// this fingerprint. It is no error if there is none.
 func (a Access) RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error {
 	return a.change(ctx, path, fingerprint, rbd.Change{RemoveSnapshot: name, SnapshotID: id})
 }
@@ -186,8 +187,8 @@ func (a Access) change(ctx context.Context, path, fingerprint string, change rbd
 	return a.RBD.Change(ctx, path, change)
 }
 
-// Holders says who has what is at an address, besides the clients that ours counts, "" if nobody can be
-// seen: an NBD server does not say who else its clients are.
+// Holders says who has what is at an address, besides the clients that ours counts, "" if nobody
+// can be seen: an NBD server does not say who else its clients are.
 func (a Access) Holders(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if !api.IsRBD(path) {
 		return "", nil
@@ -198,8 +199,8 @@ func (a Access) Holders(ctx context.Context, path string, ours func(context.Cont
 	return a.RBD.Holders(ctx, path, ours)
 }
 
-// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to write. Of an export
-// nobody knows.
+// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to
+// write. Of an export nobody knows.
 func (a Access) Fence(ctx context.Context, path string) error {
 	if !api.IsRBD(path) {
 		return nil

@@ -164,7 +164,8 @@ func (i *Image) Stat() (os.FileInfo, error) { return i.file.Stat() }
 // Close gives the image back. What Open has returned stays open.
 func (i *Image) Close() { _ = i.file.Close() }
 
-// Again opens the file or device of f once more, with the flags of open(2), whatever is at its path.
+// Again opens the file or device of f once more, with the flags of open(2), whatever is at its
+// path.
 func Again(f *os.File, flags int) (*os.File, error) { return reopen(f, flags) }
 
 func find(path string, flags int) (*os.File, unix.Stat_t, error) {
@@ -215,8 +216,8 @@ func realPath(f *os.File) (string, error) {
 
 func procPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
-// IsDevicePath reports whether a clean path is in /dev, where only root makes nodes and links. Files
-// in /dev/shm are not.
+// IsDevicePath reports whether a clean path is in /dev, where only root makes nodes and links.
+// Files in /dev/shm are not.
 func IsDevicePath(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package osthread gives functions a thread of the kernel for themselves: credentials, Landlock domains and the
-// parents of processes belong to threads. It must not know what the functions do.
+// Package osthread gives functions a thread of the kernel for themselves: credentials, Landlock
+// domains and the parents of processes belong to threads. It must not know what the functions do.
 package osthread
 
 import (
@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// Own calls f on a thread that nothing else uses meanwhile. A thread that is not reusable afterwards ends. It is
-// never the main thread, which cannot end, and whose credentials and Landlock domain are those of the process in /proc.
+// Own calls f on a thread that nothing else uses meanwhile. A thread that is not reusable
+// afterwards ends. It is never the main thread, which cannot end, and whose credentials and
+// Landlock domain are those of the process in /proc.
 func Own(f func() (reusable bool)) {
 	done := make(chan struct{})
 	go func() {

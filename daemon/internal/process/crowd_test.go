@@ -50,7 +50,8 @@ func upTo(first, last int) (all []int) {
 	return all
 }
 
-// longest is how long an answer may be as JSON, in the base64 of which package sandbox sends it in at most 256 KiB.
+// longest is how long an answer may be as JSON, in the base64 of which package sandbox sends it in
+// at most 256 KiB.
 const longest = 190 << 10
 
 func TestACrowdOfFalseClaimsHidesNoTrueOne(t *testing.T) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process reads what the kernel says of the processes of guests and of libvirt. It asks libvirt nothing: what
-// it says is the proof against which libvirt's answers are checked.
+// Package process reads what the kernel says of the processes of guests and of libvirt. It asks
+// libvirt nothing: what it says is the proof against which libvirt's answers are checked.
 package process
 
 import (
@@ -22,10 +22,11 @@ import (
 // Dir is where the kernel shows processes, /proc but in tests.
 type Dir string
 
-// Claims finds the QEMU processes with the UUID of a domain in their command
-// line, which is each one's own claim: any user may start a QEMU with it. libvirt's pid
-// files are not used: libvirtd may live in another mount namespace. What they have open of some images is read in the same walk,
-// which takes long where there are many processes. Of a crowd of claims, some are listed that say what all say, see fewer.
+// Claims finds the QEMU processes with the UUID of a domain in their command line, which is each
+// one's own claim: any user may start a QEMU with it. libvirt's pid files are not used: libvirtd
+// may live in another mount namespace. What they have open of some images is read in the same walk,
+// which takes long where there are many processes. Of a crowd of claims, some are listed that say
+// what all say, see fewer.
 func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
 	pids, err := d.list()
 	if err != nil {
@@ -143,8 +144,8 @@ func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error
 	return nil
 }
 
-// add keeps one descriptor for reading and one for writing of each image. They say enough, and a process cannot make the
-// answer too long with thousands of them.
+// add keeps one descriptor for reading and one for writing of each image. They say enough, and a
+// process cannot make the answer too long with thousands of them.
 func (c *Claim) add(file File) {
 	if !slices.ContainsFunc(c.Files, func(f File) bool { return f.Image == file.Image && f.Writable == file.Writable }) {
 		c.Files = append(c.Files, file)

@@ -18,8 +18,8 @@ import (
 // there still. With them a write that was not answered yet could be neither old nor new.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
-// encryptOptions are those of an overlay over a LUKS container, before for how many milliseconds of a
-// processor its passphrase is hashed.
+// encryptOptions are those of an overlay over a LUKS container, before for how many milliseconds of
+// a processor its passphrase is hashed.
 const encryptOptions = ",encrypt.format=" + formatLUKS + ",encrypt.key-secret=" + keyID + ",encrypt.iter-time="
 
 // withKey is a command line with the key that the child has open by this name.
@@ -27,7 +27,8 @@ func withKey(args []string, file string) []string {
 	return slices.Insert(slices.Clone(args), 1, "--object", secretObject(file))
 }
 
-// createOverlayArgs does not open the backing image (-u): it may be in use. hashMS is that of an encrypted one.
+// createOverlayArgs does not open the backing image (-u): it may be in use. hashMS is that of an
+// encrypted one.
 func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []string {
 	options := overlayOptions
 	if backing.LUKS {

@@ -150,7 +150,8 @@ func unnamedFormat(path, backing string) *ImageError {
 		"if you know it, write it down while no guest has the image: `%s`, with raw or qcow2 for FORMAT", backing, rebaseLine(backing, path))}
 }
 
-// rebaseLine is the command that writes into a header which backing file is below, and in which format.
+// rebaseLine is the command that writes into a header which backing file is below, and in which
+// format.
 func rebaseLine(backing, image string) string {
 	return api.ShellLine("qemu-img", "rebase", "-u", "-f", "qcow2", "-b", backing, "-F", "FORMAT", "--", image)
 }
@@ -175,9 +176,9 @@ func backingPath(image, backing string) (string, error) {
 	return BackingPath(image, backing), nil
 }
 
-// BackingPath is the clean path of the file that QEMU opens for the path that the header of an image has, which may be
-// relative to the image. Where that goes up behind a symbolic link its text says nothing, and the kernel's way is
-// taken.
+// BackingPath is the clean path of the file that QEMU opens for the path that the header of an
+// image has, which may be relative to the image. Where that goes up behind a symbolic link its text
+// says nothing, and the kernel's way is taken.
 func BackingPath(image, named string) string {
 	if !filepath.IsAbs(named) {
 		dir, _ := filepath.Split(image)

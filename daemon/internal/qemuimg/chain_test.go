@@ -115,7 +115,8 @@ func TestAChainIsReadFromItsHeaders(t *testing.T) {
 	}
 }
 
-// The parent of a directory that is reached by a symbolic link is that of where it leads, for the kernel.
+// The parent of a directory that is reached by a symbolic link is that of where it leads, for the
+// kernel.
 func TestABackingFileAboveASymbolicLinkIsTheOneThatTheKernelOpens(t *testing.T) {
 	dir := t.TempDir()
 	there, link := filepath.Join(dir, "there", "clones"), filepath.Join(dir, "link")

@@ -40,8 +40,9 @@ func inOurWords(text string, files []*os.File) string {
 	return text
 }
 
-// run runs qemu-img to its end and returns what it wrote to stdout. The child
-// is killed when ctx ends, and by the kernel when this process dies. The error is ctx's if ctx ended it, else a *CommandError.
+// run runs qemu-img to its end and returns what it wrote to stdout. The child is killed when ctx
+// ends, and by the kernel when this process dies. The error is ctx's if ctx ended it, else a
+// *CommandError.
 func run(ctx context.Context, args []string, opts childOptions) (string, error) {
 	if opts.passphrase != nil {
 		key, err := storagedaemon.SecretFile(opts.passphrase)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes a new image file that reads as zeros, or as what is below it. The file is on stable storage when
-// Create returns nil. It returns fs.ErrExist if there is anything at the path. A crash
+// Create makes a new image file that reads as zeros, or as what is below it. The file is on stable
+// storage when Create returns nil. It returns fs.ErrExist if there is anything at the path. A crash
 // leaves nothing or the whole image, and no other file is touched.
 func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) error {
 	if err := image.validate(); err != nil {

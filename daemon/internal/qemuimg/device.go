@@ -24,8 +24,8 @@ func (e *RoomError) Error() string {
 // CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on a block device, over
 // whatever was there, on stable storage when it returns nil. Nobody else may have the device: it is
 // claimed meanwhile, as mounts and volume managers do (ErrBusy). is checks the open device before
-// anything is written to it. It returns a *RoomError for a device that the image may outgrow. It may
-// be called again after it was cut off.
+// anything is written to it. It returns a *RoomError for a device that the image may outgrow. It
+// may be called again after it was cut off.
 func CreateOnDevice(ctx context.Context, image Image, sizeBytes int64, is func(device *os.File) error) error {
 	path := image.Path
 	if err := image.validate(); err != nil {

@@ -30,7 +30,8 @@ func deviceOf(t *testing.T, sizeBytes int64) Image {
 	return device
 }
 
-// fullBytesForTest is how large a device has to be for an image of overlayTestBytes, in whole sectors.
+// fullBytesForTest is how large a device has to be for an image of overlayTestBytes, in whole
+// sectors.
 func fullBytesForTest(t *testing.T) int64 {
 	t.Helper()
 	full, err := FullBytes(t.Context(), overlayTestBytes)

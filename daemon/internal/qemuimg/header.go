@@ -46,9 +46,9 @@ const (
 	autoclearBitmaps        = 1 << 0
 )
 
-// Header has the fields of a qcow2 header that are needed here. An image with an external
-// data file, an image that is encrypted otherwise than as LUKS, an image that is marked corrupt, and an image with
-// features that this package does not know cannot be read: that is an error.
+// Header has the fields of a qcow2 header that are needed here. An image with an external data
+// file, an image that is encrypted otherwise than as LUKS, an image that is marked corrupt, and an
+// image with features that this package does not know cannot be read: that is an error.
 type Header struct {
 	Version       int
 	SizeBytes     int64

@@ -74,7 +74,8 @@ func iterations(r io.ReaderAt, at int64) (least uint32, err error) {
 	return least, nil
 }
 
-// A processor that others use as well may not let QEMU measure how fast it hashes; the next time it may.
+// A processor that others use as well may not let QEMU measure how fast it hashes; the next time it
+// may.
 const (
 	notTimed   = "accurate CPU usage"
 	timeTrials = 5

@@ -23,10 +23,10 @@ func checkKey(passphrase []byte, images ...Image) error {
 // hashMS is for how many milliseconds of a processor QEMU hashes a passphrase where nobody says.
 var hashMS int64 = 2000
 
-// fillAsHardToOpen fills an overlay over a container. Who guesses passphrases must not be faster at the
-// overlay than at the container, which has the same one. But QEMU does nothing else while it hashes, neither
-// does a guest that is put onto the overlay then get on: so it must not take longer either. QEMU
-// is told a time, and what that comes to is seen in the header.
+// fillAsHardToOpen fills an overlay over a container. Who guesses passphrases must not be faster at
+// the overlay than at the container, which has the same one. But QEMU does nothing else while it
+// hashes, neither does a guest that is put onto the overlay then get on: so it must not take longer
+// either. QEMU is told a time, and what that comes to is seen in the header.
 func fillAsHardToOpen(f *os.File, backing Image, fill func(hashMS int64) error) error {
 	container, err := open(backing, os.O_RDONLY)
 	if err != nil {

@@ -40,8 +40,8 @@ func tool(t *testing.T, name string, args ...string) {
 	}
 }
 
-// firstContainer is what newContainer made first, with the largest payload. QEMU measures for seconds
-// how fast it hashes, also for a container that is to be opened at once.
+// firstContainer is what newContainer made first, with the largest payload. QEMU measures for
+// seconds how fast it hashes, also for a container that is to be opened at once.
 var firstContainer []byte
 
 const largestPayload = 8 << 20

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// swapBefore has something else be at the path of an image when a program of QEMU begins: a link to a
-// file of the host, as whoever may write to the image's directory could put there.
+// swapBefore has something else be at the path of an image when a program of QEMU begins: a link to
+// a file of the host, as whoever may write to the image's directory could put there.
 func swapBefore(t *testing.T, program string, image Image) (victim string) {
 	t.Helper()
 	real, err := exec.LookPath(program)

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes over backing,
-// which is not opened and may be at an address, at path, which must not exist. When it returns nil the
-// overlay and its directory entry are on stable storage. If path already is an
-// empty overlay of exactly this backing and size, as after a repeat, that is
-// success; anything else there is left alone and is an error.
+// CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes over backing, which is not opened
+// and may be at an address, at path, which must not exist. When it returns nil the overlay and its
+// directory entry are on stable storage. If path already is an empty overlay of exactly this
+// backing and size, as after a repeat, that is success; anything else there is left alone and is an
+// error.
 //
 // Over an encrypted image the overlay is encrypted, too, by the passphrase in about.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
@@ -55,8 +55,8 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
-// overlayAt is an overlay over backing, in a directory of Volferry's. Other hosts may write there, so it
-// is opened by the rules of all images.
+// overlayAt is an overlay over backing, in a directory of Volferry's. Other hosts may write there,
+// so it is opened by the rules of all images.
 func overlayAt(path string, backing Image) Image {
 	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: backing.Files}
 }

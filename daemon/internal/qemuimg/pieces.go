@@ -15,7 +15,8 @@ import (
 )
 
 // Overlay is an overlay that is read here and not by qemu-img, which follows the name in its header
-// where that is no file: it may be the name of another image than the one that the overlay is folded into.
+// where that is no file: it may be the name of another image than the one that the overlay is
+// folded into.
 type Overlay struct {
 	o  *opened
 	h  *Header
@@ -31,8 +32,8 @@ type Piece struct {
 	at int64 // in the file
 }
 
-// OpenOverlay opens the overlay at path, which has this size, once hold has taken the locks that keep
-// others off it.
+// OpenOverlay opens the overlay at path, which has this size, once hold has taken the locks that
+// keep others off it.
 func OpenOverlay(path string, files openfile.Files, sizeBytes int64, hold func(*os.File) error) (*Overlay, error) {
 	overlay := overlayAt(path, Image{Files: files})
 	if err := overlay.validate(); err != nil {
@@ -97,8 +98,8 @@ func (v *Overlay) entryBytes() int64 {
 // perTable is how much of the image one L2 table is about.
 func (v *Overlay) perTable() int64 { return v.h.clusterBytes / v.entryBytes() * v.h.clusterBytes }
 
-// Next returns the first offset from off on, a multiple of a cluster, at which the overlay may have a piece; its
-// size if there is none.
+// Next returns the first offset from off on, a multiple of a cluster, at which the overlay may have
+// a piece; its size if there is none.
 func (v *Overlay) Next(off int64) int64 {
 	for off < v.h.SizeBytes && v.table(off) == 0 {
 		off = (off/v.perTable() + 1) * v.perTable()
@@ -111,8 +112,8 @@ func (v *Overlay) table(off int64) int64 {
 	return int64(binary.BigEndian.Uint64(v.l1[off/v.perTable()*l1EntryBytes:]) & qcow2L1OffsetMask)
 }
 
-// Pieces returns the pieces of n bytes from off on, which is a multiple of a cluster, in order and each as
-// long as can be.
+// Pieces returns the pieces of n bytes from off on, which is a multiple of a cluster, in order and
+// each as long as can be.
 func (v *Overlay) Pieces(off, n int64) (pieces []Piece, err error) {
 	entry := make([]byte, v.entryBytes())
 	for end := min(off+n, v.h.SizeBytes); off < end; off += v.h.clusterBytes {
@@ -130,8 +131,8 @@ func (v *Overlay) Pieces(off, n int64) (pieces []Piece, err error) {
 	return pieces, nil
 }
 
-// cluster adds the pieces of the cluster at off, by its entry in the L2 table. The last one may go past the
-// end of the image.
+// cluster adds the pieces of the cluster at off, by its entry in the L2 table. The last one may go
+// past the end of the image.
 func (v *Overlay) cluster(pieces []Piece, entry []byte, off, end int64) ([]Piece, error) {
 	descriptor := binary.BigEndian.Uint64(entry)
 	at := int64(descriptor & l2OffsetMask)
@@ -172,7 +173,8 @@ func join(pieces []Piece, p Piece) []Piece {
 	return append(pieces, p)
 }
 
-// Read reads a piece that is not Zero into b, which is as long. What is past the end of the file are zeros.
+// Read reads a piece that is not Zero into b, which is as long. What is past the end of the file
+// are zeros.
 func (v *Overlay) Read(b []byte, p Piece) error {
 	n, err := v.o.file.ReadAt(b, p.at)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -16,7 +16,8 @@ func openPieces(path string) (*Overlay, error) {
 	return OpenOverlay(path, openfile.Files{}, overlayTestBytes, func(*os.File) error { return nil })
 }
 
-// What a guest has written is in its overlay, and QEMU has written the tables. What they cannot say is not believed.
+// What a guest has written is in its overlay, and QEMU has written the tables. What they cannot say
+// is not believed.
 func TestTablesThatNoOverlayOfOursHasAreRefused(t *testing.T) {
 	base := newImage(t, "base.raw", FormatRaw)
 	for name, spoil := range map[string]func(entry []byte){

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// ErrLocked says that another program of QEMU has an image open in a way that leaves no room for another
-// one.
+// ErrLocked says that another program of QEMU has an image open in a way that leaves no room for
+// another one.
 var ErrLocked = errors.New("another program of QEMU has it open")
 
 // serveTimeout is how long QEMU may take to open an image.
@@ -35,9 +35,9 @@ type ServeOptions struct {
 	Passphrase []byte
 }
 
-// Serve has an image, with those below it, served by NBD, of the export storagedaemon.ExportName. The server
-// bounds itself as qemu-img does, keeps other programs of QEMU off as it does, and dies with this process. A server that is not
-// installed is an error that says so.
+// Serve has an image, with those below it, served by NBD, of the export storagedaemon.ExportName.
+// The server bounds itself as qemu-img does, keeps other programs of QEMU off as it does, and dies
+// with this process. A server that is not installed is an error that says so.
 func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Served, error) {
 	if err := checkKey(opts.Passphrase, img); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func serveError(img Image, files []*os.File, err error) error {
 	return fmt.Errorf("open %s: %w", img.Path, err)
 }
 
-// node is the image, with what is below it, as QEMU's options of a block node. No header names any other
-// image: the end of the chain is said as well.
+// node is the image, with what is below it, as QEMU's options of a block node. No header names any
+// other image: the end of the chain is said as well.
 func (o *opened) node(number int) map[string]any {
 	file := map[string]any{"driver": o.protocol, "filename": childFile(number), "discard": "unmap"}
 	node := map[string]any{"driver": o.driver(), "file": file, "cache": map[string]any{"direct": o.cacheMode() == cacheNone}, "discard": "unmap"}

@@ -22,8 +22,8 @@ func Find() (string, error) { return exec.LookPath(Program) }
 // unit is where the programs of QEMU run; nil if they are children of this process.
 var unit atomic.Pointer[sandbox.Programs]
 
-// RunInUnit has the programs of QEMU run in units of their own from now on, once those of an earlier
-// process have ended.
+// RunInUnit has the programs of QEMU run in units of their own from now on, once those of an
+// earlier process have ended.
 func RunInUnit(ctx context.Context, programs sandbox.Programs) error {
 	if err := programs.Await(ctx); err != nil {
 		return err

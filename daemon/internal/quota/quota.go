@@ -43,7 +43,8 @@ type Limit struct {
 // FreeBytes is how much may be taken still.
 func (l *Limit) FreeBytes() int64 { return max(0, l.Bytes-l.UsedBytes) }
 
-// Free is how much a file may grow that these limits are for, where the filesystem has that much free.
+// Free is how much a file may grow that these limits are for, where the filesystem has that much
+// free.
 func Free(free int64, limits []Limit) int64 {
 	for i := range limits {
 		free = min(free, limits[i].FreeBytes())
@@ -51,8 +52,8 @@ func Free(free int64, limits []Limit) int64 {
 	return free
 }
 
-// What the kernel's headers linux/quota.h, linux/dqblk_xfs.h and linux/fs.h have. These two commands are answered by
-// all filesystems with quotas of the kernel's own, and read only.
+// What the kernel's headers linux/quota.h, linux/dqblk_xfs.h and linux/fs.h have. These two
+// commands are answered by all filesystems with quotas of the kernel's own, and read only.
 const (
 	getQuota = 'X'<<8 + 3 // Q_XGETQUOTA
 	getState = 'X'<<8 + 8 // Q_XGETQSTATV
@@ -74,15 +75,16 @@ const (
 	noProject          = 0
 )
 
-// kinds are the kernel's number of each kind of quota, and the flag of its state that says that it is enforced.
+// kinds are the kernel's number of each kind of quota, and the flag of its state that says that it
+// is enforced.
 var kinds = []struct {
 	kind     Kind
 	number   uintptr
 	enforced uint16
 }{{User, 0, 1 << 1}, {Group, 1, 1 << 3}, {Project, 2, 1 << 5}}
 
-// Limits returns the limits that are enforced of an owner's files on the filesystem of an open directory or file. It
-// takes CAP_SYS_ADMIN.
+// Limits returns the limits that are enforced of an owner's files on the filesystem of an open
+// directory or file. It takes CAP_SYS_ADMIN.
 func Limits(at *os.File, who Owner) ([]Limit, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(at.Fd()), &fs); err != nil {

@@ -38,8 +38,8 @@ var filesystems = []struct {
 // requireEnv is set where the kernel has quotas, as that of test/storage has.
 const requireEnv = "VOLFERRY_QUOTAS"
 
-// mounted makes a filesystem and returns where it is mounted with these options. It skips the test where the kernel
-// has no quotas.
+// mounted makes a filesystem and returns where it is mounted with these options. It skips the test
+// where the kernel has no quotas.
 func mounted(t *testing.T, make []string, with []string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -103,8 +103,8 @@ func inherit(t *testing.T, dir *os.File) {
 	}
 }
 
-// overfill writes more than the limit to a new file of the user's, with no more rights than that user has, and returns
-// what the kernel says.
+// overfill writes more than the limit to a new file of the user's, with no more rights than that
+// user has, and returns what the kernel says.
 func overfill(t *testing.T, path string) error {
 	t.Helper()
 	f, err := os.Create(path)

@@ -15,30 +15,34 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// removeTimeout is how long rbd may take to remove an image: without an object map it asks for each object that the
-// image could have. What is cut off goes on when it is asked for again.
+// removeTimeout is how long rbd may take to remove an image: without an object map it asks for each
+// object that the image could have. What is cut off goes on when it is asked for again.
 const removeTimeout = 10 * time.Minute
 
-// features of an image that is made here: those that Ceph gives by itself, whatever the configuration of a host says.
-// The exclusive lock has to be among them (Info.Fence).
+// features of an image that is made here: those that Ceph gives by itself, whatever the
+// configuration of a host says. The exclusive lock has to be among them (Info.Fence).
 const features = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 
-// Change is one change of an image: one of CreateBytes, RenameTo, Remove, Snapshot and RemoveSnapshot is set. It may be asked for twice.
+// Change is one change of an image: one of CreateBytes, RenameTo, Remove, Snapshot and
+// RemoveSnapshot is set. It may be asked for twice.
 type Change struct {
-	// CreateBytes makes an image of this size that reads as zeros. The error wraps unix.EEXIST if there is one of that name.
+	// CreateBytes makes an image of this size that reads as zeros. The error wraps unix.EEXIST if
+	// there is one of that name.
 	CreateBytes int64 `json:"create_bytes,omitempty"`
-	// RenameTo gives the image with the ID another name in its pool. The error wraps unix.EEXIST if there is another
-	// image of that name.
+	// RenameTo gives the image with the ID another name in its pool. The error wraps unix.EEXIST if
+	// there is another image of that name.
 	RenameTo string `json:"rename_to,omitempty"`
 	// Remove deletes the image with the ID, for good. It is no error if there is none.
 	Remove bool `json:"remove,omitempty"`
-	// Snapshot makes a snapshot with this name of the image with the ID. The error wraps unix.EEXIST if there is one.
+	// Snapshot makes a snapshot with this name of the image with the ID. The error wraps
+	// unix.EEXIST if there is one.
 	Snapshot string `json:"snapshot,omitempty"`
-	// RemoveSnapshot removes the snapshot with this name, and the SnapshotID, of the image with the ID. It is no error if
-	// there is none.
+	// RemoveSnapshot removes the snapshot with this name, and the SnapshotID, of the image with the
+	// ID. It is no error if there is none.
 	RemoveSnapshot string `json:"remove_snapshot,omitempty"`
 	SnapshotID     uint64 `json:"snapshot_id,omitempty"`
-	// ID is that of the image that is changed, but for one that is made: another one of its name is refused.
+	// ID is that of the image that is changed, but for one that is made: another one of its name is
+	// refused.
 	ID string `json:"id,omitempty"`
 }
 
@@ -90,9 +94,10 @@ func (c Cluster) remove(ctx context.Context, image api.RBDImage, id string, key 
 	return c.change(ctx, key, removeTimeout, "rm", "--no-progress", image.Spec())
 }
 
-// makeSnapshot makes a snapshot of an image. Where a client has the image's exclusive lock, as QEMU has that of a guest that
-// has written, that client makes it, and keeps its lock. One that does not answer is waited for toolTimeout and not until
-// Ceph takes it for dead, after 30 s: then rbd would take the lock away, and with it all access to the cluster.
+// makeSnapshot makes a snapshot of an image. Where a client has the image's exclusive lock, as QEMU
+// has that of a guest that has written, that client makes it, and keeps its lock. One that does not
+// answer is waited for toolTimeout and not until Ceph takes it for dead, after 30 s: then rbd would
+// take the lock away, and with it all access to the cluster.
 func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.Snapshot); err != nil {
 		return err

@@ -33,8 +33,8 @@ func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
 	return h.checkID(ctx, id, c, key)
 }
 
-// checkServer looks whether the server has a driver for images: asked for a key that there is not, it
-// says so before it connects to anything.
+// checkServer looks whether the server has a driver for images: asked for a key that there is not,
+// it says so before it connects to anything.
 func checkServer(ctx context.Context, key *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
 	defer cancel()

@@ -23,16 +23,18 @@ import (
 type Reach interface {
 	// Check says what is wrong with the way to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
-	// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is none.
+	// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is
+	// none.
 	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
-	// Watchers asks for the addresses of the clients that have an image open. The error is as that of Look.
+	// Watchers asks for the addresses of the clients that have an image open. The error is as that
+	// of Look.
 	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
 	// Snapshot asks about a snapshot of an image. The error is as that of Look.
 	Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
 	// Change changes an image.
 	Change(ctx context.Context, image api.RBDImage, change Change, key *os.File) error
-	// Dial has an image served, and returns a connection on which that is said by which NBD is spoken.
-	// The server ends with the connection.
+	// Dial has an image served, and returns a connection on which that is said by which NBD is
+	// spoken. The server ends with the connection.
 	Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error)
 }
 
@@ -104,9 +106,10 @@ func (c *Client) Change(ctx context.Context, path string, change Change) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error { return c.Reach.Change(ctx, image, change, key) })
 }
 
-// Make makes an image at an address. It has a temporary name, which nobody else may have, until whole was called with its
-// id, which it keeps: if that fails, or the error wraps unix.EEXIST since there is an image at the address, nothing is left.
-// Whatever is cut off leaves an image of the temporary name, or the image at its address.
+// Make makes an image at an address. It has a temporary name, which nobody else may have, until
+// whole was called with its id, which it keeps: if that fails, or the error wraps unix.EEXIST since
+// there is an image at the address, nothing is left. Whatever is cut off leaves an image of the
+// temporary name, or the image at its address.
 func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		hidden := image
@@ -134,8 +137,8 @@ func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int
 	})
 }
 
-// Remove deletes the image at an address that has this id, whichever it has if that is empty, once nobody has it open; it
-// is no error if there is none.
+// Remove deletes the image at an address that has this id, whichever it has if that is empty, once
+// nobody has it open; it is no error if there is none.
 func (c *Client) Remove(ctx context.Context, path, id string) error {
 	has, err := c.Holders(ctx, path, nil)
 	switch {
@@ -172,20 +175,21 @@ func (c *Client) Open(ctx context.Context, path string, writable bool) (export *
 }
 
 const (
-	// watchTimeout is above the 10 s that a server is given to end, and the 30 s for which a cluster takes a client for
-	// one that has an image open after the client has died (osd_client_watch_timeout).
+	// watchTimeout is above the 10 s that a server is given to end, and the 30 s for which a
+	// cluster takes a client for one that has an image open after the client has died
+	// (osd_client_watch_timeout).
 	watchTimeout = 45 * time.Second
 	watchPoll    = time.Second
 )
 
-// Count says how many clients of an image there may be, and have to be: a cluster names a client by an address
-// and a number, by which nobody can tell whose it is.
+// Count says how many clients of an image there may be, and have to be: a cluster names a client by
+// an address and a number, by which nobody can tell whose it is.
 type Count func(context.Context) (least, most int, err error)
 
-// Holders says who has the image at an address open besides the clients that ours counts, which may be nil for
-// none; "" if nobody has. Fewer of them than there have to be are said as well: one of ours has lost the cluster, and
-// somebody else may be in its place. A client that may have died is waited for, unless ctx has a
-// deadline: then somebody waits for an answer, and can ask once more.
+// Holders says who has the image at an address open besides the clients that ours counts, which may
+// be nil for none; "" if nobody has. Fewer of them than there have to be are said as well: one of
+// ours has lost the cluster, and somebody else may be in its place. A client that may have died is
+// waited for, unless ctx has a deadline: then somebody waits for an answer, and can ask once more.
 func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)
@@ -207,7 +211,8 @@ func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, 
 	}
 }
 
-// holders is one look of Holders. Ours are counted before and after the others, since a guest may come or go meanwhile.
+// holders is one look of Holders. Ours are counted before and after the others, since a guest may
+// come or go meanwhile.
 func (c *Client) holders(ctx context.Context, path string, ours Count) (string, error) {
 	if ours == nil {
 		ours = func(context.Context) (least, most int, err error) { return 0, 0, nil }

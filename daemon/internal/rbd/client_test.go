@@ -256,7 +256,8 @@ func fd(f *os.File) string {
 	return strconv.Itoa(int(n))
 }
 
-// TestASecretThatIsNoKeyIsRefusedAndNotShown: Ceph's libraries show what they cannot decode, and it may be a key in another form.
+// TestASecretThatIsNoKeyIsRefusedAndNotShown: Ceph's libraries show what they cannot decode, and it
+// may be a key in another form.
 func TestASecretThatIsNoKeyIsRefusedAndNotShown(t *testing.T) {
 	for name, value := range map[string]string{
 		"encoded twice": base64.StdEncoding.EncodeToString([]byte(theKey)),

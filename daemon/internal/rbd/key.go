@@ -20,7 +20,8 @@ const (
 // errNoKey does not show what is no key: it may be one in another form.
 var errNoKey = errors.New("the secret of libvirt's has no key of Ceph's: set it from the file of the key (virsh secret-set-value --file, whose text is the key in base64)")
 
-// isKey reports whether these bytes are a key as Ceph has them. Its libraries show what they cannot decode.
+// isKey reports whether these bytes are a key as Ceph has them. Its libraries show what they cannot
+// decode.
 func isKey(key []byte) bool {
 	return len(key) > keyHeaderSize && int(binary.LittleEndian.Uint16(key[keyLengthAt:])) == len(key)-keyHeaderSize
 }

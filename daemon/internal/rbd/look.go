@@ -26,8 +26,8 @@ type Info struct {
 	// Fenced: who has it for writing is kept from writing once another one has it (the feature
 	// exclusive-lock).
 	Fenced bool `json:"fenced"`
-	// DirtyCache: a client has writes in a persistent cache of its own (rbd_persistent_cache_mode), even such as
-	// were flushed, that the cluster does not have.
+	// DirtyCache: a client has writes in a persistent cache of its own (rbd_persistent_cache_mode),
+	// even such as were flushed, that the cluster does not have.
 	DirtyCache bool `json:"dirty_cache,omitempty"`
 }
 

@@ -49,7 +49,8 @@ func (e *toolError) Unwrap() error { return e.err }
 // environment of the programs.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 
-// program is a program that finds the key at keyPath, has nothing of ours in its environment, and dies with this process.
+// program is a program that finds the key at keyPath, has nothing of ours in its environment, and
+// dies with this process.
 func program(key *os.File, name string, args ...string) child.Command {
 	return child.Command{Program: name, Args: args, Env: environment, Files: []*os.File{key}, DeathSignal: syscall.SIGKILL}
 }
@@ -83,8 +84,8 @@ func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, t
 // systemConf is what QEMU reads too, for what is neither monitors nor user.
 const systemConf = "/etc/ceph/ceph.conf"
 
-// confFile is the configuration of Ceph's libraries on this host. One that is not there is no error for
-// all of them.
+// confFile is the configuration of Ceph's libraries on this host. One that is not there is no error
+// for all of them.
 func confFile() string {
 	if _, err := os.Stat(systemConf); errors.Is(err, fs.ErrNotExist) {
 		return os.DevNull

@@ -21,8 +21,9 @@ import (
 // serveTimeout is how long the server may take until it has opened the image.
 const serveTimeout = 20 * time.Second
 
-// Serve has an image served. What is said there is NBD, of the export storagedaemon.ExportName. An image that is
-// served for writing has to have a lock that keeps off a server whose end was not seen.
+// Serve has an image served. What is said there is NBD, of the export storagedaemon.ExportName. An
+// image that is served for writing has to have a lock that keeps off a server whose end was not
+// seen.
 func (h *Host) Serve(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {

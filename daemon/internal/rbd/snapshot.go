@@ -16,11 +16,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// diffTimeout is how long rbd may take to compare an image with a snapshot. It asks for each object that the image could
-// have: 30 s were seen for 1 TiB.
+// diffTimeout is how long rbd may take to compare an image with a snapshot. It asks for each object
+// that the image could have: 30 s were seen for 1 TiB.
 const diffTimeout = 10 * time.Minute
 
-// snapshotPrefix is what the names of snapshots begin with that are made here. No other is made or removed.
+// snapshotPrefix is what the names of snapshots begin with that are made here. No other is made or
+// removed.
 const snapshotPrefix = "volferry-"
 
 // SnapshotName is the name of the snapshot that belongs to something with this id, a UUID.
@@ -41,7 +42,8 @@ type Snapshot struct {
 	ID uint64 `json:"id,omitempty"`
 	// Protected: somebody keeps it from being removed, as for clones of it.
 	Protected bool `json:"protected,omitempty"`
-	// Written: something was written to the image since, were it what was there already. Only where that was asked.
+	// Written: something was written to the image since, were it what was there already. Only where
+	// that was asked.
 	Written bool `json:"written,omitempty"`
 }
 
@@ -95,9 +97,10 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 	return Snapshot{}, nil
 }
 
-// compare reports whether an image was written since a snapshot, which is no snapshot any more if it was removed meanwhile.
-// Without --whole-object rbd asks the OSDs for what they keep of each object for its snapshots. With it, it believes the
-// image's object map, which a client keeps, and which knows whole objects only.
+// compare reports whether an image was written since a snapshot, which is no snapshot any more if
+// it was removed meanwhile. Without --whole-object rbd asks the OSDs for what they keep of each
+// object for its snapshots. With it, it believes the image's object map, which a client keeps, and
+// which knows whole objects only.
 func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s *Snapshot, key *os.File) error {
 	text, err := c.askText(ctx, diffTimeout, image, key, "diff", "--from-snap", name)
 	var failed *toolError

@@ -61,8 +61,8 @@ func subjectOf(input json.RawMessage) string {
 	return ""
 }
 
-// Names returns the names, or the ids, of the volume and the instance that an op is about, "" for none.
-// Every kind has its own input, but volume and instance have the same names in all of them.
+// Names returns the names, or the ids, of the volume and the instance that an op is about, "" for
+// none. Every kind has its own input, but volume and instance have the same names in all of them.
 func Names(input json.RawMessage) (volume, instance string) {
 	var in struct {
 		VolumeName   string `json:"volume_name"`

@@ -9,7 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Standstill says in words that a guest sleeps or has crashed, and which command ends that; it is empty for other guests.
+// Standstill says in words that a guest sleeps or has crashed, and which command ends that; it is
+// empty for other guests.
 func Standstill(why hv.PauseReason, instance string) string {
 	switch why {
 	case hv.PauseAsleep:

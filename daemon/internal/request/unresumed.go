@@ -13,8 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Unresumed are the guests that an op has paused and that libvirt does not resume, by a name that the caller
-// gives each. It is kept in memory: after a restart of the daemon the op tries the resume again.
+// Unresumed are the guests that an op has paused and that libvirt does not resume, by a name that
+// the caller gives each. It is kept in memory: after a restart of the daemon the op tries the
+// resume again.
 type Unresumed struct {
 	// Changed is called with the name of a guest whose text has changed; it may be nil.
 	Changed func(name string)
@@ -29,11 +30,13 @@ type unresumed struct {
 	tries int
 }
 
-// quickResumes is how often a resume that failed is tried again after BusyDelay. Then it is tried whenever an op that waits is.
+// quickResumes is how often a resume that failed is tried again after BusyDelay. Then it is tried
+// whenever an op that waits is.
 const quickResumes = 10
 
-// Ended keeps how a call ended that was to resume a guest of an instance, which the reason says why it was paused, and
-// returns the error that has the call made again until it succeeds: nothing else may begin before.
+// Ended keeps how a call ended that was to resume a guest of an instance, which the reason says why
+// it was paused, and returns the error that has the call made again until it succeeds: nothing else
+// may begin before.
 func (u *Unresumed) Ended(name, instance, reason string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		u.set(name, "")
@@ -72,7 +75,8 @@ func (u *Unresumed) All() []string {
 	return texts
 }
 
-// set keeps why a guest was not resumed, or that it was if that is empty. It returns how often it was not.
+// set keeps why a guest was not resumed, or that it was if that is empty. It returns how often it
+// was not.
 func (u *Unresumed) set(name, text string) (tries int) {
 	u.mu.Lock()
 	was := u.guests[name]

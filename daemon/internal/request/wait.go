@@ -85,8 +85,8 @@ func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// Parked returns an op, of any manager, that waits for the operator and has one of these keys, nil if there
-// is none. Nothing else with that key begins before its end.
+// Parked returns an op, of any manager, that waits for the operator and has one of these keys, nil
+// if there is none. Nothing else with that key begins before its end.
 func (a *Admission) Parked(keys []string) *op.Status {
 	for _, st := range a.Runner.Active() {
 		if st.State == op.StateNeedsOperator && share(st.Op.Keys, keys) {
@@ -106,8 +106,8 @@ func StandsInTheWay(parked *op.Status) string {
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, api.ShellLine("volferryctl", "op", "show", parked.Op.ID))
 }
 
-// RefuseParked takes an op back that has touched nothing, as it has its turn behind one that waits for the
-// operator: it would not go on by itself. It returns false if that is not so.
+// RefuseParked takes an op back that has touched nothing, as it has its turn behind one that waits
+// for the operator: it would not go on by itself. It returns false if that is not so.
 func (a *Admission) RefuseParked(st op.Status) bool {
 	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false
@@ -154,7 +154,8 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 	}
 }
 
-// processesAway are the commands that say why volferryd-processes does not answer. The daemon's log has what it said.
+// processesAway are the commands that say why volferryd-processes does not answer. The daemon's log
+// has what it said.
 const processesAway = "`systemctl status volferryd-processes.socket volferryd-processes.service` and `journalctl -u volferryd.service` say why"
 
 // stuck is the answer for an op that waits, nil for one that works.

@@ -13,19 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Access asks the kernel what another user may do with an open file. Nothing of the file is read or written, and nothing is
-// handed over.
+// Access asks the kernel what another user may do with an open file. Nothing of the file is read or
+// written, and nothing is handed over.
 type Access struct {
 	// Socket is the socket of `volferryd access`, which asks; if it is empty, this process asks.
 	Socket string
 }
 
-// MayOpen returns nil if a user may open a file again for reading and writing, and the kernel's error if not.
+// MayOpen returns nil if a user may open a file again for reading and writing, and the kernel's
+// error if not.
 func (a Access) MayOpen(ctx context.Context, who User, f *os.File) error {
 	return a.look(ctx, callMayOpen, who, f)
 }
 
-// MayPass returns nil if a user may look something up in a directory, which may be open as a path only.
+// MayPass returns nil if a user may look something up in a directory, which may be open as a path
+// only.
 func (a Access) MayPass(ctx context.Context, who User, dir *os.File) error {
 	return a.look(ctx, callMayPass, who, dir)
 }
@@ -81,8 +83,8 @@ func lookInto(dir *os.File) error {
 	return nil
 }
 
-// openSocket asks for the right to write, which a connection takes. The kernel looks at it before it says that a socket is
-// not opened like a file.
+// openSocket asks for the right to write, which a connection takes. The kernel looks at it before
+// it says that a socket is not opened like a file.
 func openSocket(socket *os.File) error {
 	fd, err := unix.Open(pathOf(socket), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {

@@ -37,8 +37,8 @@ func ask(ctx context.Context, socket string, in request, file *os.File) (out ans
 	return out, nil, noAnswer(socket, err)
 }
 
-// Answers returns nil if the program at a socket answers, and an error that says what to look at if not. A socket alone proves
-// nothing: systemd listens at it.
+// Answers returns nil if the program at a socket answers, and an error that says what to look at if
+// not. A socket alone proves nothing: systemd listens at it.
 func Answers(ctx context.Context, socket string) error {
 	_, _, err := ask(ctx, socket, request{Call: callAnswers}, nil)
 	return err

@@ -19,8 +19,8 @@ const dialTimeout = 10 * time.Second
 // keepAlive finds out within half a minute that the other machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// Dial returns a connection to an address of the registry or of an NBD server, which `volferryd dialer` has made.
-// Errors are those of a dial.
+// Dial returns a connection to an address of the registry or of an NBD server, which `volferryd
+// dialer` has made. Errors are those of a dial.
 func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	_, handedOver, err := ask(ctx, socket, request{Call: callConnect, Name: address}, nil)
 	if err == nil && handedOver == nil {

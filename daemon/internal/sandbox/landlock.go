@@ -18,10 +18,11 @@ const (
 	landlockSignals  = 6
 )
 
-// restrictThread puts the calling thread into a Landlock domain of its own, which the program that the thread starts
-// inherits: it inspects no process outside of it (ptrace, /proc/PID/fd), sends none a signal (Linux 6.12), and opens no
-// file for writing but those of the given ones that are open for writing, those whose numbers are in written, and /dev/null.
-// It reports whether the kernel has Landlock (Linux 5.13); without it the thread stays as it is.
+// restrictThread puts the calling thread into a Landlock domain of its own, which the program that
+// the thread starts inherits: it inspects no process outside of it (ptrace, /proc/PID/fd), sends
+// none a signal (Linux 6.12), and opens no file for writing but those of the given ones that are
+// open for writing, those whose numbers are in written, and /dev/null. It reports whether the
+// kernel has Landlock (Linux 5.13); without it the thread stays as it is.
 func restrictThread(given []*os.File, written []int) (restricted bool, err error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {

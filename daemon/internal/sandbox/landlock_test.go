@@ -19,8 +19,8 @@ import (
 
 const shell = "/bin/sh"
 
-// programsOf are programs that RunProgram runs, one for each connection, until the test ends. The test is skipped
-// where the kernel has no Landlock.
+// programsOf are programs that RunProgram runs, one for each connection, until the test ends. The
+// test is skipped where the kernel has no Landlock.
 func programsOf(t *testing.T) Programs {
 	t.Helper()
 	l, socket := listen(t)

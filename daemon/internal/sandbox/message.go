@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandbox does what the unit of volferryd does not let it do: the calls that need
-// CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, the programs of storage that libvirt does not
-// manage, looks at other processes and by other users' rights, and the installation of the hook. It also keeps the programs of QEMU that read
-// images away from what the daemon may do. Eight small programs do this
-// in the daemon's place; without the unit the daemon does it itself. The package has both sides. It knows
-// nothing of volumes.
+// CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, the
+// programs of storage that libvirt does not manage, looks at other processes and by other users'
+// rights, and the installation of the hook. It also keeps the programs of QEMU that read images
+// away from what the daemon may do. Eight small programs do this in the daemon's place; without the
+// unit the daemon does it itself. The package has both sides. It knows nothing of volumes.
 package sandbox
 
 import (
@@ -79,7 +79,8 @@ type program struct {
 	Name string   `json:"name"`
 	Args []string `json:"args,omitempty"`
 	Env  []string `json:"env,omitempty"`
-	// Written are the numbers of the files that it opens for writing, though they are open for reading.
+	// Written are the numbers of the files that it opens for writing, though they are open for
+	// reading.
 	Written []int `json:"written,omitempty"`
 }
 
@@ -174,7 +175,8 @@ func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	return nil, nil //nolint:nilnil // a message without a file
 }
 
-// receiveFiles reads one message, and the files that came with it, also those of a message that is an error.
+// receiveFiles reads one message, and the files that came with it, also those of a message that is
+// an error.
 func receiveFiles(conn *net.UnixConn, message any) ([]*os.File, error) {
 	text := make([]byte, maxMessage)
 	rights := make([]byte, unix.CmsgSpace(4*maxFiles))

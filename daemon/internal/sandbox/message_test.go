@@ -13,7 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// Its path is all by which an operator knows the file that a quota, or a disk that is full, refuses to write.
+// Its path is all by which an operator knows the file that a quota, or a disk that is full, refuses
+// to write.
 func TestAFileThatComesWithAMessageHasItsPathInErrors(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	expect.OK(t, err)

@@ -37,12 +37,13 @@ type Programs struct {
 	Socket string
 	// Lock is a file that each program has locked, shared, until it is gone. Await waits for them.
 	Lock string
-	// Unrestricted, if set, is called for each program that the kernel keeps from no other one, as it has no Landlock.
+	// Unrestricted, if set, is called for each program that the kernel keeps from no other one, as
+	// it has no Landlock.
 	Unrestricted func()
 }
 
-// Start is a child.Starter. DeathSignal and Confine of the command are not used: a program is killed when this process dies,
-// and `volferryd images` confines it.
+// Start is a child.Starter. DeathSignal and Confine of the command are not used: a program is
+// killed when this process dies, and `volferryd images` confines it.
 func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, programStartTimeout)
 	defer cancel()
@@ -90,8 +91,8 @@ func unitEnded(err error) error {
 	return fmt.Errorf("the unit of the program has ended before it: %w", err)
 }
 
-// prepare hands the program over. It does not begin yet: a request may lie in the queue of the socket for longer than its
-// caller waits.
+// prepare hands the program over. It does not begin yet: a request may lie in the queue of the
+// socket for longer than its caller waits.
 func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.File) error {
 	stdout, err := r.take(c.Stdout)
 	if err != nil {
@@ -108,8 +109,8 @@ func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.F
 	return cmp.Or(err, out.err())
 }
 
-// Await returns when no program of an earlier process runs any more. That process is dead, and its programs are
-// being killed. No other process may use Programs with this lock.
+// Await returns when no program of an earlier process runs any more. That process is dead, and its
+// programs are being killed. No other process may use Programs with this lock.
 func (p Programs) Await(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -127,7 +128,8 @@ func (p Programs) Await(ctx context.Context) error {
 	}
 }
 
-// lock opens the file and locks it. Closing the file in all processes unlocks it. A program gets it, and cannot write to it.
+// lock opens the file and locks it. Closing the file in all processes unlocks it. A program gets
+// it, and cannot write to it.
 func (p Programs) lock(how int) (*os.File, error) {
 	f, err := os.OpenFile(p.Lock, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -208,8 +210,9 @@ func (r *remoteProgram) Ended() <-chan struct{} { return r.ended }
 
 func (r *remoteProgram) Err() error { return r.err }
 
-// RunProgram runs a program for the process at the other end of a connection, and returns when it has ended. The program is
-// one of those that are named here. It is killed when the other process dies, or closes the connection.
+// RunProgram runs a program for the process at the other end of a connection, and returns when it
+// has ended. The program is one of those that are named here. It is killed when the other process
+// dies, or closes the connection.
 func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := checkPeer(conn); err != nil {
@@ -239,7 +242,8 @@ func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, conf
 	return unlessGone(send(conn, answer{Status: uint32(status)}))
 }
 
-// unlessGone is the error of a message, nil if the other side has closed the connection: a daemon may die at any time.
+// unlessGone is the error of a message, nil if the other side has closed the connection: a daemon
+// may die at any time.
 func unlessGone(err error) error {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		return nil
@@ -247,8 +251,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-// startProgram reads which program is to run, and starts it once the other side says that it waits for it still. The outputs
-// are the program's alone then.
+// startProgram reads which program is to run, and starts it once the other side says that it waits
+// for it still. The outputs are the program's alone then.
 func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (_ child.Process, restricted bool, err error) {
 	var in, begin request
 	files, err := receiveFiles(conn, &in)
@@ -287,7 +291,8 @@ func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, co
 	return p, restricted, err
 }
 
-// passSignals has a program get the signals that the other side sends, and kills it when the other side is gone.
+// passSignals has a program get the signals that the other side sends, and kills it when the other
+// side is gone.
 func passSignals(conn *net.UnixConn, p child.Process) {
 	for {
 		var in request

@@ -24,7 +24,8 @@ type StorageReach interface {
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
 	// Snapshot says what the text of whoever asks wants to know of a snapshot of an image, as text.
 	Snapshot(ctx context.Context, address string, query []byte, key *os.File) ([]byte, error)
-	// Change makes, renames or removes an image or a snapshot of one, as the text of whoever asks says.
+	// Change makes, renames or removes an image or a snapshot of one, as the text of whoever asks
+	// says.
 	Change(ctx context.Context, address string, change []byte, key *os.File) error
 	// Open has an image served on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
@@ -60,8 +61,8 @@ func ChangeStorage(ctx context.Context, socket, address string, change []byte, k
 	return err
 }
 
-// OpenStorage has `volferryd storage` serve an image. What serves it ends with the connection, and is
-// gone when Close of it returns.
+// OpenStorage has `volferryd storage` serve an image. What serves it ends with the connection, and
+// is gone when Close of it returns.
 func OpenStorage(ctx context.Context, socket, address string, writable bool, key *os.File) (net.Conn, error) {
 	control, err := connectTo(ctx, socket)
 	if err != nil {
@@ -108,7 +109,8 @@ func (c *storageConn) Close() error {
 	return c.err
 }
 
-// ServeStorage answers LookAtStorage and OpenStorage at a socket until ctx ends, and closes the socket.
+// ServeStorage answers LookAtStorage and OpenStorage at a socket until ctx ends, and closes the
+// socket.
 func ServeStorage(ctx context.Context, listener *net.UnixListener, reach StorageReach, log *slog.Logger) error {
 	return serve(ctx, listener, answerStorage(reach), log)
 }

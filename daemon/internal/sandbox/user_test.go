@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// What others see of the process in /proc is the main thread's, which cannot end if its rights do not come back.
+// What others see of the process in /proc is the main thread's, which cannot end if its rights do
+// not come back.
 func TestTheMainThreadNeverHasTheRightsOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: it needs root, who may take the rights of another user")

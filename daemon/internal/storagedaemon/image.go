@@ -23,8 +23,8 @@ const (
 
 // Image is what is served.
 type Image struct {
-	// Node are the options of QEMU's block node with the image, as of blockdev-add, and Objects those of the
-	// objects that it names.
+	// Node are the options of QEMU's block node with the image, as of blockdev-add, and Objects
+	// those of the objects that it names.
 	Node    map[string]any
 	Objects []string
 	// Files are open files that the server gets. Options call them by child.FileName.
@@ -61,8 +61,8 @@ func (i *Image) arguments() []string {
 	)
 }
 
-// heap has the server's allocator keep what it has had: QEMU allocates a buffer for each request, and to touch a new
-// one of 1 MiB, page by page, takes several times as long as to fill it.
+// heap has the server's allocator keep what it has had: QEMU allocates a buffer for each request,
+// and to touch a new one of 1 MiB, page by page, takes several times as long as to fill it.
 var heap = []string{"MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=134217728"}
 
 // command is the server, with nothing of ours in its environment.

@@ -35,8 +35,8 @@ type process struct {
 	stderr tail
 }
 
-// tail keeps the end of what a server says, which may run for days: libraries of storage say much before
-// it says why it ends.
+// tail keeps the end of what a server says, which may run for days: libraries of storage say much
+// before it says why it ends.
 type tail struct{ text []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -58,7 +58,8 @@ func start(ctx context.Context, image Image, listening *os.File) (*process, erro
 	return p, err
 }
 
-// end tells the server to let go of the image, and kills it if it does not: its storage may be away.
+// end tells the server to let go of the image, and kills it if it does not: its storage may be
+// away.
 func (p *process) end() error {
 	p.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(endTimeout)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SecretFile is a file in memory, without a name, that has a secret. It is all that a program gets of it: no
-// argument, no environment, no file that anybody else could open.
+// SecretFile is a file in memory, without a name, that has a secret. It is all that a program gets
+// of it: no argument, no environment, no file that anybody else could open.
 func SecretFile(secret []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("secret", unix.MFD_CLOEXEC)
 	if err != nil {

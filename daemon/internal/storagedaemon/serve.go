@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storagedaemon has qemu-storage-daemon serve one image to this process, at a socket that nobody
-// else can find. What is said there is NBD. It must not know what the image is for.
+// Package storagedaemon has qemu-storage-daemon serve one image to this process, at a socket that
+// nobody else can find. What is said there is NBD. It must not know what the image is for.
 package storagedaemon
 
 import (
@@ -38,8 +38,8 @@ func (s *Served) Close() error {
 	return s.err
 }
 
-// HandOver returns the connection as an open file for another process, and closes it in this one. Its server goes on
-// until Close.
+// HandOver returns the connection as an open file for another process, and closes it in this one.
+// Its server goes on until Close.
 func (s *Served) HandOver() (*os.File, error) {
 	f, err := s.File()
 	if err != nil {
@@ -51,8 +51,9 @@ func (s *Served) HandOver() (*os.File, error) {
 	return f, nil
 }
 
-// Serve has an image served, and returns when the server has opened it. A server that ends before is an
-// *EndedError, one that is not installed child.ErrNotInstalled, and the cause of ctx is returned if that ends first.
+// Serve has an image served, and returns when the server has opened it. A server that ends before
+// is an *EndedError, one that is not installed child.ErrNotInstalled, and the cause of ctx is
+// returned if that ends first.
 func Serve(ctx context.Context, image Image) (*Served, error) {
 	listening, conn, err := meetingPoint()
 	if err != nil {
@@ -73,8 +74,8 @@ func Serve(ctx context.Context, image Image) (*Served, error) {
 	return s, nil
 }
 
-// meetingPoint is a socket that is listened at, with one connection that is made already, and with no
-// name any more by which anybody could make another one.
+// meetingPoint is a socket that is listened at, with one connection that is made already, and with
+// no name any more by which anybody could make another one.
 func meetingPoint() (listening *os.File, conn *net.UnixConn, err error) {
 	dir, err := os.MkdirTemp("", "volferry-serve-")
 	if err != nil {

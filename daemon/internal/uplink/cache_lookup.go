@@ -58,7 +58,8 @@ func (u *Uplink) AttachedHere() []api.Volume {
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(own[vol.ID]) == 0 })
 }
 
-// VolumesHere returns the volumes that are this host's, attached or not, by what the registry last said.
+// VolumesHere returns the volumes that are this host's, attached or not, by what the registry last
+// said.
 func (u *Uplink) VolumesHere() []api.Volume {
 	v, _, _ := u.View()
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !u.ours(vol.Host) })

@@ -80,8 +80,8 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 	return reports
 }
 
-// hasMoving reports whether a volume of these attachments moves, by a host or by the registry: its guests may be between
-// two places.
+// hasMoving reports whether a volume of these attachments moves, by a host or by the registry: its
+// guests may be between two places.
 func hasMoving(atts []api.Attachment, volumes []api.Volume) bool {
 	return slices.ContainsFunc(volumes, func(v api.Volume) bool {
 		return v.MigrationID != "" && slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.VolumeID == v.ID })

@@ -62,9 +62,9 @@ func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
 	})
 }
 
-// Every call between the fence and the way back fails once: before its effect,
-// after it, with the death of the daemon, and with that of a registry which then lets no host come back that
-// has not reported.
+// Every call between the fence and the way back fails once: before its effect, after it, with the
+// death of the daemon, and with that of a registry which then lets no host come back that has not
+// reported.
 func TestAFenceSurvivesEveryInterruption(t *testing.T) {
 	for _, how := range []string{"fails", "fails after its effect", "kills", "kills after its effect", "ends the registry", "ends the registry after its effect"} {
 		t.Run(how, func(t *testing.T) {

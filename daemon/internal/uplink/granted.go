@@ -65,7 +65,8 @@ func (u *Uplink) granted() []api.Attachment {
 	return out
 }
 
-// attachmentsBy are attachments by the key of each: a host may have thousands, too many to compare each with each.
+// attachmentsBy are attachments by the key of each: a host may have thousands, too many to compare
+// each with each.
 func attachmentsBy(atts []api.Attachment, key func(a *api.Attachment) string) map[string][]api.Attachment {
 	by := map[string][]api.Attachment{}
 	for i := range atts {
@@ -95,8 +96,8 @@ func (u *Uplink) everGranted() []api.Attachment {
 	return out
 }
 
-// oursLocked reports whether the host that the registry has for something, by its name or its id, is
-// this one. The caller holds mu.
+// oursLocked reports whether the host that the registry has for something, by its name or its id,
+// is this one. The caller holds mu.
 func (u *Uplink) oursLocked(host string) bool {
 	return host != "" && (host == u.cfg.HostID || host == u.cfg.HostName || host == u.host.Name)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// filesTimeout is how long a report waits for what the filesystems say of the files that domains name.
+// filesTimeout is how long a report waits for what the filesystems say of the files that domains
+// name.
 const filesTimeout = 3 * time.Second
 
 // errNoAnswer is the error while storage does not answer.
@@ -45,8 +46,8 @@ func (n *namedFiles) at(path string) string {
 	return path
 }
 
-// fileLooker looks at files. Storage that does not answer holds a look for as long as it likes, and there is
-// one at a time.
+// fileLooker looks at files. Storage that does not answer holds a look for as long as it likes, and
+// there is one at a time.
 type fileLooker struct{ busy atomic.Bool }
 
 // look looks at the files that domains name, and at the paths of pools, attachments and volumes.
@@ -113,7 +114,8 @@ func (n *namedFiles) follow(path string) {
 	}
 }
 
-// lookBeneath reads what the disk of a definition is over: libvirt does not say it of a domain that is off.
+// lookBeneath reads what the disk of a definition is over: libvirt does not say it of a domain that
+// is off.
 func (n *namedFiles) lookBeneath(disk *hv.Disk) {
 	top := disk.Top().Path
 	paths, err := location.Beneath(disk)

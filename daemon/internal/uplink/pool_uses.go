@@ -31,9 +31,10 @@ func bounded(text string, most int) string {
 	return request.Cut(text, most)
 }
 
-// addUses adds to pools what domains name there, running or not, and what their managed save images name: all but the images of
-// their attachments, which the registry knows. Domains that could not be read, or all of them (blind), may use every
-// pool, and so may those of whose files nothing is known.
+// addUses adds to pools what domains name there, running or not, and what their managed save images
+// name: all but the images of their attachments, which the registry knows. Domains that could not
+// be read, or all of them (blind), may use every pool, and so may those of whose files nothing is
+// known.
 func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment, files *namedFiles) {
 	var unknown []api.PoolUse
 	if blind != nil {
@@ -75,7 +76,8 @@ type use struct {
 	pool string
 }
 
-// isIn reports whether it is in the pool, below its path, or its path itself, by the text of both or by where that leads.
+// isIn reports whether it is in the pool, below its path, or its path itself, by the text of both
+// or by where that leads.
 func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	if u.pool != "" {
 		return u.pool == p.Name
@@ -85,8 +87,8 @@ func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	return p.Covers(u.Path) || real.Covers(files.at(u.Path))
 }
 
-// usesOf returns what a domain names, but for the images of these attachments. A disk whose images are others than its
-// attachment has is a use.
+// usesOf returns what a domain names, but for the images of these attachments. A disk whose images
+// are others than its attachment has is a use.
 func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses []use, unknown []api.PoolUse) {
 	mine := map[string]bool{}
 	inPools := map[[2]string]bool{}

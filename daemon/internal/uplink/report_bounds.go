@@ -12,14 +12,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What parts of a report have together, in bytes. The registry refuses a request of more than httpjson.MaxBodyBytes, and a
-// host whose reports are refused looks dead.
+// What parts of a report have together, in bytes. The registry refuses a request of more than
+// httpjson.MaxBodyBytes, and a host whose reports are refused looks dead.
 const (
 	maxUses  = 192 << 10 // the uses of all pools
 	maxNotes = 128 << 10 // the notes of all instances
 )
 
-// boundUses sorts the uses of each pool, and cuts what the report has no room for. It says how many it has cut.
+// boundUses sorts the uses of each pool, and cuts what the report has no room for. It says how many
+// it has cut.
 func boundUses(pools []api.Pool) {
 	for i := range pools {
 		p := &pools[i]
@@ -33,7 +34,8 @@ func boundUses(pools []api.Pool) {
 	}
 }
 
-// usesThatFit returns how many of these uses, one less than are allowed if there are more, have so many bytes in a report.
+// usesThatFit returns how many of these uses, one less than are allowed if there are more, have so
+// many bytes in a report.
 func usesThatFit(uses []api.PoolUse, bytes int) int {
 	for i := range uses {
 		bytes -= encodedBytes(&uses[i])
@@ -44,8 +46,8 @@ func usesThatFit(uses []api.PoolUse, bytes int) int {
 	return len(uses)
 }
 
-// boundNotes cuts the notes of instances to an equal length, if the report has no room for them all. Doctor says them
-// whole.
+// boundNotes cuts the notes of instances to an equal length, if the report has no room for them
+// all. Doctor says them whole.
 func boundNotes(reports []api.InstanceReport) {
 	all, noted := 0, 0
 	for i := range reports {

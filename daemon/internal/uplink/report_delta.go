@@ -15,7 +15,8 @@ const (
 	// sizesEvery is how often the registry hears what the pools have free, if that is
 	// all that has changed and a report is made then.
 	sizesEvery = 30 * time.Second
-	// wholeEvery is how often it hears everything, by the next report, whether or not it has changed.
+	// wholeEvery is how often it hears everything, by the next report, whether or not it has
+	// changed.
 	wholeEvery = 5 * time.Minute
 )
 
@@ -27,15 +28,15 @@ type lastReport struct {
 	at, heard time.Time
 }
 
-// covers reports whether a report that is made now need not say what it says, because the registry was told
-// the same.
+// covers reports whether a report that is made now need not say what it says, because the registry
+// was told the same.
 func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	age := now.Sub(l.at)
 	return age < wholeEvery && l.says(r, age >= sizesEvery)
 }
 
-// says reports whether a report has nothing new in it, with the sizes of pools or without. For a registry that gives
-// no digest all is new.
+// says reports whether a report has nothing new in it, with the sizes of pools or without. For a
+// registry that gives no digest all is new.
 func (l lastReport) says(r api.HostReport, sizes bool) bool {
 	if l.digest == "" || r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances) {
 		return false

@@ -110,8 +110,8 @@ func TestARegistryThatGivesNoDigestHearsEverything(t *testing.T) {
 	})
 }
 
-// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, for a minute at the most as it does not poll, and is looked at as
-// often as ever.
+// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, for a minute at the most as it does not
+// poll, and is looked at as often as ever.
 func TestAHostWithNothingNewIsAsSilentAsTheRegistryWants(t *testing.T) {
 	for every, want := range map[int]int{0: 120, 1: 120, 20: 30, 50: 12, 200: 10, 3600: 10} {
 		bubble(t, func(w *world) {
@@ -151,7 +151,8 @@ func TestARegistryThatHasJustBegunSoonHearsOfASilentHost(t *testing.T) {
 	})
 }
 
-// TestRareReportsAreMadeBetweenPolls: one that is made beside an open poll needs a connection of its own.
+// TestRareReportsAreMadeBetweenPolls: one that is made beside an open poll needs a connection of
+// its own.
 func TestRareReportsAreMadeBetweenPolls(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.registry.every = 200
@@ -186,7 +187,8 @@ func TestRareReportsAreMadeBetweenPolls(t *testing.T) {
 	})
 }
 
-// TestPollsAreNoLongerThanAnOlderRegistryTakes, which is a minute; it wants to hear of each host as often.
+// TestPollsAreNoLongerThanAnOlderRegistryTakes, which is a minute; it wants to hear of each host as
+// often.
 func TestPollsAreNoLongerThanAnOlderRegistryTakes(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.registry.every = 60

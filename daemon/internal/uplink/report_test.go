@@ -40,7 +40,8 @@ func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
 	}
 }
 
-// Nothing else is about to become of it, and a registry of before knows only that a guest is paused.
+// Nothing else is about to become of it, and a registry of before knows only that a guest is
+// paused.
 func TestAGuestThatStandsStillIsReportedAtOnceAsPausedAndWhy(t *testing.T) {
 	u := &Uplink{}
 	for why, want := range map[hv.PauseReason]api.InstanceState{hv.PauseAsleep: api.InstanceAsleep, hv.PauseCrashed: api.InstanceCrashed} {

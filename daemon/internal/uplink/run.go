@@ -43,7 +43,8 @@ func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
 		}
 		if reportFirst(err) {
-			// The report is refused, for its epoch is over, but what this host was told is compared.
+			// The report is refused, for its epoch is over, but what this host was told is
+			// compared.
 			_, _ = u.report(ctx, always)
 		}
 		return u.around(retryEvery)

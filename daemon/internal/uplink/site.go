@@ -26,8 +26,9 @@ func (u *Uplink) Site(r *client.Registry) *Site {
 }
 
 // sendFenced calls send, which sends a change to the registry, unless this host is fenced. A
-// registry that was just started wants a report of this host first, or of its pools: then the report is sent,
-// and the change once more. It waits if that report could not be made, or says nothing of the pools.
+// registry that was just started wants a report of this host first, or of its pools: then the
+// report is sent, and the change once more. It waits if that report could not be made, or says
+// nothing of the pools.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)

@@ -49,8 +49,8 @@ func (c *called) Tasks(ctx context.Context, host, session string, wait time.Dura
 	return c.registry.Tasks(ctx, host, session, wait)
 }
 
-// eachHost has twenty hosts, each with chances of its own, poll a registry that wants to hear of each every so many
-// seconds, long enough for none to be new to it.
+// eachHost has twenty hosts, each with chances of its own, poll a registry that wants to hear of
+// each every so many seconds, long enough for none to be new to it.
 func eachHost(t *testing.T, every int, f func(w *world, c *called)) {
 	t.Helper()
 	eachReporter(t, every, func(w *world, c *called) {

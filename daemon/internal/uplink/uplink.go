@@ -157,7 +157,8 @@ type finding struct {
 // Note describes how an instance differs from what Volferry left.
 type Note struct {
 	InstanceID, InstanceName, Text string
-	// RunsElsewhere says that its guest runs, and that the disks of the domain are not where the volumes are.
+	// RunsElsewhere says that its guest runs, and that the disks of the domain are not where the
+	// volumes are.
 	RunsElsewhere bool
 }
 

@@ -78,7 +78,8 @@ func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	return nil
 }
 
-// checkRecorded refuses a volume of which nobody can tell which image is the good one (Ports.Recorded).
+// checkRecorded refuses a volume of which nobody can tell which image is the good one
+// (Ports.Recorded).
 func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string) error {
 	if e.Recorded == nil {
 		return nil

@@ -73,7 +73,8 @@ func look(t *testing.T, w *world) string {
 	return log.String()
 }
 
-// A volume of a former version, and one that a move has brought to a device that it made, have none.
+// A volume of a former version, and one that a move has brought to a device that it made, have
+// none.
 func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -85,7 +86,8 @@ func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 	})
 }
 
-// A registry that is older than its hosts, for as long as that lasts, and a move that has begun since say nothing of the image.
+// A registry that is older than its hosts, for as long as that lasts, and a move that has begun
+// since say nothing of the image.
 func TestAnIdentityThatTheRegistryCannotTakeIsNotWarnedOf(t *testing.T) {
 	older := protocol.Announcement{}.Check("the program at R", []string{protocol.Identities})
 	for _, c := range []struct {
@@ -149,7 +151,8 @@ func TestAnotherDeviceAtThePathOfAVolumeIsNeitherDeletedNorResized(t *testing.T)
 	}
 }
 
-// A name in /dev has gone to another device under a running guest, before this version has stored which one is the volume.
+// A name in /dev has gone to another device under a running guest, before this version has stored
+// which one is the volume.
 func TestTheIdentityOfADeviceIsTakenOnlyFromWhatItsGuestHasOpen(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(t *testing.T, w *world)

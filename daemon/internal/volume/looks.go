@@ -21,8 +21,9 @@ import (
 // `virsh blockresize`, a `qemu-img resize` or a volume group: it has to be seen.
 const looksEvery = 30 * time.Second
 
-// Run looks at the images of this host's volumes now and then, until ctx ends. It has the
-// registry store the size of those that have grown, and the identity of a device that the registry has none of.
+// Run looks at the images of this host's volumes now and then, until ctx ends. It has the registry
+// store the size of those that have grown, and the identity of a device that the registry has none
+// of.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(looksEvery)
 	defer tick.Stop()
@@ -37,8 +38,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// lookAtImages looks at every volume's image once. Warned is what was said of each volume, by its id, so that the
-// log says it once.
+// lookAtImages looks at every volume's image once. Warned is what was said of each volume, by its
+// id, so that the log says it once.
 func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	id, err := m.host(ctx)
 	if err != nil {
@@ -67,8 +68,9 @@ func (m *Manager) lookAtOne(ctx context.Context, v *api.Volume, warned map[strin
 	}
 }
 
-// lookAt has the registry take over the size and the identity of a volume's image. It returns an error if the image is
-// not the volume's, or is smaller; one that is away, or cannot be read, is found out about by who wants to use it.
+// lookAt has the registry take over the size and the identity of a volume's image. It returns an
+// error if the image is not the volume's, or is smaller; one that is away, or cannot be read, is
+// found out about by who wants to use it.
 func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if err != nil {
@@ -103,8 +105,9 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	return err
 }
 
-// openInGuests refuses an image that a running guest of this host does not have open, though it is at the path of the guest's
-// volume: another image has that name by now, whose size and identity are not the volume's.
+// openInGuests refuses an image that a running guest of this host does not have open, though it is
+// at the path of the guest's volume: another image has that name by now, whose size and identity
+// are not the volume's.
 func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	if api.IsNetwork(v.Location.Path) {
 		return nil // which is no path of the kernel

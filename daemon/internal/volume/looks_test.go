@@ -86,7 +86,8 @@ func TestAHostReportsTheSizeThatAnImageHas(t *testing.T) {
 	}
 }
 
-// The image where the registry has a volume is another one than the volume's if the journal has the volume elsewhere.
+// The image where the registry has a volume is another one than the volume's if the journal has the
+// volume elsewhere.
 func TestNothingIsTakenOverFromAnImageThatTheJournalHasElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -108,7 +109,8 @@ func TestNothingIsTakenOverFromAnImageThatTheJournalHasElsewhere(t *testing.T) {
 	})
 }
 
-// TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume: the registry, or another host, has said where the volume is.
+// TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume: the registry, or another host, has said where
+// the volume is.
 func TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume(t *testing.T) {
 	const file = "/etc/hostname"
 	w := newWorld(t)

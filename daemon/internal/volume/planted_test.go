@@ -26,8 +26,9 @@ func TestNothingIsAdoptedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// TestNothingIsResizedThroughALinkInAPool, neither where it was there before nor where it is planted right before the
-// image grows. With the image back in its place the next call makes it larger.
+// TestNothingIsResizedThroughALinkInAPool, neither where it was there before nor where it is
+// planted right before the image grows. With the image back in its place the next call makes it
+// larger.
 func TestNothingIsResizedThroughALinkInAPool(t *testing.T) {
 	for _, who := range []holder{nobody, stopped, running} {
 		for _, when := range []string{"before the request", "when it was kept for that", "right before it grows"} {

@@ -24,8 +24,9 @@ type Ports struct {
 	// Adoptable refuses an image that a volume has left by a move of this host
 	// (migrate.Manager); verdict begins the refusal. Nil: no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
-	// Recorded refuses a volume that the journal of this host has elsewhere than the registry, since a move that
-	// the registry does not know (migrate.Manager.CheckVolumeRecorded). Nil: no volume was ever moved.
+	// Recorded refuses a volume that the journal of this host has elsewhere than the registry,
+	// since a move that the registry does not know (migrate.Manager.CheckVolumeRecorded). Nil: no
+	// volume was ever moved.
 	Recorded func(ctx context.Context, vol api.Volume) error
 }
 
@@ -65,8 +66,8 @@ type Images interface {
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Written reports whether some process of this host, or QEMU on another, is seen to have the file open
-	// for writing.
+	// Written reports whether some process of this host, or QEMU on another, is seen to have the
+	// file open for writing.
 	Written(ctx context.Context, path string) (bool, error)
 	// Fingerprint tells an image from a later image at the same path, also after a reboot.
 	// It returns image.ErrAbsent if there is nothing.
@@ -79,7 +80,8 @@ type Images interface {
 	Sync(ctx context.Context, path string) error
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
-	// CheckFileBytes returns an *image.LimitError if the filesystem of a file is known to hold none of this size.
+	// CheckFileBytes returns an *image.LimitError if the filesystem of a file is known to hold none
+	// of this size.
 	CheckFileBytes(path string, bytes int64) error
 	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error

@@ -143,7 +143,8 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	return nil
 }
 
-// checkPlace refuses an image that is where none may be. What a guest has it may have, but for a link.
+// checkPlace refuses an image that is where none may be. What a guest has it may have, but for a
+// link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
 	return m.rules.CheckHeld(ctx, m.env.HV, in.Location, in.verdict(), in.InstanceID)
 }

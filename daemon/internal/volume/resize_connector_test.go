@@ -25,7 +25,8 @@ func answersOfExtend() map[string]error {
 	return said
 }
 
-// askWhile asks for a larger size once, with something that happens at the run of the connector's extend.
+// askWhile asks for a larger size once, with something that happens at the run of the connector's
+// extend.
 func (s *resizeTrial) askWhile(t *testing.T, happens hosttest.Happening) error {
 	t.Helper()
 	calls := s.callsOfAResize(t)
@@ -41,7 +42,8 @@ func (s *resizeTrial) askWhile(t *testing.T, happens hosttest.Happening) error {
 	return err
 }
 
-// callsOfAResize are the calls of a resize at which nothing happens, of another volume like this one.
+// callsOfAResize are the calls of a resize at which nothing happens, of another volume like this
+// one.
 func (s *resizeTrial) callsOfAResize(t *testing.T) []string {
 	t.Helper()
 	other := newConnectorTrial(t, s.who)

@@ -45,7 +45,8 @@ func (e *env) stepRemoveImage() op.Step {
 		if err != nil || found == nil {
 			return err
 		}
-		// A volume that was adopted, or has moved, by another name of its image keeps that: /dev/mapper/vg-lv, or a link to the pool.
+		// A volume that was adopted, or has moved, by another name of its image keeps that:
+		// /dev/mapper/vg-lv, or a link to the pool.
 		if same, err := location.SameImage(found.Path, l.Path); err != nil {
 			return cannotTell(l.Path, err)
 		} else if !same {

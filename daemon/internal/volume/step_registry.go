@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRegister takes the volume's name and place at the registry. Check, if not nil, is of the image, and is made while nobody
-// takes one. The output is the volume.
+// stepRegister takes the volume's name and place at the registry. Check, if not nil, is of the
+// image, and is made while nobody takes one. The output is the volume.
 func (e *env) stepRegister(check func(context.Context, api.Location) error) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.register(ctx, r.OpID()+".register", in, check)
@@ -56,8 +56,8 @@ func (e *env) register(ctx context.Context, opID string, in *input, check func(c
 	return taken(path, holder)
 }
 
-// checkStillThere refuses an image that is gone: who had it until now may have deleted it since it was looked at, as the end of a
-// move deletes its source.
+// checkStillThere refuses an image that is gone: who had it until now may have deleted it since it
+// was looked at, as the end of a move deletes its source.
 func (e *env) checkStillThere(ctx context.Context, l api.Location) error {
 	_, err := e.Images.Inspect(ctx, l)
 	if errors.Is(err, image.ErrAbsent) {

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Kernel is the part of a hypervisor that the package needs. Of what is at an address it is QEMU itself that
-// answers, through the hypervisor.
+// Kernel is the part of a hypervisor that the package needs. Of what is at an address it is QEMU
+// itself that answers, through the hypervisor.
 type Kernel interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
@@ -75,8 +75,8 @@ func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]
 	return all, nil
 }
 
-// Clients counts what the processes of domains have of what is at an address: each is one client of its
-// server.
+// Clients counts what the processes of domains have of what is at an address: each is one client of
+// its server.
 func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n int, err error) {
 	for _, id := range ids {
 		files, err := k.OpenFiles(ctx, id, address)

@@ -18,8 +18,8 @@ import "testing"
 //	append_lost/RECORD   the journal refuses that record once
 //	append_stored/RECORD the same, but the record is stored
 //
-// cut, crash and append come twice: for an op that is done, and (_undoing) for
-// one that is undone from its last step that can be. With -short every fourth of them is run, which is not always the
+// cut, crash and append come twice: for an op that is done, and (_undoing) for one that is undone
+// from its last step that can be. With -short every fourth of them is run, which is not always the
 // same of each step.
 func Matrix(t *testing.T, s Subject) {
 	for i, tr := range s.trials(t) {

@@ -50,8 +50,8 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	return nil
 }
 
-// needsOperator is the error of a volume whose migration needs an operator, with the commands that are known to end
-// that. The migration shows them as well, and more of what is known.
+// needsOperator is the error of a volume whose migration needs an operator, with the commands that
+// are known to end that. The migration shows them as well, and more of what is known.
 func needsOperator(m api.Migration) *api.Error {
 	again, _ := m.Cures()
 	return api.Errorf(api.CodeNeedsOperator, "migration %s needs an operator; %s. Next: %s; `%s` shows what is known", m.ID, m.StoppedLine(), again,

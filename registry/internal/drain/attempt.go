@@ -75,14 +75,14 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id str
 	return l.cameBack(ctx, d, m)
 }
 
-// mayFollow reports whether another attempt may follow one that was refused so: for the moment, or for
-// another migration of the volume.
+// mayFollow reports whether another attempt may follow one that was refused so: for the moment, or
+// for another migration of the volume.
 func mayFollow(refused *api.Error) bool {
 	return passes(refused) || refused.Code == api.CodeMigrationActive
 }
 
-// passes reports whether a refusal may pass. What a migration has locked, it lets go of at its end; an
-// operator's lock stays.
+// passes reports whether a refusal may pass. What a migration has locked, it lets go of at its end;
+// an operator's lock stays.
 func passes(refused *api.Error) bool {
 	holder, _ := refused.Details["migration_id"].(string)
 	return relay.Passes(refused) || refused.Code == api.CodeInstanceLocked && holder != ""

@@ -216,8 +216,8 @@ func TestVolumeOfAnInstanceThatAMigrationHasJustLockedIsTriedAgain(t *testing.T)
 	})
 }
 
-// An op that waits behind another one of the instance is refused by the registry when its host has long said that it
-// took the request.
+// An op that waits behind another one of the instance is refused by the registry when its host has
+// long said that it took the request.
 func TestAnOpThatIsUndoneForTheMomentIsNoEnd(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")

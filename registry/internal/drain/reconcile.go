@@ -113,8 +113,9 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	return l.take(ctx, d, v, host.Name)
 }
 
-// held reports whether the migration of another volume has locked the instance of a volume. The registry would refuse the
-// volume for that, and its host, which sees the guest go off and come back meanwhile, for anything.
+// held reports whether the migration of another volume has locked the instance of a volume. The
+// registry would refuse the volume for that, and its host, which sees the guest go off and come
+// back meanwhile, for anything.
 func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 	if v.Unheld() || len(v.Attachments) > 1 {
 		return false, nil

@@ -62,8 +62,8 @@ func TestAVolumeOfSeveralInstancesMovesWithThemIfThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// movesShared claims that a drain moves a volume of several instances as it was asked to, once, also across a
-// restart, and that it follows that move to its end.
+// movesShared claims that a drain moves a volume of several instances as it was asked to, once,
+// also across a restart, and that it follows that move to its end.
 func (s *site) movesShared(how api.PoolDrain, asked func(p workflow.Pause) bool) {
 	t := s.T
 	t.Helper()
@@ -116,7 +116,8 @@ func (s *site) bringOver(id string) {
 	s.finishShared(s.bring(expect.Value(s.Store.ResumePause(ctx, call, id))(t), workflow.PauseRestored))
 }
 
-// finishShared ends a move whose guests are awake, when the end that its volume has left is removed.
+// finishShared ends a move whose guests are awake, when the end that its volume has left is
+// removed.
 func (s *site) finishShared(p workflow.Pause) {
 	t := s.T
 	t.Helper()
@@ -124,8 +125,8 @@ func (s *site) finishShared(p workflow.Pause) {
 	expect.Value(s.Store.FinishPause(t.Context(), store.Call{}, p.Migration.ID))(t)
 }
 
-// A registry that dies as it begins such a move finds it by the id that follows from drain and volume; and a drain that is
-// stopped tells how it ended.
+// A registry that dies as it begins such a move finds it by the id that follows from drain and
+// volume; and a drain that is stopped tells how it ended.
 func TestADrainFollowsASharedVolumeToItsEndAcrossRestartsAndAStop(t *testing.T) {
 	for _, every := range []time.Duration{300 * time.Millisecond, 1700 * time.Millisecond, 9 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
@@ -168,8 +169,8 @@ func TestASharedVolumeWaitsForTheHostOfItsGuests(t *testing.T) {
 	})
 }
 
-// TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther: the second one waits, and is not skipped, because
-// the first one has its instances.
+// TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther: the second one waits, and is not skipped,
+// because the first one has its instances.
 func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()
@@ -188,8 +189,9 @@ func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A guest is locked while a volume of it moves with all guests paused. Its other volume, which moves by itself, waits for that,
-// and its host is not asked meanwhile: it sees the guest go off and come back, and might say anything.
+// A guest is locked while a volume of it moves with all guests paused. Its other volume, which
+// moves by itself, waits for that, and its host is not asked meanwhile: it sees the guest go off
+// and come back, and might say anything.
 func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()

@@ -64,8 +64,8 @@ func (w *walk) arrives() {
 	w.volume(host, name)
 }
 
-// share makes two volumes that two guests of host a share, whose moves go as their names and the seed say, and one that
-// one of these has alone.
+// share makes two volumes that two guests of host a share, whose moves go as their names and the
+// seed say, and one that one of these has alone.
 func (w *walk) share() {
 	w.T.Helper()
 	w.site.share()
@@ -166,8 +166,9 @@ func (w *walk) toTheEnd() []api.DrainVolume {
 	return nil
 }
 
-// wantDone says what must hold when a drain is done: each volume is where its part of the drain says, was moved no more
-// than once and is locked by nothing but a move that needs an operator; nothing is under way; the trail is whole.
+// wantDone says what must hold when a drain is done: each volume is where its part of the drain
+// says, was moved no more than once and is locked by nothing but a move that needs an operator;
+// nothing is under way; the trail is whole.
 func (w *walk) wantDone(id string) {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -200,8 +201,8 @@ func (w *walk) wantDone(id string) {
 	expect.Value(w.Store.VerifyAudit(ctx))(w.T)
 }
 
-// Each walk is a random order of what goes wrong with moves, daemons and the registry, and of an operator who pauses
-// the drain, and others who make volumes. In half of them guests share some.
+// Each walk is a random order of what goes wrong with moves, daemons and the registry, and of an
+// operator who pauses the drain, and others who make volumes. In half of them guests share some.
 func TestNothingIsLeftOfADrainHoweverItGoes(t *testing.T) {
 	const enough = 200 // walks to see each way to the end
 	walks := enough

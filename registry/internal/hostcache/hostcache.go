@@ -73,7 +73,8 @@ type State struct {
 	// LastSeen is when the host last reported or began to wait for tasks; zero while it has not
 	// since the start.
 	LastSeen time.Time
-	// brokeOff is when the connection broke on which it waited for tasks; zero if it was seen since.
+	// brokeOff is when the connection broke on which it waited for tasks; zero if it was seen
+	// since.
 	brokeOff time.Time
 	Pools    []api.Pool
 	// PoolsAt is when pools were reported. PoolsFlushed is the PoolsAt of the pools in the

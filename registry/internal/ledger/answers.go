@@ -34,7 +34,8 @@ type Request struct {
 // again: longer than any host stays away and still has an op to resume.
 const KeepAnswers = 90 * 24 * time.Hour
 
-// maxHostAnswer bounds the kept answer to a request of a host, several times what the largest request of one makes.
+// maxHostAnswer bounds the kept answer to a request of a host, several times what the largest
+// request of one makes.
 const maxHostAnswer = 4 << 20
 
 // HashRequest returns a hash of all that a request asks for.

@@ -33,7 +33,8 @@ func TestARepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
 	}
 }
 
-// Changes that share a commit have their answers looked up together, before the first of them is made.
+// Changes that share a commit have their answers looked up together, before the first of them is
+// made.
 func TestARepeatedRequestIsAnsweredAndNotRepeatedWhateverSharesItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var batches []int

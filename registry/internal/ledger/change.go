@@ -24,7 +24,8 @@ type Change struct {
 	faultPoint func(name string)
 }
 
-// Kept is how many bytes the change adds to what outlasts it: its events, and once do of Mutate has returned also its answer.
+// Kept is how many bytes the change adds to what outlasts it: its events, and once do of Mutate has
+// returned also its answer.
 func (tx *Change) Kept() int { return tx.kept }
 
 // NewChange returns a change, made for a caller in a running transaction.

@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// checkpointPages is how many pages of the log are written into the file at once: 64
-	// MiB. A page that was changed several times meanwhile is written once, and at the end of each checkpoint the writer
-	// waits for two writes to stable storage. In a longer log it takes longer to find a page.
+	// checkpointPages is how many pages of the log are written into the file at once: 64 MiB. A
+	// page that was changed several times meanwhile is written once, and at the end of each
+	// checkpoint the writer waits for two writes to stable storage. In a longer log it takes longer
+	// to find a page.
 	checkpointPages = 16384
 	// pagesForWriter is how many pages are few enough for the writer to do the rest.
 	pagesForWriter = 256

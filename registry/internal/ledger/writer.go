@@ -159,9 +159,10 @@ func (w *writer) run() {
 	}
 }
 
-// fill returns first and what else is to share its commit: what is waiting already and, if others shared the last one, as
-// many as that, which it waits a moment for. A commit costs much the same for few changes as for many, and those who were
-// answered together come back together. Who is alone waits for nobody.
+// fill returns first and what else is to share its commit: what is waiting already and, if others
+// shared the last one, as many as that, which it waits a moment for. A commit costs much the same
+// for few changes as for many, and those who were answered together come back together. Who is
+// alone waits for nobody.
 func (w *writer) fill(first submission) []submission {
 	batch := w.addWaiting([]submission{first})
 	if len(batch) < w.last && w.gatherFor > 0 {

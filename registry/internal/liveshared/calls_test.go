@@ -230,8 +230,8 @@ func (d *daemon) lastRead(generation int) *api.Error {
 	if d.isOver(generation) {
 		return isOver
 	}
-	// A read that comes when the generation was given up and its guests were let run is late, and its bitmaps are
-	// for nothing. What is copied by them is not.
+	// A read that comes when the generation was given up and its guests were let run is late, and
+	// its bitmaps are for nothing. What is copied by them is not.
 	d.ranAtRead = ""
 	d.site.each(func(_ *daemon, g *guest) {
 		if g.runs() {

@@ -112,8 +112,8 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{"op": o.Op})}
 }
 
-// isBusy reports whether a call is refused for the moment, which follows from the seed and from what is called how often:
-// the hosts and both loops are at work at once, and come in any order.
+// isBusy reports whether a call is refused for the moment, which follows from the seed and from
+// what is called how often: the hosts and both loops are at work at once, and come in any order.
 func (d *daemon) isBusy(id string) bool {
 	call := d.Name + " " + nameOf(id)
 	d.calls[call]++
@@ -121,7 +121,8 @@ func (d *daemon) isBusy(id string) bool {
 	return seedtest.RandOf(d.site.seed, fmt.Sprint(call, d.calls[call])).IntN(12) == 0
 }
 
-// nameOf is the id of a call without what is random of it: its move, and the end of one that hastens.
+// nameOf is the id of a call without what is random of it: its move, and the end of one that
+// hastens.
 func nameOf(id string) string {
 	_, name, _ := strings.Cut(id, ".")
 	if hastens(id) {

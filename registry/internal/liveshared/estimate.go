@@ -57,8 +57,8 @@ func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	return nil
 }
 
-// mayPause reports whether what was written in the last round is copied, while RAM is saved, and the
-// RAM restored, within the time that the guests may stand still.
+// mayPause reports whether what was written in the last round is copied, while RAM is saved, and
+// the RAM restored, within the time that the guests may stand still.
 func mayPause(l *workflow.Live, ram map[string]standstill) bool {
 	for _, h := range l.Hosts {
 		if h.Dirty < fewUnits*l.UnitBytes {

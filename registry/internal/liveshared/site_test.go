@@ -42,8 +42,8 @@ type site struct {
 	// mortal ends the loops at a moment of the test's choice; nil never.
 	mortal *relaytest.Mortal
 
-	// random is for the goroutine of the walk alone, which draws when all others stand still. What a host draws
-	// in answer to a task follows from the seed and the task.
+	// random is for the goroutine of the walk alone, which draws when all others stand still. What
+	// a host draws in answer to a task follows from the seed and the task.
 	random *rand.Rand
 	seed   uint64
 

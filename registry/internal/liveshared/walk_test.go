@@ -18,8 +18,9 @@ import (
 // troubles is what may still go wrong in a walk, and how often.
 type troubles struct{ daemon, qemu, registry, cancel int }
 
-// tick has the world go on by some steps in random order: writes of guests, halves of swaps,
-// steps of ops. A step wakes the loops where it asks the registry; the next one waits for what they do then.
+// tick has the world go on by some steps in random order: writes of guests, halves of swaps, steps
+// of ops. A step wakes the loops where it asks the registry; the next one waits for what they do
+// then.
 func (s *site) tick(steps int) {
 	for range steps {
 		s.step()
@@ -73,9 +74,9 @@ func (s *site) goWrong(id string, left *troubles) {
 	}
 }
 
-// follow does what the registry says to do about a move that needs an operator: it gives up the memory of a guest that
-// was let run on too long after another one, or asks a host once more that could not clear away. Nothing else is to need an
-// operator.
+// follow does what the registry says to do about a move that needs an operator: it gives up the
+// memory of a guest that was let run on too long after another one, or asks a host once more that
+// could not clear away. Nothing else is to need an operator.
 func (s *site) follow(m api.Migration) {
 	s.T.Helper()
 	again, _ := m.Cures()
@@ -95,8 +96,8 @@ func (s *site) follow(m api.Migration) {
 	}
 }
 
-// trackedAgain is what walk calls the phase tracking of a later generation. The phase again, which is
-// before it, is shown as resuming.
+// trackedAgain is what walk calls the phase tracking of a later generation. The phase again, which
+// is before it, is shown as resuming.
 const trackedAgain = "tracking again"
 
 // walk moves the volume in a random world to the end of the move, calls also at every step,
@@ -158,8 +159,8 @@ func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
 	}
 }
 
-// What is not determined is the order of a look of a loop and of the end of a call that come at the same moment: a
-// walk that meets such a moment may go on in two ways.
+// What is not determined is the order of a look of a loop and of the end of a call that come at the
+// same moment: a walk that meets such a moment may go on in two ways.
 func TestOneSeedIsOneWalk(t *testing.T) {
 	seeds := 12
 	if testing.Short() {

@@ -25,7 +25,8 @@ type guest struct {
 	// memory: its RAM is in a file.
 	process, running, memory bool
 	byHand                   bool // somebody let it run on, and no registry could have known
-	// off: its RAM was lost with the power of its host, or an operator gave it up; it is started anew by somebody.
+	// off: its RAM was lost with the power of its host, or an operator gave it up; it is started
+	// anew by somebody.
 	off bool
 	// at is where its volume is, since when it runs without a stop.
 	at    string
@@ -76,7 +77,8 @@ const (
 	halted  = "halted"  // taken on, done, and stopped for an operator
 	doubted = "doubted" // taken on and done, and answered as if nobody knew
 	resumed = "resumed" // refused, for somebody has let the guest run on by hand
-	// taken on, and taken back but for the memory, for somebody has let another guest of the host run on by hand.
+	// taken on, and taken back but for the memory, for somebody has let another guest of the host
+	// run on by hand.
 	overtaken = "overtaken"
 )
 

@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// follow does what an operator does who types in, at the registry, the commands that a migration shows which needs one.
+// follow does what an operator does who types in, at the registry, the commands that a migration
+// shows which needs one.
 func (s *site) follow(id string) {
 	s.T.Helper()
 	m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)

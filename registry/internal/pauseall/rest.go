@@ -129,7 +129,8 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 	return l.set(ctx, p, g)
 }
 
-// ranOn is the instance that a host says has run on, where it could not save another one, or g itself, for that.
+// ranOn is the instance that a host says has run on, where it could not save another one, or g
+// itself, for that.
 func ranOn(p *workflow.Pause, g workflow.PauseInstance, failed *api.Error) workflow.PauseInstance {
 	i := slices.IndexFunc(p.Instances, func(o workflow.PauseInstance) bool { return o.ID == failed.Details["instance_id"] })
 	if i < 0 {

@@ -35,8 +35,8 @@ type site struct {
 
 	// chance says how a call ends, and after which time, in a walk; nil else.
 	chance func(d *daemon, verb string, task api.Task) (end string, takes time.Duration)
-	// apart is how long a host waits before it does a task, in a walk, so that no two things happen at the same
-	// moment, whose order no seed would say.
+	// apart is how long a host waits before it does a task, in a walk, so that no two things happen
+	// at the same moment, whose order no seed would say.
 	apart func(d *daemon, task api.Task) time.Duration
 	// happened is what the hosts of a walk were asked for, and when.
 	happened []string
@@ -176,8 +176,8 @@ func (s *site) until(id string) api.Migration {
 	return api.Migration{}
 }
 
-// wantWhole says what must hold at the end of every move: no lock, every guest as it
-// was with the volume where it is, and no image but that one, and a src that the move says it could not delete.
+// wantWhole says what must hold at the end of every move: no lock, every guest as it was with the
+// volume where it is, and no image but that one, and a src that the move says it could not delete.
 func (s *site) wantWhole(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()

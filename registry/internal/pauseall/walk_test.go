@@ -65,7 +65,8 @@ func newWalk(s *site, seed uint64) *walk {
 	return w
 }
 
-// beside is the most by which the tasks of a walk are moved apart. The walk itself acts that long after a full millisecond.
+// beside is the most by which the tasks of a walk are moved apart. The walk itself acts that long
+// after a full millisecond.
 const beside = 100 * time.Microsecond
 
 // endsOf is how the calls of a verb end in a walk that do not end well.
@@ -116,7 +117,8 @@ func (w *walk) comeBack() {
 	}
 }
 
-// startDaemons starts every daemon anew, as a site does sooner or later: each is given again what it has not answered.
+// startDaemons starts every daemon anew, as a site does sooner or later: each is given again what
+// it has not answered.
 func (w *walk) startDaemons() {
 	for _, name := range []string{"a", "b"} {
 		d := w.hosts[name]
@@ -177,8 +179,8 @@ func (w *walk) toTheEnd() api.Migration {
 	return api.Migration{}
 }
 
-// wantNothingOpen says that nothing is under way any more once a move is over: no move and no task at the registry, no
-// op in a journal; and that the trail has how it went.
+// wantNothingOpen says that nothing is under way any more once a move is over: no move and no task
+// at the registry, no op in a journal; and that the trail has how it went.
 func (s *site) wantNothingOpen(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()
@@ -200,8 +202,8 @@ func (s *site) wantNothingOpen(id string) {
 	s.WantTrail(id, expect.Value(s.Store.Migration(ctx, id, store.Viewer{}))(s.T).State)
 }
 
-// Each walk is a random order of what goes wrong with calls, daemons, hosts and the registry, and of an operator's
-// cancel. What must never be is looked for in what the hosts are asked for.
+// Each walk is a random order of what goes wrong with calls, daemons, hosts and the registry, and
+// of an operator's cancel. What must never be is looked for in what the hosts are asked for.
 func TestNothingIsLeftOfAMoveHoweverItGoes(t *testing.T) {
 	const enough = 300 // walks to see each way to the end
 	walks := enough
@@ -225,8 +227,8 @@ func TestNothingIsLeftOfAMoveHoweverItGoes(t *testing.T) {
 	}
 }
 
-// What two goroutines do at the same moment comes in an order that no seed says, and few such moments are left: a walk
-// that meets one may go on in two ways.
+// What two goroutines do at the same moment comes in an order that no seed says, and few such
+// moments are left: a walk that meets one may go on in two ways.
 func TestOneSeedIsOneWalk(t *testing.T) {
 	seeds := 12
 	if testing.Short() {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Bytes bounds how many bytes each caller uses up. What a request costs is known only once it is done, so
-// a caller may begin one as long as it has something left, and owes what is more. It is safe for concurrent use.
+// Bytes bounds how many bytes each caller uses up. What a request costs is known only once it is
+// done, so a caller may begin one as long as it has something left, and owes what is more. It is
+// safe for concurrent use.
 type Bytes struct {
 	perSecond, burst float64
 
@@ -22,7 +23,8 @@ type account struct {
 	at   time.Time
 }
 
-// NewBytes returns a bound: every caller has burst bytes at first, and gets back so many per second.
+// NewBytes returns a bound: every caller has burst bytes at first, and gets back so many per
+// second.
 func NewBytes(perSecond, burst int) *Bytes {
 	return &Bytes{perSecond: float64(perSecond), burst: float64(burst), callers: map[string]*account{}}
 }

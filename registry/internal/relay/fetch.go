@@ -10,12 +10,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Fetch returns the tasks of a host, and waits up to wait for the first. Session names the
-// daemon's process: a new process gets again every task that has no answer yet. A host has
-// one open poll. When a second poll comes, the first ends with nothing, since its
-// connection may be dead and its tasks lost. Two daemons that take turns as one host get a
-// conflict (DuplicateSessions). Admit reports whether the host may be asked for anything. It is called
-// with the poll open, so that what changes its answer meanwhile can end the poll (EndPoll).
+// Fetch returns the tasks of a host, and waits up to wait for the first. Session names the daemon's
+// process: a new process gets again every task that has no answer yet. A host has one open poll.
+// When a second poll comes, the first ends with nothing, since its connection may be dead and its
+// tasks lost. Two daemons that take turns as one host get a conflict (DuplicateSessions). Admit
+// reports whether the host may be asked for anything. It is called with the poll open, so that what
+// changes its answer meanwhile can end the poll (EndPoll).
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration, admit func() error) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err

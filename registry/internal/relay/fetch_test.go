@@ -101,7 +101,8 @@ func TestOlderPollIsGivenNothingWhenThereIsANewerOne(t *testing.T) {
 	})
 }
 
-// TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther: a host that was fenced asks again, and is told.
+// TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther: a host that was fenced asks again,
+// and is told.
 func TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.EndPoll(hostA) // it has none
@@ -282,8 +283,8 @@ func TestStormOfCallersAndSessions(t *testing.T) {
 	})
 }
 
-// TestAPollBreaksOffOnlyWhereItsHostHasNotGoneOn: the connection of an older poll may be found dead when its host
-// has made another.
+// TestAPollBreaksOffOnlyWhereItsHostHasNotGoneOn: the connection of an older poll may be found dead
+// when its host has made another.
 func TestAPollBreaksOffOnlyWhereItsHostHasNotGoneOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		admit func(s *site, breakOff context.CancelFunc) error

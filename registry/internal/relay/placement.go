@@ -60,7 +60,8 @@ func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	return p.First(ctx, names)
 }
 
-// VolumeAt returns the host that ref names, which is to look at a volume and has to reach it; no ref is Volume.
+// VolumeAt returns the host that ref names, which is to look at a volume and has to reach it; no
+// ref is Volume.
 func (p Placement) VolumeAt(ctx context.Context, v api.Volume, ref string) (api.Host, error) {
 	if ref == "" {
 		return p.Volume(ctx, v)

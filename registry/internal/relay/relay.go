@@ -90,7 +90,8 @@ type Config struct {
 	Store Store
 	Log   *slog.Logger
 	// OnBreak, if not nil, is called with the id of a host when its newest poll ends because its
-	// connection broke, before any later poll of it is admitted. It must not block or call the relay.
+	// connection broke, before any later poll of it is admitted. It must not block or call the
+	// relay.
 	OnBreak func(hostID string)
 	// AnswerTimeout and Absence have the defaults above if they are 0.
 	AnswerTimeout, Absence time.Duration

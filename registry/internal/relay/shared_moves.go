@@ -22,9 +22,10 @@ type SharedMoves struct {
 	Relay *Relay
 }
 
-// Begin begins to move a volume: while all its guests write, if Method says so, else with all of them
-// paused. Hosts that are needed and not there are named, and nothing is done; so is, for the former, one whose daemon
-// cannot follow what its guests write, or not hold them back where that is asked for.
+// Begin begins to move a volume: while all its guests write, if Method says so, else with all of
+// them paused. Hosts that are needed and not there are named, and nothing is done; so is, for the
+// former, one whose daemon cannot follow what its guests write, or not hold them back where that is
+// asked for.
 func (r SharedMoves) Begin(ctx context.Context, call store.Call, ref string, in api.MigrationTarget) (api.Migration, error) {
 	present, err := r.Relay.PresentHosts(ctx, r.Store)
 	if err != nil {

@@ -52,7 +52,8 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 }
 
 // freeAt is what is free in a pool by the last report of the host of the volume's guests that has
-// the least there, nil if none of them has said so; no pool is a path. A pool that no host has is refused.
+// the least there, nil if none of them has said so; no pool is a path. A pool that no host has is
+// refused.
 func (s *Server) freeAt(ctx context.Context, pool string, v api.Volume) (free *int64, err error) {
 	if pool == "" {
 		return nil, nil //nolint:nilnil // nobody reports paths

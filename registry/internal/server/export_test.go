@@ -2,7 +2,8 @@
 
 package server
 
-// BoundWhole sets how many bytes an answer to a caller that knows no pages may have, until restore is called.
+// BoundWhole sets how many bytes an answer to a caller that knows no pages may have, until restore
+// is called.
 func BoundWhole(bytes int) (restore func()) {
 	before := ofWhole
 	ofWhole.bytes = bytes

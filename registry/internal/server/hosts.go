@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// maxWait bounds a long poll. It is the longest that hosts are to be silent (package store); that their
-// connections live is looked at oftener, by TCP.
+// maxWait bounds a long poll. It is the longest that hosts are to be silent (package store); that
+// their connections live is looked at oftener, by TCP.
 const maxWait = 5 * time.Minute
 
 // report takes a host's report. The path names the host by its id, which the
@@ -137,8 +137,9 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 	return session, time.Duration(seconds) * time.Second, nil
 }
 
-// admitPoll refuses a host that has to let go of something first, or to report. It looks at what is in memory: many poll.
-// That has a fence before the fence is answered, and so before the polls end that were admitted without it.
+// admitPoll refuses a host that has to let go of something first, or to report. It looks at what is
+// in memory: many poll. That has a fence before the fence is answered, and so before the polls end
+// that were admitted without it.
 func (s *Server) admitPoll(call store.Call, hostID string) error {
 	host, found := s.Store.HostNow(hostID)
 	if !found {

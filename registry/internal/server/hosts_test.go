@@ -70,7 +70,8 @@ func TestAHostThatWaitsForTasksIsSeen(t *testing.T) {
 	})
 }
 
-// TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue: with so many hosts that is later.
+// TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue: with so many hosts
+// that is later.
 func TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		for n := range 500 {
@@ -123,7 +124,8 @@ func TestHostThatWasFencedIsAskedNothingUntilItIsBack(t *testing.T) {
 	})
 }
 
-// A client may send the poll again, to a registry that was started meanwhile, without its host seeing that.
+// A client may send the poll again, to a registry that was started meanwhile, without its host
+// seeing that.
 func TestAHostThatHasNotReportedSinceTheStartIsToReportBeforeItIsAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	s := expect.Value(openSite(path))(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// What one caller may have open at a time beside its connections (service.Bounds), so that none keeps the others from being
-// answered. The administrators of the registry's own machine are not bounded.
+// What one caller may have open at a time beside its connections (service.Bounds), so that none
+// keeps the others from being answered. The administrators of the registry's own machine are not
+// bounded.
 const (
 	// maxRequests are those that are being answered; more of them wait.
 	maxRequests = 32

@@ -31,7 +31,8 @@ var (
 // walk visits what the caller of a request sees of a list, after a key.
 type walk[T any] func(r *http.Request, after string, do ledger.Visit[T]) error
 
-// list answers with a page of what is visited, or with all of it to a caller that does not know pages.
+// list answers with a page of what is visited, or with all of it to a caller that does not know
+// pages.
 func list[T any](s *Server, route routes.Route[routes.None, []T], each walk[T]) httpjson.Route {
 	return listFilled(s, route, each, nil)
 }

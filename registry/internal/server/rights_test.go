@@ -106,7 +106,8 @@ func TestTheTableOfWhatRoutesTakeOfAHostIsComplete(t *testing.T) {
 }
 
 // sharedSite has volumes in a pool that hosts a and b share, all in the care of a: the first is
-// attached nowhere, the second at an instance of b, the third at one of a, and a is resizing the fourth.
+// attached nowhere, the second at an instance of b, the third at one of a, and a is resizing the
+// fourth.
 type sharedSite struct {
 	*site
 	free, guest, elsewhere, resizing string

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// TestAnOperatorSetsASizeThatAHostHasSeen: whoever has set the size of a volume too large has every host refuse
-// the volume. An operator sets it back, if the image has the size that is said.
+// TestAnOperatorSetsASizeThatAHostHasSeen: whoever has set the size of a volume too large has every
+// host refuse the volume. An operator sets it back, if the image has the size that is said.
 func TestAnOperatorSetsASizeThatAHostHasSeen(t *testing.T) {
 	const real, wrong = 1048576, 1 << 60
 	for name, c := range map[string]struct {

@@ -40,7 +40,8 @@ func TestALocationWithManyLongBaseImagesIsRefused(t *testing.T) {
 	must(s.RegisterVolume(t.Context(), as(hostA, 1), cloneOf(1, 200, 150)))(t)
 }
 
-// TestWhatOneHostAddsIsBoundedInBytes: register and forget, the database kept all of it for each of them.
+// TestWhatOneHostAddsIsBoundedInBytes: register and forget, the database kept all of it for each of
+// them.
 func TestWhatOneHostAddsIsBoundedInBytes(t *testing.T) {
 	s := newSite(t)
 	s.changeBytes = ratelimit.NewBytes(1, 1<<20)

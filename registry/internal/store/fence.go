@@ -58,8 +58,8 @@ func admitFence(ctx context.Context, s *Store, tx *Tx) error {
 	return nil
 }
 
-// checkSilent refuses to fence a host that is not and reports, or waits for tasks, right now, unless that
-// is what the operator means: it may be the wrong name.
+// checkSilent refuses to fence a host that is not and reports, or waits for tasks, right now,
+// unless that is what the operator means: it may be the wrong name.
 func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 	last, seen := s.hosts.LastSeen(host.ID)
 	if !seen || host.Fenced || in.EvenIfUp || !s.isUp(host.ID, last) {

@@ -99,8 +99,8 @@ func stillHas(host hostcache.Row, what string, names []string, advice string) er
 }
 
 // heirOf is another host that reaches what a volume of the host ?1 has, NULL if none does. The host
-// that is gone has said at which path the volume is: an heir takes it at the path alone that its own
-// pool has for a file of this name, or, of a pool of devices, in the directory of the pool.
+// that is gone has said at which path the volume is: an heir takes it at the path alone that its
+// own pool has for a file of this name, or, of a pool of devices, in the directory of the pool.
 var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 	WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1
 		AND (l.path = '' OR p.path <> '' AND CASE WHEN p.type IN ('dir', 'fs', 'netfs', 'vstorage')

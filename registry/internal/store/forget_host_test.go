@@ -90,7 +90,8 @@ func unchangedBut(t *testing.T, s *Store, do func() error) error {
 	return err
 }
 
-// TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone: the host that is gone has said at which path each is.
+// TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone: the host that is gone has said at which path
+// each is.
 func TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone(t *testing.T) {
 	for _, tc := range []struct {
 		pool, name, path string

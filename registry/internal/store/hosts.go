@@ -22,8 +22,8 @@ func (s *Store) Host(ctx context.Context, ref string) (api.Host, error) {
 	return ViewOne(ctx, s, KindHost, ref, s.hostByID)
 }
 
-// HostNow returns the host with the id as of the last commit that was answered, without a look into the database; false
-// if there is none.
+// HostNow returns the host with the id as of the last commit that was answered, without a look into
+// the database; false if there is none.
 func (s *Store) HostNow(id string) (host api.Host, found bool) {
 	row, found := s.hosts.Row(id)
 	if !found {

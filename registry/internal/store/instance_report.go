@@ -106,9 +106,9 @@ func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 	return nil
 }
 
-// RunningElsewhere returns the instances whose guests run although the disks of their domains are not where their volumes
-// are, as their hosts reported last, each as NAME of host HOST. It leaves out instances with a volume that moves, which
-// may be between two places.
+// RunningElsewhere returns the instances whose guests run although the disks of their domains are
+// not where their volumes are, as their hosts reported last, each as NAME of host HOST. It leaves
+// out instances with a volume that moves, which may be between two places.
 func (s *Store) RunningElsewhere(ctx context.Context) ([]string, error) {
 	scan := ledger.ScanInto(func(text *string) []any { return []any{text} })
 	return ledger.QueryAll(ctx, s.Reader(), scan, `SELECT i.name || ' of host ' || h.name FROM instances i JOIN hosts h ON h.id = i.host_id

@@ -131,7 +131,8 @@ func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
 	}
 }
 
-// One server at one address, or one cluster, has the same bytes for all hosts; a socket is each host's own.
+// One server at one address, or one cluster, has the same bytes for all hosts; a socket is each
+// host's own.
 func TestAnExportOverTCPAndAnRBDImageAreOnePlaceForAllHosts(t *testing.T) {
 	s := newCluster(t)
 	register := func(n int, host, path string) error {

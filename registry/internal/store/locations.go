@@ -64,8 +64,8 @@ func basesReachedBy(hostID, ownerID, backing string) string {
 var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND name = ?2 AND shared = 1)
 	AND ` + basesReachedBy("?1", "?3", "?4")
 
-// Reaches reports whether a host can reach the bytes at a location of owner: the location is
-// its own, or is in a shared pool that the host has too, with all base images. An export over TCP is
+// Reaches reports whether a host can reach the bytes at a location of owner: the location is its
+// own, or is in a shared pool that the host has too, with all base images. An export over TCP is
 // its owner's: whether another host may connect is not reported.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {
 	switch {
@@ -99,8 +99,8 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 	return tx.ExecAll(ctx, InsertLocation(volumeID, migrationID, scope, l))
 }
 
-// InsertLocation records that a volume is at l, or with a migrationID that it shall be, in the scope in which the
-// place is unique.
+// InsertLocation records that a volume is at l, or with a migrationID that it shall be, in the
+// scope in which the place is unique.
 func InsertLocation(volumeID, migrationID, scope string, l api.Location) ledger.Step {
 	return ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret, identity)
 		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -125,9 +125,9 @@ func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Locati
 	return nil
 }
 
-// inItsPool names the pool of a location that is given by its path, if one of the host
-// of files has its directory (see isOfFiles). Two hosts that have mounted one export at two places then mean
-// one image, and a drain of the pool finds it.
+// inItsPool names the pool of a location that is given by its path, if one of the host of files has
+// its directory (see isOfFiles). Two hosts that have mounted one export at two places then mean one
+// image, and a drain of the pool finds it.
 func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {
 		return l, nil

@@ -32,8 +32,8 @@ const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name
 	LEFT JOIN volumes v ON v.id = m.volume_id
 	LEFT JOIN pauses p ON p.migration_id = m.id`
 
-// EachMigration visits the migrations after a key: the open ones of a volume, or also those that are
-// over. An empty reference is of every volume. A host sees only its own.
+// EachMigration visits the migrations after a key: the open ones of a volume, or also those that
+// are over. An empty reference is of every volume. A host sees only its own.
 func (s *Store) EachMigration(ctx context.Context, volumeRef string, all bool, viewer Viewer, after string, do ledger.Visit[api.Migration]) error {
 	return s.view(ctx, func(q ledger.Querier) error {
 		volume, err := resolveFilter(ctx, q, KindVolume, volumeRef)

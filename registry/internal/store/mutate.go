@@ -33,8 +33,8 @@ func Mutate[T any](ctx context.Context, s *Store, call Call, what string, reques
 	})
 }
 
-// What the changes of one host may add to the trail and to the answers that are kept, at once and then a second: 500
-// instances with 20 disks each are adopted at once, with room to spare.
+// What the changes of one host may add to the trail and to the answers that are kept, at once and
+// then a second: 500 instances with 20 disks each are adopted at once, with room to spare.
 const (
 	changeBytesAtOnce    = 64 << 20
 	changeBytesPerSecond = 16 << 10

@@ -60,8 +60,8 @@ func TestHotChangesDoNotScanTables(t *testing.T) {
 	}
 }
 
-// TestAPageIsReadFromWhereItBegins holds each list to work that does not grow with what comes before
-// and after the page.
+// TestAPageIsReadFromWhereItBegins holds each list to work that does not grow with what comes
+// before and after the page.
 func TestAPageIsReadFromWhereItBegins(t *testing.T) {
 	s := newSite(t)
 	for _, viewer := range []Viewer{everyone, {hostA}} {

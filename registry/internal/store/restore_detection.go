@@ -149,9 +149,9 @@ func (s *Store) admitCompared(host hostcache.Row) error {
 	return notHeard(host.Name)
 }
 
-// CheckHeard refuses a host that has not reported since the start: it may have come here by a connection that
-// was made again, and not know that this is another process, which has to hear of it first. A restored
-// database takes no reports, and its hosts are asked all the same.
+// CheckHeard refuses a host that has not reported since the start: it may have come here by a
+// connection that was made again, and not know that this is another process, which has to hear of
+// it first. A restored database takes no reports, and its hosts are asked all the same.
 func (s *Store) CheckHeard(host api.Host) error {
 	if s.history.Restored() || s.hosts.WasCompared(host.ID) {
 		return nil

@@ -184,7 +184,8 @@ func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.V
 	return dst.Pool != "" && dst.Pool == src.Pool && (in.ToPool != "" || dst.Name == src.Name), nil
 }
 
-// ofUnknownPool reports whether a place is a device of which only its host knows whether a pool has it.
+// ofUnknownPool reports whether a place is a device of which only its host knows whether a pool has
+// it.
 func ofUnknownPool(l api.Location) bool { return l.Pool == "" && strings.HasPrefix(l.Path, "/dev/") }
 
 // CheckRetypeDst refuses a place that a host has found for the move of a retype, if volumes of

@@ -27,8 +27,8 @@ const (
 	upMargin      = 10 * time.Second
 )
 
-// isSilent reports whether nothing has come of a host for longer than usual by margin. One whose wait for tasks broke
-// off calls again at once if it is there, however rarely hosts are to report.
+// isSilent reports whether nothing has come of a host for longer than usual by margin. One whose
+// wait for tasks broke off calls again at once if it is there, however rarely hosts are to report.
 func (s *Store) isSilent(hostID string, last time.Time, margin time.Duration) bool {
 	now := s.now()
 	if now.Sub(last) > s.reportEvery()+margin {
@@ -38,14 +38,14 @@ func (s *Store) isSilent(hostID string, last time.Time, margin time.Duration) bo
 	return broke && now.Sub(at) > shortestQuiet+margin
 }
 
-// isSuspect reports whether a host that was last seen at last is silent for too long. It is suspect then and no more:
-// what it holds stays held until an operator says that it is fenced.
+// isSuspect reports whether a host that was last seen at last is silent for too long. It is suspect
+// then and no more: what it holds stays held until an operator says that it is fenced.
 func (s *Store) isSuspect(hostID string, last time.Time) bool {
 	return s.isSilent(hostID, last, suspectMargin)
 }
 
-// isUp reports whether a host that was last seen at last is there, as far as is known, so that an operator who fences it is asked
-// whether it is the right one.
+// isUp reports whether a host that was last seen at last is there, as far as is known, so that an
+// operator who fences it is asked whether it is the right one.
 func (s *Store) isUp(hostID string, last time.Time) bool { return !s.isSilent(hostID, last, upMargin) }
 
 // Waits notes that a host which was admitted waits for tasks: it is there, as if it had reported.

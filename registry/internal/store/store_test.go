@@ -284,8 +284,8 @@ func TestHostIsSuspectWhenItIsSilentAndNothingMore(t *testing.T) {
 	}
 }
 
-// TestTheMoreHostsThereAreTheMoreRarelyEachReports, and the longer it may be silent: all of them together
-// report at one rate.
+// TestTheMoreHostsThereAreTheMoreRarelyEachReports, and the longer it may be silent: all of them
+// together report at one rate.
 func TestTheMoreHostsThereAreTheMoreRarelyEachReports(t *testing.T) {
 	for hosts, want := range map[int]struct{ every, suspect time.Duration }{
 		2:       {5 * time.Second, 30 * time.Second},

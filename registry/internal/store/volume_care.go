@@ -25,10 +25,11 @@ func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, e
 	return v, tx.notInCare(verb, v)
 }
 
-// volumeInHand is OwnVolume for a change of the bytes of a volume. While hosts have the volume at instances, it is
-// for those of them whose attachment is past its reservation; while none has, for the host that has the volume in its
-// care. In both cases it is for a host that was asked to do something to the volume and has not answered yet. To
-// reach the bytes is not enough: every host that has the shared pool does.
+// volumeInHand is OwnVolume for a change of the bytes of a volume. While hosts have the volume at
+// instances, it is for those of them whose attachment is past its reservation; while none has, for
+// the host that has the volume in its care. In both cases it is for a host that was asked to do
+// something to the volume and has not answered yet. To reach the bytes is not enough: every host
+// that has the shared pool does.
 func (tx *Tx) volumeInHand(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Unheld() && v.Host == tx.host.Name {
@@ -49,9 +50,9 @@ func (tx *Tx) volumeInHand(ctx context.Context, ref, verb string) (api.Volume, e
 	return v, tx.notInHand(verb, v)
 }
 
-// volumeSeen is volumeInHand for the report of a host about the image of a volume. While another host has an
-// instance with the volume, no host's report counts: that instance would get what another host made up. The
-// advice is what an operator does then.
+// volumeSeen is volumeInHand for the report of a host about the image of a volume. While another
+// host has an instance with the volume, no host's report counts: that instance would get what
+// another host made up. The advice is what an operator does then.
 func (tx *Tx) volumeSeen(ctx context.Context, ref, verb string, advice func(api.Volume) string) (api.Volume, error) {
 	v, err := tx.volumeInHand(ctx, ref, verb)
 	if err != nil || tx.host == nil {
@@ -66,8 +67,8 @@ func (tx *Tx) volumeSeen(ctx context.Context, ref, verb string, advice func(api.
 	return v, nil
 }
 
-// wasAsked reports whether the calling host has taken a task about a volume, and has not answered it.
-// The condition is on the task; the path of the volume is ?2.
+// wasAsked reports whether the calling host has taken a task about a volume, and has not answered
+// it. The condition is on the task; the path of the volume is ?2.
 func (tx *Tx) wasAsked(ctx context.Context, condition, volumeID string) (asked bool, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND "+condition+")",
 		tx.host.ID, "/v1/volumes/"+volumeID).Scan(&asked); err != nil {

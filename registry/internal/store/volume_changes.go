@@ -89,8 +89,8 @@ func volumeTaken(err error, id, name string) error {
 	return fmt.Errorf("store volume: %w", err)
 }
 
-// UpdateVolume changes the name of a volume and whether it is bootable. Neither touches its
-// bytes, so both are possible during a migration. It also stores which device the volume is on by the
+// UpdateVolume changes the name of a volume and whether it is bootable. Neither touches its bytes,
+// so both are possible during a migration. It also stores which device the volume is on by the
 // operator's word, unless the volume is being migrated.
 func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {

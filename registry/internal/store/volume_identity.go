@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// IdentifyVolume stores what the device of a volume says of itself, on the word of a host that has looked, and
-// returns the volume. What is stored already is changed by an operator alone (UpdateVolume): another device may be at
-// the path by now.
+// IdentifyVolume stores what the device of a volume says of itself, on the word of a host that has
+// looked, and returns the volume. What is stored already is changed by an operator alone
+// (UpdateVolume): another device may be at the path by now.
 func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in api.VolumeIdentify) (api.Volume, error) {
 	if err := cmp.Or(validate.Required("path", in.Path), validate.Identity("identity", in.Identity)); err != nil {
 		return api.Volume{}, err

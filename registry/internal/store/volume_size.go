@@ -34,8 +34,9 @@ func CheckSetSize(v api.Volume, in api.VolumeSize) error {
 	return nil
 }
 
-// SetVolumeSize stores the size that an operator gives a volume, also a smaller one. The host that has
-// looked at the image must have seen exactly that size, where the volume was when the host was asked (asked) and is still.
+// SetVolumeSize stores the size that an operator gives a volume, also a smaller one. The host that
+// has looked at the image must have seen exactly that size, where the volume was when the host was
+// asked (asked) and is still.
 func (s *Store) SetVolumeSize(ctx context.Context, call Call, asked api.Volume, in api.VolumeSize, seen SeenImage) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.set_size", []any{asked.ID, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		if err := tx.CheckOperator("set the size of a volume"); err != nil {

@@ -75,8 +75,8 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Word checks as Text does, and refuses what a command would take for an option. Names that libvirt or a
-// storage pool has are printed in commands that operators copy.
+// Word checks as Text does, and refuses what a command would take for an option. Names that libvirt
+// or a storage pool has are printed in commands that operators copy.
 func Word(what, text string) error {
 	if strings.HasPrefix(text, "-") {
 		return Invalid("the %s %s is not allowed: it begins with a hyphen, and commands would take it for an option; give it another name first", what, Quote(text))
@@ -120,7 +120,8 @@ func Disk(d api.DiskAttachment) error {
 	return nil
 }
 
-// InstanceState checks the state of an instance as it is stored: a guest that stands still is paused.
+// InstanceState checks the state of an instance as it is stored: a guest that stands still is
+// paused.
 func InstanceState(s api.InstanceState) error {
 	switch s {
 	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped, api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
@@ -196,7 +197,8 @@ func Location(what string, l api.Location) error {
 	return cmp.Or(luks(what, l), backing(what, l), Identity("identity of the "+what, l.Identity), locationBytes(what, l))
 }
 
-// locationBytes bounds what the registry keeps of a location: it is in each event and each answer about it.
+// locationBytes bounds what the registry keeps of a location: it is in each event and each answer
+// about it.
 func locationBytes(what string, l api.Location) error {
 	if l.Backing == "" {
 		return nil // the bounds of its texts are less
@@ -211,7 +213,8 @@ func locationBytes(what string, l api.Location) error {
 	return nil
 }
 
-// maxIdentity bounds, in bytes, what a device says of itself: a loop device says the path of its file.
+// maxIdentity bounds, in bytes, what a device says of itself: a loop device says the path of its
+// file.
 const maxIdentity = 2 * MaxPath
 
 // Identity checks what a device is said to say of itself.

@@ -17,7 +17,8 @@ import (
 )
 
 // outsideQuery is every volume at its place that is a linked clone, or is in no pool, or in a pool
-// whose path is the path of another one or below it. It looks at all places, so it is for views alone.
+// whose path is the path of another one or below it. It looks at all places, so it is for views
+// alone.
 const outsideQuery = `SELECT v.id, v.name, h.name, ` + store.LocationColumns + `
 	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
 	WHERE l.migration_id IS NULL AND l.path <> '' AND (l.backing <> '' OR l.pool = '' OR EXISTS (
@@ -89,7 +90,8 @@ func scanShelved(row ledger.Scanner) (s shelvedFiles, err error) {
 	return s, nil
 }
 
-// addShelved adds what the definitions of shelved instances name in the pool, on whatever host that is.
+// addShelved adds what the definitions of shelved instances name in the pool, on whatever host that
+// is.
 func addShelved(d *api.Drain, shelved []shelvedFiles, pools []api.Pool) {
 	for i := range shelved {
 		s := &shelved[i]

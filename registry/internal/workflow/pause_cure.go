@@ -64,8 +64,9 @@ func startCommand(g PauseInstance) string {
 	return api.ShellLine("volferryctl", "instance", "start", g.Name)
 }
 
-// cured adds to what has stopped a move the commands that end that, where it is not the call itself that is made
-// again (api.Migration.Cures): the memory of a guest that may not be restored any more is given up.
+// cured adds to what has stopped a move the commands that end that, where it is not the call itself
+// that is made again (api.Migration.Cures): the memory of a guest that may not be restored any more
+// is given up.
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string
 	for _, g := range p.Instances {

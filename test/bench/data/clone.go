@@ -30,7 +30,8 @@ type extentMap struct {
 	extents              [256]extent
 }
 
-// sharedBytes are those of a file's data whose place on the disk another file has, too, and all of them.
+// sharedBytes are those of a file's data whose place on the disk another file has, too, and all of
+// them.
 func sharedBytes(path string) (shared, all uint64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -78,8 +79,8 @@ func writtenIn(h *lab.History, s span) (bytes uint64) {
 // errNoClone says that a move has copied.
 var errNoClone = errors.New("it was no clone")
 
-// wantClone refuses a move after which the destination does not have the places on the disk that the source has.
-// What the guest wrote meanwhile, if there is one, has places of its own.
+// wantClone refuses a move after which the destination does not have the places on the disk that
+// the source has. What the guest wrote meanwhile, if there is one, has places of its own.
 func wantClone(src string, written uint64) error {
 	shared, all, err := sharedBytes(src)
 	if err != nil {

@@ -74,7 +74,8 @@ func fullNames() (names []string) {
 	return names
 }
 
-// missing says why the contender cannot run on this machine with file systems of that type, "" if it can.
+// missing says why the contender cannot run on this machine with file systems of that type, "" if
+// it can.
 func (c contender) missing(fs string) string {
 	if c.reflink && fs == "ext4" {
 		return "files of ext4 share no extents"

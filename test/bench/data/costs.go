@@ -23,7 +23,8 @@ type counters struct {
 	src, dst    meter.DiskBytes
 }
 
-// count reads them. qemu is the process of the guest, 0 if there is none, and to is where the volume is moved to.
+// count reads them. qemu is the process of the guest, 0 if there is none, and to is where the
+// volume is moved to.
 func (s *stage) count(qemu int, to pool) (c counters, err error) {
 	var errs [6]error
 	c.at = time.Now()

@@ -10,8 +10,8 @@ import (
 // longestReason is how much of an error a table shows, in bytes. The raw results have all of it.
 const longestReason = 400
 
-// failures lists the moves of a group that failed, and why: an error that came again is listed once, with
-// how often.
+// failures lists the moves of a group that failed, and why: an error that came again is listed
+// once, with how often.
 func failures(records []record, g group) string {
 	type failure struct{ contender, reason string }
 	var order []failure

@@ -22,7 +22,8 @@ func parsed(t *testing.T, args ...string) options {
 	return o
 }
 
-// groupsOf are the groups on a machine that has every program; those that it lacks would be left out.
+// groupsOf are the groups on a machine that has every program; those that it lacks would be left
+// out.
 func groupsOf(t *testing.T, o options) []group {
 	t.Helper()
 	groups, _, err := o.groups()

@@ -15,7 +15,8 @@ import (
 // moveLimit ends a move that does not: a mirror may never catch up with its guest.
 const moveLimit = 5 * time.Minute
 
-// warm is how long a guest writes before it is watched: QEMU translates what it runs for the first time.
+// warm is how long a guest writes before it is watched: QEMU translates what it runs for the first
+// time.
 const warm = 500 * time.Millisecond
 
 // measurement is one that is being made.

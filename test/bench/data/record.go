@@ -32,7 +32,8 @@ type record struct {
 	// GapMS are the longest times without an acknowledgement, as the host saw them: at
 	// start and switch, where these are known.
 	GapMS map[string]float64 `json:"gap_ms,omitempty"`
-	// Guest are the guest's writes: idle, move, after; of Volferry also overlay (alone), copy, verify, fold.
+	// Guest are the guest's writes: idle, move, after; of Volferry also overlay (alone), copy,
+	// verify, fold.
 	Guest map[string]window `json:"guest,omitempty"`
 
 	Cost *cost `json:"cost,omitempty"`
@@ -48,16 +49,17 @@ type cost struct {
 	QEMUCPUSeconds float64 `json:"qemu_cpu_s"`
 	// QEMUIdleCores is how many cores QEMU uses before the move.
 	QEMUIdleCores float64 `json:"qemu_idle_cores"`
-	// The peaks are of resident memory: of the daemon, also where it has nothing to do; of a command
-	// that copies; and of the guest's QEMU, the guest's own memory included.
+	// The peaks are of resident memory: of the daemon, also where it has nothing to do; of a
+	// command that copies; and of the guest's QEMU, the guest's own memory included.
 	DaemonPeakBytes  int64 `json:"daemon_peak_bytes"`
 	CommandPeakBytes int64 `json:"command_peak_bytes,omitempty"`
 	QEMUPeakBytes    int64 `json:"qemu_peak_bytes,omitempty"`
-	// QEMUWrittenBytes are what the guest's QEMU wrote, wherever it did: to the overlay, which is on neither
-	// of the two disks below, and to source and destination. The guest's own writes are among them.
+	// QEMUWrittenBytes are what the guest's QEMU wrote, wherever it did: to the overlay, which is
+	// on neither of the two disks below, and to source and destination. The guest's own writes are
+	// among them.
 	QEMUWrittenBytes int64 `json:"qemu_written_bytes,omitempty"`
-	// The bytes of a disk are everybody's: of the mover, and of the guest as long as it is not on an
-	// overlay. Where the move is a clone, both are of the one disk.
+	// The bytes of a disk are everybody's: of the mover, and of the guest as long as it is not on
+	// an overlay. Where the move is a clone, both are of the one disk.
 	Src meter.DiskBytes `json:"src_disk"`
 	Dst meter.DiskBytes `json:"dst_disk"`
 }

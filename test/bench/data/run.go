@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// run makes all measurements and writes the results, after each round once more. The error also says how
-// many moves failed.
+// run makes all measurements and writes the results, after each round once more. The error also
+// says how many moves failed.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	groups, missing, err := o.groups()
 	if err != nil {
@@ -107,8 +107,8 @@ func (o options) settings() (all []setting) {
 	return all
 }
 
-// measureRound runs every contender of every group once. One that fails keeps no other from running. What
-// was measured before ctx ended is returned with the error.
+// measureRound runs every contender of every group once. One that fails keeps no other from
+// running. What was measured before ctx ended is returned with the error.
 func (s *stage) measureRound(ctx context.Context, round int, groups []group, out io.Writer) (records []record, err error) {
 	for _, g := range groups {
 		for _, c := range rotated(g.contenders, round) {

@@ -55,7 +55,8 @@ type volume struct {
 	src, dst string // paths
 	to       pool
 	bytes    int64
-	// overlay is when the guest wrote to its overlay while nothing was copied, zero if it never did.
+	// overlay is when the guest wrote to its overlay while nothing was copied, zero if it never
+	// did.
 	overlay span
 	// commandPeak is the most memory that a command had which has copied it.
 	commandPeak int64

@@ -12,7 +12,8 @@ import (
 const percentiles = "Percentiles are by the nearest rank: p99 is the smallest latency that 99 % of the writes of one move do not exceed, and so the longest where there are fewer than 100; " +
 	"p99.9 is the longest of fewer than 1000. Of the rounds the median is shown.\n"
 
-// table is the results in Markdown, a contender a line. missing says which of them are left out, and why.
+// table is the results in Markdown, a contender a line. missing says which of them are left out,
+// and why.
 func table(about map[string]any, records []record, groups []group, missing []string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%v, %v CPUs, %v GiB of RAM, volumes on %v, Linux %v, %v, %v, %v, load average %v to %v; %v\n", about["cpu"], about["cpus"], about["memory_gib"],

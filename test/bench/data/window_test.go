@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/test/lab/workload"
 )
 
-// acked is a history of operations that were acknowledged so many ms after begin, each of which took as
-// many µs.
+// acked is a history of operations that were acknowledged so many ms after begin, each of which
+// took as many µs.
 func acked(begin time.Time, ms ...int) *lab.History {
 	h := &lab.History{}
 	for _, n := range ms {

@@ -13,7 +13,8 @@ type axis struct {
 	from, to  float64 // their pixels
 }
 
-// axisOf has room for some values, and for one power of ten at least, so that what hardly grows looks like it.
+// axisOf has room for some values, and for one power of ten at least, so that what hardly grows
+// looks like it.
 func axisOf(values []float64, from, to float64) axis {
 	const room, least = 1.15, 10
 	a := axis{low: slices.Min(values) / room, high: slices.Max(values) * room, from: from, to: to}
@@ -28,7 +29,8 @@ func (a axis) at(v float64) float64 {
 	return a.from + (a.to-a.from)*math.Log(v/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks are the round values of the axis: powers of ten, and twice and five times of them where these are few.
+// ticks are the round values of the axis: powers of ten, and twice and five times of them where
+// these are few.
 func (a axis) ticks() (values []float64) {
 	digits := []float64{1, 2, 5}
 	if a.high/a.low > 1000 {

@@ -26,8 +26,8 @@ type host struct {
 	made  int               // domains, for their names
 }
 
-// newHost makes a host below dir, which is the directory of temporary files if it is empty. It is to be ended
-// even where there is an error.
+// newHost makes a host below dir, which is the directory of temporary files if it is empty. It is
+// to be ended even where there is an error.
 func newHost(ctx context.Context, bin, dir string) (h *host, end func() error, err error) {
 	h = &host{pools: map[string]string{}}
 	own, err := os.MkdirTemp(dir, "vfgrow-")

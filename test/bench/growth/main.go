@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program growth measures how what a host does grows with how much there is of it: moves at once, the
-// size of a volume, the size of an overlay, attachments, and history. Each series has a host of its
-// own for every size, with a real libvirtd and no guest, and says with which power of the size the time
-// grows. The absolute times are those of one machine.
+// Program growth measures how what a host does grows with how much there is of it: moves at once,
+// the size of a volume, the size of an overlay, attachments, and history. Each series has a host of
+// its own for every size, with a real libvirtd and no guest, and says with which power of the size
+// the time grows. The absolute times are those of one machine.
 package main
 
 import (

@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/test/bench/plot"
 )
 
-// The layout of the plot, in pixels: panels in two columns, and a curve in each with room for its axes.
+// The layout of the plot, in pixels: panels in two columns, and a curve in each with room for its
+// axes.
 const (
 	panelWidth, panelHeight   = 500, 290
 	panelColumns              = 2

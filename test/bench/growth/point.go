@@ -17,8 +17,8 @@ type point struct {
 	PeakBytes     int64 `json:"daemon_peak_bytes"`
 }
 
-// exponent is the power of the size with which time grows, by least squares of the logarithms: 0 is not at
-// all, 1 in proportion. It is NaN for fewer than two sizes.
+// exponent is the power of the size with which time grows, by least squares of the logarithms: 0 is
+// not at all, 1 in proportion. It is NaN for fewer than two sizes.
 func exponent(points []point) float64 {
 	var n, sx, sy, sxx, sxy float64
 	for _, p := range points {

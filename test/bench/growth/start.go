@@ -12,11 +12,12 @@ import (
 // disksOfEach is how many disks an instance has where attachments are many.
 const disksOfEach = 20
 
-// rest is for how long the processor time of a daemon is measured that has nothing to do: at least a look at the
-// images is in it.
+// rest is for how long the processor time of a daemon is measured that has nothing to do: at least
+// a look at the images is in it.
 const rest = time.Minute
 
-// attachmentsAtStart kills a daemon with n attachments and starts another one, which then has nothing to do.
+// attachmentsAtStart kills a daemon with n attachments and starts another one, which then has
+// nothing to do.
 func attachmentsAtStart(ctx context.Context, h *host, n int64) (p point, err error) {
 	for range n / disksOfEach {
 		if _, err := h.adoptInstance(ctx, disksOfEach, 1<<20); err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// DiskKind says what the disk is that the file system of dir is on, as far as the kernel knows: its name, bus,
-// model, and whether it rotates, which is taken for granted of most that are virtual. Of a loop device it is
-// the disk that its file is on, and without a disk the type of the file system.
+// DiskKind says what the disk is that the file system of dir is on, as far as the kernel knows: its
+// name, bus, model, and whether it rotates, which is taken for granted of most that are virtual. Of
+// a loop device it is the disk that its file is on, and without a disk the type of the file system.
 func DiskKind(dir string) string { return sysfs("/sys").kindUnder(dir) }
 
 // sysfs is where the kernel describes devices.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// described makes a directory as the kernel describes devices in: files by their content, and links by what
-// they point to, behind "-> ".
+// described makes a directory as the kernel describes devices in: files by their content, and links
+// by what they point to, behind "-> ".
 func described(t *testing.T, files map[string]string) sysfs {
 	t.Helper()
 	root := t.TempDir()

@@ -33,7 +33,8 @@ func placeOf(dir string) (p place, err error) {
 		p.device = fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor)
 		return p, nil
 	}
-	// The number of a directory of btrfs is no device's: the file system is mounted from one of its disks.
+	// The number of a directory of btrfs is no device's: the file system is mounted from one of its
+	// disks.
 	var from unix.Stat_t
 	if unix.Stat(source, &from) == nil && from.Mode&unix.S_IFMT == unix.S_IFBLK {
 		p.device = fmt.Sprintf("%d:%d", unix.Major(from.Rdev), unix.Minor(from.Rdev))
@@ -41,7 +42,8 @@ func placeOf(dir string) (p place, err error) {
 	return p, nil
 }
 
-// mounted looks a mount up in /proc/self/mountinfo: what is mounted, and the type of the file system.
+// mounted looks a mount up in /proc/self/mountinfo: what is mounted, and the type of the file
+// system.
 func mounted(mountinfo string, id uint64) (source, fsType string) {
 	for line := range strings.Lines(mountinfo) {
 		// id parent major:minor root directory options [tags] - type source options

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plot draws figures as SVG: texts, bars, lines and dots, placed by their pixels from the upper left
-// corner. The benchmarks share it. It must not know what they measure.
+// Package plot draws figures as SVG: texts, bars, lines and dots, placed by their pixels from the
+// upper left corner. The benchmarks share it. It must not know what they measure.
 package plot
 
 import (

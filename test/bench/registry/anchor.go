@@ -20,8 +20,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// besideEtcd measures the registry and etcd in turns, with the same changes from as
-// many clients of as many hosts, on the same disk. What stands still meanwhile costs the other nothing.
+// besideEtcd measures the registry and etcd in turns, with the same changes from as many clients of
+// as many hosts, on the same disk. What stands still meanwhile costs the other nothing.
 func (b *bench) besideEtcd(ctx context.Context, r *report) error {
 	if b.etcd == "" {
 		r.add("skipped", "SKIPPED beside etcd: no --etcd says where it is")

@@ -26,9 +26,9 @@ const (
 // takes none in a pool that its host has not reported.
 var poolNames = []string{"fast", "slow"}
 
-// heart is a host that reports as daemons do: it shows the mark that it was told the
-// last time, and sends the digest of what it has said before. It waits for tasks until just before a report is due, and
-// reports on the same connection.
+// heart is a host that reports as daemons do: it shows the mark that it was told the last time, and
+// sends the digest of what it has said before. It waits for tasks until just before a report is
+// due, and reports on the same connection.
 type heart struct {
 	*conn
 	path string

@@ -58,8 +58,8 @@ func (b *bench) size() string {
 	return fmt.Sprintf("%d attachments", b.filled)
 }
 
-// offeredRate is a load that comes whether or not the registry keeps up. At the whole of it the registry has to keep up,
-// and at half of it to be quick.
+// offeredRate is a load that comes whether or not the registry keeps up. At the whole of it the
+// registry has to keep up, and at half of it to be quick.
 func (b *bench) offeredRate(ctx context.Context, r *report) error {
 	for _, rate := range []int{b.rate / 4, b.rate / 2, b.rate * 3 / 4, b.rate} {
 		l, err := b.drive(ctx, b.clients, rate, b.seconds)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// shortestWait is how long daemons wait for tasks on a small site. On a larger one they wait until so
-	// long before a report is due.
+	// shortestWait is how long daemons wait for tasks on a small site. On a larger one they wait
+	// until so long before a report is due.
 	shortestWait = 20 * time.Second
 	dueSoon      = 5 * time.Second
 )
@@ -33,8 +33,8 @@ type pulse struct {
 	errs   []error
 }
 
-// startPulse has each host wait for as long as every, the first time for a part of that, so that they are
-// spread evenly.
+// startPulse has each host wait for as long as every, the first time for a part of that, so that
+// they are spread evenly.
 func startPulse(ctx context.Context, hearts []*heart, every time.Duration, random *rand.Rand) *pulse {
 	p := &pulse{hearts: hearts}
 	ctx, p.end = context.WithCancel(ctx)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command report reads what 'go test -json' printed, from the files that it is given, and
-// prints the page of the kinds of storage. Moves of tests in runs in which they failed are not on it. With --since PAGE
-// it has what that page says as well, of runs whose files are gone.
+// Command report reads what 'go test -json' printed, from the files that it is given, and prints
+// the page of the kinds of storage. Moves of tests in runs in which they failed are not on it. With
+// --since PAGE it has what that page says as well, of runs whose files are gone.
 package main
 
 import (

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package syscalls kills or stops libvirtd, QEMU, qemu-img, qemu-storage-daemon or volferryd at a system
-// call of a test's choice: right before the Nth by which a call of libvirt changes something. A test lets the
-// call pass once to learn which ones there are, and then makes it again for each of them.
+// Package syscalls kills or stops libvirtd, QEMU, qemu-img, qemu-storage-daemon or volferryd at a
+// system call of a test's choice: right before the Nth by which a call of libvirt changes
+// something. A test lets the call pass once to learn which ones there are, and then makes it again
+// for each of them.
 //
 // It loads a small library into the programs (LD_PRELOAD), and traces nothing. strace counts
 // per thread, and in libvirtd one thread reads the call, another one works it off, a third one
@@ -18,14 +19,14 @@
 // behind its answer, as at the end of a block job, belongs to the call before. What it does when
 // it starts is numbered as a call, too.
 //
-// A point of QEMU or qemu-img is at an image of the test's choice: a write, what makes it or changes
-// its size, and both sides of a sync. qemu-storage-daemon, which serves an image to a copy, has its reads
-// besides: where it serves the source it does nothing else.
+// A point of QEMU or qemu-img is at an image of the test's choice: a write, what makes it or
+// changes its size, and both sides of a sync. qemu-storage-daemon, which serves an image to a copy,
+// has its reads besides: where it serves the source it does nothing else.
 //
-// volferryd makes its system calls itself, so that no library sees them. It is started with a filter
-// (seccomp) that has the kernel ask a tracer of ours before each that may change something. Its
-// points are those at files of the test's choice, as of QEMU, and its requests to libvirt and to the
-// registry; one at which it dies has been sent.
+// volferryd makes its system calls itself, so that no library sees them. It is started with a
+// filter (seccomp) that has the kernel ask a tracer of ours before each that may change something.
+// Its points are those at files of the test's choice, as of QEMU, and its requests to libvirt and
+// to the registry; one at which it dies has been sent.
 package syscalls
 
 import (
@@ -81,8 +82,8 @@ type Point struct {
 // String is the point's name: define.2.7.
 func (p Point) String() string { return fmt.Sprintf("%s.%d.%d", p.CallName(), p.Time, p.N) }
 
-// CallName is the name of the call of libvirt. A point of another program is of none, and has that of the
-// system call.
+// CallName is the name of the call of libvirt. A point of another program is of none, and has that
+// of the system call.
 func (p Point) CallName() string {
 	if p.Call == 0 {
 		return p.Does
@@ -163,8 +164,8 @@ func (s *Shim) Path() string { return filepath.Join(s.dir, "shim.so") }
 func (s *Shim) plan(p Program) string { return filepath.Join(s.dir, string(p)+".plan") }
 func (s *Shim) log(p Program) string  { return filepath.Join(s.dir, string(p)+".log") }
 
-// Tools makes a directory with a qemu-img and a qemu-storage-daemon that load the library. It is to be the
-// first of the PATH of who runs them: nothing else of an environment comes to them.
+// Tools makes a directory with a qemu-img and a qemu-storage-daemon that load the library. It is to
+// be the first of the PATH of who runs them: nothing else of an environment comes to them.
 func (s *Shim) Tools(tb testing.TB) string {
 	tb.Helper()
 	dir := filepath.Join(s.dir, "bin")

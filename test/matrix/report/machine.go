@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// machine is this machine in words: what of it may matter to a test. What it does not have is left out.
+// machine is this machine in words: what of it may matter to a test. What it does not have is left
+// out.
 func machine() string {
 	words := []string{fmt.Sprintf("%d processors", runtime.NumCPU())}
 	for _, of := range []struct {

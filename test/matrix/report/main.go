@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command report reads what 'go test -json' printed, from the files that it is given or
-// from its standard input, and says of each row of the failure matrix what the tests
-// that hold it said, and how often they ran. With --page it writes a page of that as well, and with --since
-// it adds what such a page says of runs whose files are gone. With
-// --machine it prints the line that says in such a file where its tests ran, and with --left-by the rows
-// of which a target of the Makefile here runs no real test; both read nothing.
+// Command report reads what 'go test -json' printed, from the files that it is given or from its
+// standard input, and says of each row of the failure matrix what the tests that hold it said, and
+// how often they ran. With --page it writes a page of that as well, and with --since it adds what
+// such a page says of runs whose files are gone. With --machine it prints the line that says in
+// such a file where its tests ran, and with --left-by the rows of which a target of the Makefile
+// here runs no real test; both read nothing.
 package main
 
 import (

@@ -19,8 +19,8 @@ const (
 	unitDir     = "/run/systemd/system/"
 )
 
-// becomeSystemd has systemd take the place of this process and run the command in a unit. That says how the command
-// ended, and turns the machine off. No other unit starts by itself.
+// becomeSystemd has systemd take the place of this process and run the command in a unit. That says
+// how the command ended, and turns the machine off. No other unit starts by itself.
 func becomeSystemd(plan boot.Plan) error {
 	port, err := exitPort()
 	if err != nil {

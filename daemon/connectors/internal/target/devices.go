@@ -90,7 +90,8 @@ func (d Devices) list(device, what string) (names []string, err error) {
 	return names, err
 }
 
-// IsKnown reports whether udev has seen a device. Before that it has told nobody what the device is.
+// IsKnown reports whether udev has seen a device. Before that it has told nobody what the device
+// is.
 func (d Devices) IsKnown(device string) (bool, error) {
 	number, err := d.Attribute(device, "dev")
 	if err != nil || number == "" {

@@ -44,8 +44,8 @@ func Take(stateDir, kind, session string) (*Marks, error) {
 	return m, err
 }
 
-// TakeCopy waits until nobody copies to a volume, and has others wait until the file is closed, also in
-// the processes that have inherited it. The name is that of no other volume.
+// TakeCopy waits until nobody copies to a volume, and has others wait until the file is closed,
+// also in the processes that have inherited it. The name is that of no other volume.
 func TakeCopy(stateDir, kind, name string) (*os.File, error) {
 	return lock(filepath.Join(stateDir, kind), "copy-"+name)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance is the test kit for connectors: it asks one for everything that the
-// protocol has, each verb more than once, and says what it violates. It makes, writes to and
-// deletes volumes of its own, with names that nobody else has. Of a target it connects the
-// volumes that it is given, and only reads what they are, unless it may write to them. It touches no other one.
+// Package conformance is the test kit for connectors: it asks one for everything that the protocol
+// has, each verb more than once, and says what it violates. It makes, writes to and deletes volumes
+// of its own, with names that nobody else has. Of a target it connects the volumes that it is
+// given, and only reads what they are, unless it may write to them. It touches no other one.
 package conformance
 
 import (

@@ -83,7 +83,8 @@ func (k *kit) sameSize(a, b string) (int64, error) {
 	return size, nil
 }
 
-// copiesRange wants a range to be copied, and what is behind that to be as it was, with both devices open.
+// copiesRange wants a range to be copied, and what is behind that to be as it was, with both
+// devices open.
 func (k *kit) copiesRange(in connector.Request, size int64, srcSeed, dstSeed byte) (err error) {
 	for _, name := range []string{in.Source.Volume, in.Volume} {
 		d, err := k.Open(k.pool.Directory + "/" + name)

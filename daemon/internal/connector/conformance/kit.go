@@ -30,8 +30,8 @@ type Subject struct {
 	Look func(path string) (pools.Device, error)
 	Open func(path string) (Device, error)
 	// Volumes are those of a target that the checks may connect and disconnect. Nothing is written
-	// to them without Overwrite, and nobody else may have them connected. Two of one target show what
-	// they share.
+	// to them without Overwrite, and nobody else may have them connected. Two of one target show
+	// what they share.
 	Volumes []string
 	// Overwrite lets copy be tried between Volumes.
 	Overwrite bool

@@ -10,7 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// lateOf has what is written to a volume once more; copiedOf is there once something was copied to it.
+// lateOf has what is written to a volume once more; copiedOf is there once something was copied to
+// it.
 func (f Fake) lateOf(name string) string   { return filepath.Join(f.Dir, name+".late") }
 func (f Fake) copiedOf(name string) string { return filepath.Join(f.Dir, name+".copied") }
 

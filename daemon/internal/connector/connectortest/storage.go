@@ -98,7 +98,8 @@ type Fake struct {
 	// Dir has the volumes, as files.
 	Dir  string
 	Flaw Flaw
-	// Target: it makes no volumes, and connects those that AddVolume has made. They share a session.
+	// Target: it makes no volumes, and connects those that AddVolume has made. They share a
+	// session.
 	Target bool
 	// Copies: it has the verb copy.
 	Copies bool

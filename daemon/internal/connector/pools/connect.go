@@ -79,7 +79,8 @@ func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 			failed = errors.Join(failed, h.refusal(pool, "disconnect volume "+name, err))
 			continue
 		}
-		// Others may need what it shares with them, so that the device is there. It is no other one.
+		// Others may need what it shares with them, so that the device is there. It is no other
+		// one.
 		left, err := h.Look(path)
 		if err == nil && was.identity != noIdentity && left.Identity != was.identity {
 			failed = errors.Join(failed, h.untrue(pool, fmt.Errorf("it has disconnected %s, and the kernel has %q at that path, which was %q", path, left.Identity, was.identity)))

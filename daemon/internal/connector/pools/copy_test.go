@@ -58,8 +58,8 @@ func TestAPoolCopiesBetweenTwoOfItsVolumes(t *testing.T) {
 	}
 }
 
-// TestACopyIsOfferedOnlyWhereThePoolDoes, between volumes of one size; what was asked for before can be
-// asked for again in any case.
+// TestACopyIsOfferedOnlyWhereThePoolDoes, between volumes of one size; what was asked for before
+// can be asked for again in any case.
 func TestACopyIsOfferedOnlyWhereThePoolDoes(t *testing.T) {
 	h, _ := copying(t, false)
 	if c, err := h.FindDeviceCopy(t.Context(), at("a"), at("b")); err != nil || c.Offered {
@@ -74,7 +74,8 @@ func TestACopyIsOfferedOnlyWhereThePoolDoes(t *testing.T) {
 	}
 }
 
-// TestWhatACopyMeans: an error that the connector says is an answer, and nothing else that fails is.
+// TestWhatACopyMeans: an error that the connector says is an answer, and nothing else that fails
+// is.
 func TestWhatACopyMeans(t *testing.T) {
 	says := func(answer connector.Answer, err error) func(context.Context, string, connector.Request) (connector.Answer, error) {
 		return func(context.Context, string, connector.Request) (connector.Answer, error) { return answer, err }
@@ -106,7 +107,8 @@ func TestWhatACopyMeans(t *testing.T) {
 	}
 }
 
-// TestNothingIsCopiedBetweenOtherDevices than those that were found, and an answer about others is none.
+// TestNothingIsCopiedBetweenOtherDevices than those that were found, and an answer about others is
+// none.
 func TestNothingIsCopiedBetweenOtherDevices(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		for _, during := range []bool{false, true} {

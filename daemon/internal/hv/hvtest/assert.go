@@ -49,7 +49,8 @@ func (f *Fake) AssertClean(tb testing.TB) {
 	}
 }
 
-// IsClone says of a qcow2 image over another one that it is the linked clone of a volume, and no overlay that was left.
+// IsClone says of a qcow2 image over another one that it is the linked clone of a volume, and no
+// overlay that was left.
 func (f *Fake) IsClone(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

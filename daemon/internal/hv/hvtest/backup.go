@@ -2,8 +2,8 @@
 
 package hvtest
 
-// BeginBackup plays virsh backup-begin on a live disk: libvirt has a job on the disk, and the definition of the disk does not
-// show the job.
+// BeginBackup plays virsh backup-begin on a live disk: libvirt has a job on the disk, and the
+// definition of the disk does not show the job.
 func (f *Fake) BeginBackup(id, target string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,8 @@ type Env interface {
 	BlockDevice(tb testing.TB, sizeBytes int64) string
 	// CreateOnDevice makes an empty qcow2 image on a block device, over what is there.
 	CreateOnDevice(tb testing.TB, path string, sizeBytes int64)
-	// AddBitmap makes a dirty bitmap that notes what is written, in a qcow2 image that nobody has open.
+	// AddBitmap makes a dirty bitmap that notes what is written, in a qcow2 image that nobody has
+	// open.
 	AddBitmap(tb testing.TB, path, name string)
 	// DisableBitmap has one note nothing more.
 	DisableBitmap(tb testing.TB, path, name string)
@@ -54,8 +55,8 @@ type Env interface {
 	// guest keeps the disk. A reset of the machine may be the way.
 	LetGo(tb testing.TB, id, target string)
 
-	// BeginBackup begins a backup of the live disk, as virsh backup-begin does, from which nobody reads.
-	// It lasts until end is called, or the domain is off.
+	// BeginBackup begins a backup of the live disk, as virsh backup-begin does, from which nobody
+	// reads. It lasts until end is called, or the domain is off.
 	BeginBackup(tb testing.TB, id, target string) (end func())
 
 	// Refuse makes the host's hook refuse every start of a domain, saying why, until

@@ -27,8 +27,8 @@ var exportTests = map[string]func(*testing.T, *bench){
 	},
 }
 
-// testExport: a disk of which an end is an NBD server's is frozen below an overlay, committed
-// to, frozen again, and left for dst; and at each of these moments it is known what the process has.
+// testExport: a disk of which an end is an NBD server's is frozen below an overlay, committed to,
+// frozen again, and left for dst; and at each of these moments it is known what the process has.
 func testExport(t *testing.T, b *bench, src, dst hv.Image) {
 	t.Helper()
 	b.WriteImage(t, src, 0, 1)

@@ -34,8 +34,9 @@ func testCopyToBlockDevice(t *testing.T, b *bench) {
 	testShallowCopy(t, b, hv.Image{Type: hv.SourceBlock, Format: Raw, Path: device})
 }
 
-// testCopyToASlice: the disk is the beginning of a larger file, device or export, and stays it: as the
-// target of a copy, as the top, as what an overlay is over, and as the target of a commit. What is behind it is left.
+// testCopyToASlice: the disk is the beginning of a larger file, device or export, and stays it: as
+// the target of a copy, as the top, as what an overlay is over, and as the target of a commit. What
+// is behind it is left.
 func testCopyToASlice(t *testing.T, b *bench) {
 	const largerBytes = diskBytes + 1<<20
 	for name, larger := range map[string]func(*testing.T) hv.Image{
@@ -67,8 +68,9 @@ func testCopyToASlice(t *testing.T, b *bench) {
 	}
 }
 
-// testCopyToAnImageOnADevice: a qcow2 image on a block device that is larger is a disk of the image's size, as the
-// target of a copy, as the top, as what an overlay is over, and as the target of a commit.
+// testCopyToAnImageOnADevice: a qcow2 image on a block device that is larger is a disk of the
+// image's size, as the target of a copy, as the top, as what an overlay is over, and as the target
+// of a commit.
 func testCopyToAnImageOnADevice(t *testing.T, b *bench) {
 	dst := hv.Image{Type: hv.SourceBlock, Format: Qcow2, Path: b.BlockDevice(t, 2*diskBytes)}
 	b.CreateOnDevice(t, dst.Path, diskBytes)
@@ -147,8 +149,8 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	return g
 }
 
-// testCopyOverBases is a shallow copy of a linked clone into another one: what both are over shows through before and
-// after.
+// testCopyOverBases is a shallow copy of a linked clone into another one: what both are over shows
+// through before and after.
 func testCopyOverBases(t *testing.T, b *bench) {
 	base := b.image(t, "base.raw", Raw)
 	b.WriteImage(t, base, 3, 7)

@@ -89,8 +89,8 @@ func (f *Fake) Undefine(id string) error {
 	return nil
 }
 
-// Redefine gives a domain that is there a definition with these disks: a transient one is persistent
-// then, as after virsh define.
+// Redefine gives a domain that is there a definition with these disks: a transient one is
+// persistent then, as after virsh define.
 func (f *Fake) Redefine(id string, disks []hv.Disk) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

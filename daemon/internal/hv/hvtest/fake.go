@@ -60,8 +60,9 @@ type Fake struct {
 	locks  locks
 }
 
-// locks is the lock manager of the hypervisor. The leases of its own domains follow from what they do: a running
-// domain has those of the images that its disks write to, and every active one those that its jobs write to.
+// locks is the lock manager of the hypervisor. The leases of its own domains follow from what they
+// do: a running domain has those of the images that its disks write to, and every active one those
+// that its jobs write to.
 type locks struct {
 	on bool
 	// why nothing may be switched, empty if it may.

@@ -69,8 +69,8 @@ func (f *Fake) MoveAway(id string) error {
 	return err
 }
 
-// end ends the process, which is killed or closes its images. Its jobs die with it, and libvirt sends no event for
-// them.
+// end ends the process, which is killed or closes its images. Its jobs die with it, and libvirt
+// sends no event for them.
 func (f *Fake) end(id string, killed bool, details ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,8 @@ func (f *Fake) HostReboot() error {
 	return errors.Join(errs...)
 }
 
-// PowerLoss is a HostReboot in which images come back with the time of modification that they had on stable storage.
+// PowerLoss is a HostReboot in which images come back with the time of modification that they had
+// on stable storage.
 func (f *Fake) PowerLoss() error {
 	f.mu.Lock()
 	for _, img := range f.files {

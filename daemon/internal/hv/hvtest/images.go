@@ -44,7 +44,8 @@ type image struct {
 	backing hv.Image // what a qcow2 header says
 	secret  string   // that opens what is in a qcow2 image
 	blocks  map[int64]uint64
-	// unstored is what blocks had before they were written, of what was not put on stable storage since.
+	// unstored is what blocks had before they were written, of what was not put on stable storage
+	// since.
 	unstored map[int64]uint64
 	full     bool // no space left
 	writes   int64
@@ -53,7 +54,8 @@ type image struct {
 	before   int64 // the same when the host was booted
 	born     int64
 	opID     string // that has made it, in a pool that keeps that
-	// bitmaps are the dirty bitmaps that are stored in it, by name: the blocks that were written since.
+	// bitmaps are the dirty bitmaps that are stored in it, by name: the blocks that were written
+	// since.
 	bitmaps map[string]map[int64]bool
 	// idle are those of them that note no writes.
 	idle map[string]bool
@@ -392,8 +394,8 @@ func headerBlocks(img hv.Image) int64 {
 	return 0
 }
 
-// decrypt refuses what QEMU does not open as it is named: an image with another key, or none, and one that
-// is not encrypted at all.
+// decrypt refuses what QEMU does not open as it is named: an image with another key, or none, and
+// one that is not encrypted at all.
 func (img *image) decrypt(named hv.Image) error {
 	switch {
 	case isContainer(named):

@@ -17,8 +17,9 @@ func (m *Images) Copy(src, dst string) error {
 	return m.CopyImage(hv.Image{Path: src}, hv.Image{Path: dst})
 }
 
-// CopyImage is Copy between images of which either may be the beginning of a larger one. LUKS containers are
-// copied as they are. An image that is over the backing image of src gets what src has itself.
+// CopyImage is Copy between images of which either may be the beginning of a larger one. LUKS
+// containers are copied as they are. An image that is over the backing image of src gets what src
+// has itself.
 func (m *Images) CopyImage(from, into hv.Image) error {
 	from.LUKSSecret, into.LUKSSecret = "", ""
 	src, dst := from.Path, into.Path

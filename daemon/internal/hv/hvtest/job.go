@@ -25,8 +25,8 @@ type job struct {
 	scan int
 	// blind: while it does so it misses what the guest writes (hv.JobStart.LosesWrites).
 	blind bool
-	// unflushed is what the target had before the job wrote there, of what nobody has flushed since. A flush
-	// of the guest does not reach the target.
+	// unflushed is what the target had before the job wrote there, of what nobody has flushed
+	// since. A flush of the guest does not reach the target.
 	unflushed map[int64]uint64
 }
 
@@ -49,8 +49,9 @@ func (j *job) write(to *image, block int64, value uint64) error {
 // flush is what QEMU does when it suspends a guest, when a job is ready, and in the pivot.
 func (j *job) flush() { j.unflushed = nil }
 
-// lose plays the death of a process, or of the host, with what was not flushed. The kernel keeps what a dead process has written to a raw
-// image; of a qcow2 image the process has a part of the tables in its memory.
+// lose plays the death of a process, or of the host, with what was not flushed. The kernel keeps
+// what a dead process has written to a raw image; of a qcow2 image the process has a part of the
+// tables in its memory.
 func (j *job) lose(to *image, host bool) {
 	if to == nil || !host && j.dst.Format == Raw {
 		return

@@ -244,8 +244,8 @@ func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
 	})
 }
 
-// SetSilent reports whether the server of an address answers nobody. A guest that was suspended then, or a
-// job that was begun there, would have QEMU stand still.
+// SetSilent reports whether the server of an address answers nobody. A guest that was suspended
+// then, or a job that was begun there, would have QEMU stand still.
 func (f *Fake) SetSilent(address string, silent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -269,10 +269,12 @@ func (f *Fake) SetStep(blocksPerLook int) {
 	f.perLook = blocksPerLook
 }
 
-// soon is how much a job copies in no time; behindPerBlock how much of what it is behind it copies where it would copy a block.
+// soon is how much a job copies in no time; behindPerBlock how much of what it is behind it copies
+// where it would copy a block.
 const soon, behindPerBlock = 16 << 20, 1 << 20
 
-// SetBehind has the job on a live disk be so many bytes behind its guest, of blocks that are not there.
+// SetBehind has the job on a live disk be so many bytes behind its guest, of blocks that are not
+// there.
 func (f *Fake) SetBehind(id, target string, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

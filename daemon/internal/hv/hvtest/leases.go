@@ -9,7 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// UseLockManager gives the hypervisor a lock manager. It refuses every switch for the reason why, unless that is empty.
+// UseLockManager gives the hypervisor a lock manager. It refuses every switch for the reason why,
+// unless that is empty.
 func (f *Fake) UseLockManager(why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Encrypt makes a raw image, with what is in it, a LUKS container that a secret opens. It becomes larger by
-// its header.
+// Encrypt makes a raw image, with what is in it, a LUKS container that a secret opens. It becomes
+// larger by its header.
 func (m *Images) Encrypt(path, secret string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -41,8 +41,8 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 	return found, nil
 }
 
-// has is what the process has open of an image: by its own word, where it can be asked, of what is at an
-// address.
+// has is what the process has open of an image: by its own word, where it can be asked, of what is
+// at an address.
 func (d *domain) has(path string) (found []hv.OpenFile) {
 	pid := firstPID + d.Run
 	if api.IsNetwork(path) && d.lost() {
@@ -219,7 +219,8 @@ func (f *Fake) checkOpen(disk *hv.Disk) error {
 	return err
 }
 
-// Clients counts the clients of what is at an address, as its server does: each node of a process is one.
+// Clients counts the clients of what is at an address, as its server does: each node of a process
+// is one.
 func (f *Fake) Clients(address string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

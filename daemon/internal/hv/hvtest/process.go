@@ -105,9 +105,9 @@ func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
 	}
 }
 
-// askHook asks OnStart, or OnStartToken of a start that has a token. It is not kept from calling the Fake, but for changes of
-// the domain's disks: these wait until the start is over, as they do for libvirt's
-// own job.
+// askHook asks OnStart, or OnStartToken of a start that has a token. It is not kept from calling
+// the Fake, but for changes of the domain's disks: these wait until the start is over, as they do
+// for libvirt's own job.
 func (f *Fake) askHook(id, token string) error {
 	dom, ask := f.domains[id], f.OnStart
 	if token != "" && f.OnStartToken != nil {

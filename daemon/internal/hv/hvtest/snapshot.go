@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// ImageSnapshot returns the snapshot of an image with a name, the zero one if there is none. This and what changes snapshots are
-// calls of the hypervisor, which has the key of the cluster.
+// ImageSnapshot returns the snapshot of an image with a name, the zero one if there is none. This
+// and what changes snapshots are calls of the hypervisor, which has the key of the cluster.
 func (f *Fake) ImageSnapshot(ctx context.Context, path, name string) (s ImageSnapshot, err error) {
 	err = f.call(ctx, "ImageSnapshot", func() error {
 		img, err := f.open(path)
@@ -46,7 +46,8 @@ func (f *Fake) MakeImageSnapshot(ctx context.Context, path, name string) error {
 	})
 }
 
-// RemoveImageSnapshot removes a snapshot, unless it has another id; it is no error if there is none.
+// RemoveImageSnapshot removes a snapshot, unless it has another id; it is no error if there is
+// none.
 func (f *Fake) RemoveImageSnapshot(ctx context.Context, path, name string, id uint64) error {
 	return f.call(ctx, "RemoveImageSnapshot", func() error {
 		img, err := f.open(path)

@@ -2,8 +2,8 @@
 
 package hvtest
 
-// Sync puts an image on stable storage with its time of modification, as fsync does. QEMU's own flushes leave that time out, and
-// with cache='unsafe' there are none.
+// Sync puts an image on stable storage with its time of modification, as fsync does. QEMU's own
+// flushes leave that time out, and with cache='unsafe' there are none.
 func (m *Images) Sync(path string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -13,8 +13,8 @@ func (m *Images) Sync(path string) {
 	}
 }
 
-// FailSync is Sync where the storage stores nothing: as on Linux what was to be stored is lost, and counts as stored for whoever
-// asks again. It returns how many blocks were lost.
+// FailSync is Sync where the storage stores nothing: as on Linux what was to be stored is lost, and
+// counts as stored for whoever asks again. It returns how many blocks were lost.
 func (m *Images) FailSync(path string) (lost int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 )
 
 // CheckForget refuses to forget an instance whose disks are not where its volumes are, or of which
-// registry and journal do not agree: nothing else says that its guest is on the wrong image. It changes nothing.
+// registry and journal do not agree: nothing else says that its guest is on the wrong image. It
+// changes nothing.
 func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if inst.State == api.InstanceShelvedOffloaded {
 		return nil // no host has a domain of it

@@ -66,9 +66,9 @@ type Locations interface {
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// Chain checks like Connect and returns the chain, and changes nothing.
 	Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
-	// CheckLocation refuses a location that the registry has said and that no volume of this host may
-	// have, and CheckImages an image that is no image by now, or is a link. Their errors are typed for the
-	// runner.
+	// CheckLocation refuses a location that the registry has said and that no volume of this host
+	// may have, and CheckImages an image that is no image by now, or is a link. Their errors are
+	// typed for the runner.
 	CheckLocation(ctx context.Context, l api.Location, verdict string) error
 	CheckImages(l api.Location) error
 	// Disconnect ends the use of the location on this host, unless another domain
@@ -83,8 +83,8 @@ type Images interface {
 	// there is nothing at its path, and an *api.Error if the image is not as the location
 	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// Fingerprint tells an image from a later image at the same path, also after a reboot. It returns image.ErrAbsent if
-	// there is nothing.
+	// Fingerprint tells an image from a later image at the same path, also after a reboot. It
+	// returns image.ErrAbsent if there is nothing.
 	Fingerprint(ctx context.Context, path string) (string, error)
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
@@ -95,8 +95,8 @@ type Images interface {
 	Connect(ctx context.Context, path string) error
 	// Disconnect writes what this host has cached of an image to stable storage.
 	Disconnect(ctx context.Context, path string) error
-	// Flush puts what this host has in memory of a file on stable storage. Both return an *image.NotStoredError, once, if that
-	// cannot be stored.
+	// Flush puts what this host has in memory of a file on stable storage. Both return an
+	// *image.NotStoredError, once, if that cannot be stored.
 	Flush(ctx context.Context, path string) error
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
@@ -113,9 +113,9 @@ type Migrations interface {
 	// MayStart refuses the start of an instance if it is unknown whether its disks have the
 	// right chains. Its error says why, and what can be done.
 	MayStart(ctx context.Context, instanceID string) error
-	// CheckRecorded refuses what goes by the registry's word of where the volumes of an instance are,
-	// if the journal of this host has one of them elsewhere since a move that the registry does not
-	// know. Its error says what each witness has, and what can be done.
+	// CheckRecorded refuses what goes by the registry's word of where the volumes of an instance
+	// are, if the journal of this host has one of them elsewhere since a move that the registry
+	// does not know. Its error says what each witness has, and what can be done.
 	CheckRecorded(ctx context.Context, instanceID string) error
 	// Misnamed returns the disks of an instance that is off whose definition is to name the
 	// overlay of a migration, and does not. It is an error if that is not safe.

@@ -37,7 +37,8 @@ func (e *Env) powerOn(ctx context.Context, s *Subject) error {
 	if err := e.connectDisks(ctx, s); err != nil {
 		return err
 	}
-	// QEMU opens the images by their paths, and this call may be made long after the op was admitted.
+	// QEMU opens the images by their paths, and this call may be made long after the op was
+	// admitted.
 	atts, err := e.restingOf(ctx, s.InstanceID)
 	if err != nil {
 		return request.Registry(err)

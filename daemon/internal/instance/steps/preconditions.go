@@ -82,8 +82,9 @@ func (e *Env) restingOf(ctx context.Context, id string) ([]api.Attachment, error
 	return atts, err
 }
 
-// onItsDevices refuses to start a guest on another device or RBD image than that of its volume, which has its path by
-// now. What else is wrong with an image is found out about by QEMU, and a cluster that does not answer is not asked again.
+// onItsDevices refuses to start a guest on another device or RBD image than that of its volume,
+// which has its path by now. What else is wrong with an image is found out about by QEMU, and a
+// cluster that does not answer is not asked again.
 func (e *Env) onItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {

@@ -54,12 +54,14 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
-// unprovenSuffix is in the place of the id of a boot in the name of a part while it is flushed: it is as a part of an earlier boot.
+// unprovenSuffix is in the place of the id of a boot in the name of a part while it is flushed: it
+// is as a part of an earlier boot.
 const unprovenSuffix = "not-stored"
 
-// commitSaveImage gives the part of this boot, which is whole, the name of the save image,
-// once it is on stable storage. Until that is known it has a name of no boot. The kernel reports a lost write once: if the daemon
-// died of it, or could not rename the part then, the next flush would succeed and prove nothing.
+// commitSaveImage gives the part of this boot, which is whole, the name of the save image, once it
+// is on stable storage. Until that is known it has a name of no boot. The kernel reports a lost
+// write once: if the daemon died of it, or could not rename the part then, the next flush would
+// succeed and prove nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
 	err := os.Rename(part, unproven)

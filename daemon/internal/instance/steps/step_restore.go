@@ -54,9 +54,9 @@ func (e *Env) stepConnect() op.Step {
 	}, nil, nil)
 }
 
-// checkPlace refuses a location that no volume of this host may have: the path was chosen by the host
-// that made the copy, and the registry has passed it on. The image that the definition names may be
-// anywhere, as long as no link leads there.
+// checkPlace refuses a location that no volume of this host may have: the path was chosen by the
+// host that made the copy, and the registry has passed it on. The image that the definition names
+// may be anywhere, as long as no link leads there.
 func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil {

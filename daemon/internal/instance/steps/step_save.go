@@ -328,8 +328,9 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 	return e.resumeGuest(ctx, in, was)
 }
 
-// othersStandStill refuses (needs_operator) to restore a guest beside another one of this host that runs with the volume open, as
-// when somebody has resumed it by hand: what that one has written since is newer.
+// othersStandStill refuses (needs_operator) to restore a guest beside another one of this host that
+// runs with the volume open, as when somebody has resumed it by hand: what that one has written
+// since is newer.
 func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {

@@ -175,9 +175,9 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv
 	return spec
 }
 
-// slotOf is what is known of the slot of an attachment, nil if nothing is. The registry keeps it with the
-// slot if the slot was emptied, on the shelf or before, and with the instance if the volume
-// comes back at another device. WasRoot says that it was the root's slot then: its places
+// slotOf is what is known of the slot of an attachment, nil if nothing is. The registry keeps it
+// with the slot if the slot was emptied, on the shelf or before, and with the instance if the
+// volume comes back at another device. WasRoot says that it was the root's slot then: its places
 // belong to the root of now.
 func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device

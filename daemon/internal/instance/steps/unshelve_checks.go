@@ -47,8 +47,9 @@ func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	return nil
 }
 
-// notFromShelf refuses an instance of which this host has a domain though the registry has it on no host. Which of the two is
-// right the disks say: a registry that was restored from a backup may have an instance on the shelf that has come back since.
+// notFromShelf refuses an instance of which this host has a domain though the registry has it on no
+// host. Which of the two is right the disks say: a registry that was restored from a backup may
+// have an instance on the shelf that has come back since.
 func (e *Env) notFromShelf(ctx context.Context, inst api.Instance, dom *hv.Domain) error {
 	refused := func(format string, args ...any) error {
 		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain %s with its id, which the registry has on no host; "+format, append([]any{inst.Name, dom.Name}, args...)...)

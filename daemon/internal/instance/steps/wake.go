@@ -89,8 +89,9 @@ func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) err
 	return nil
 }
 
-// othersOnTheirDevices refuses to wake a guest if another of its volumes has another device at its path by now, as
-// after a reboot: its memory has what was read from the right one. The volume that moves is looked at by its copy.
+// othersOnTheirDevices refuses to wake a guest if another of its volumes has another device at its
+// path by now, as after a reboot: its memory has what was read from the right one. The volume that
+// moves is looked at by its copy.
 func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	atts, err := e.restingOf(ctx, in.InstanceID)
 	if err != nil {
@@ -176,8 +177,9 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	return remark, e.Guards.RevokeStartToken(in.InstanceID)
 }
 
-// needsOperator is the error for an instance that cannot be restored: it stays saved and
-// guarded, and a person is told where everything is and both ways on. Which call goes on with the move only the registry knows.
+// needsOperator is the error for an instance that cannot be restored: it stays saved and guarded,
+// and a person is told where everything is and both ways on. Which call goes on with the move only
+// the registry knows.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
@@ -211,7 +213,8 @@ func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) err
 	return e.permit(ctx, in, api.PermitResume)
 }
 
-// resumeGuest resumes a guest that ran before. A resume that fails is tried until it is made, and the guest is shown meanwhile.
+// resumeGuest resumes a guest that ran before. A resume that fails is tried until it is made, and
+// the guest is shown meanwhile.
 func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil {

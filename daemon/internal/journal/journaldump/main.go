@@ -3,7 +3,8 @@
 // Journaldump opens journals as volferryd does and prints what is in them, for tests that
 // look into the journals of hosts whose power was cut. It is part of no package.
 //
-// It reads the path of a journal from each line of its standard input, and answers with a line of JSON.
+// It reads the path of a journal from each line of its standard input, and answers with a line of
+// JSON.
 package main
 
 import (

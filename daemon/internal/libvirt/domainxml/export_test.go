@@ -52,8 +52,8 @@ func TestAnExportIsReadFromADefinitionOfAnyVersion(t *testing.T) {
 	}
 }
 
-// The beginning of what is at an address is a disk as that of a file is, as the top, below an overlay, as the target of a job and
-// as a new disk; and the next image has nothing of it.
+// The beginning of what is at an address is a disk as that of a file is, as the top, below an
+// overlay, as the target of a job and as a new disk; and the next image has nothing of it.
 func TestADiskIsTheBeginningOfWhatIsAtAnAddress(t *testing.T) {
 	file := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/pool/web.raw"}
 	for _, img := range []hv.Image{export, remote, rbdImage} {

@@ -91,8 +91,8 @@ func (l pciLayout) free() (bus, slot uint, ok bool) {
 	return 0, 0, false
 }
 
-// CheckPort refuses a disk that a running domain cannot get: all ports of its PCI Express are taken. libvirt adds
-// ports to a definition only. A disk that states its address is not looked at.
+// CheckPort refuses a disk that a running domain cannot get: all ports of its PCI Express are
+// taken. libvirt adds ports to a definition only. A disk that states its address is not looked at.
 func CheckPort(live, disk string) error {
 	d, err := ParseDisk(disk, nil)
 	if err != nil || d.Bus != "virtio" || d.Address != "" {

@@ -24,9 +24,10 @@ const (
 // PortCeph is that of a monitor for which none is said.
 const PortCeph = "6789"
 
-// rbdOf is the address of the RBD image that a source names, if it is opened as the configuration has it of
-// one of the clusters: with all its monitors and no other ones, its user and its secret, and with
-// nothing else (a snapshot, a configuration file, encryption), be it all of the image or its beginning. "" otherwise.
+// rbdOf is the address of the RBD image that a source names, if it is opened as the configuration
+// has it of one of the clusters: with all its monitors and no other ones, its user and its secret,
+// and with nothing else (a snapshot, a configuration file, encryption), be it all of the image or
+// its beginning. "" otherwise.
 func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
@@ -80,8 +81,8 @@ func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNe
 	return source
 }
 
-// setRBD points a <source>, which names nothing yet, at an RBD image, whose address and cluster were
-// checked.
+// setRBD points a <source>, which names nothing yet, at an RBD image, whose address and cluster
+// were checked.
 func setRBD(source *etree.Element, uri string, clusters rbd.Clusters) {
 	is := rbdSource(uri, clusters)
 	source.CreateAttr("protocol", is.Protocol)
@@ -110,8 +111,8 @@ func moveAuth(x *libvirtxml.DomainDisk) {
 // rbdAttributes may stand in the <source> of an RBD image.
 var rbdAttributes = []string{"protocol", "name", "tls"}
 
-// isRBD reports whether a <source> is of an RBD image, with nothing in its hosts that another image would
-// lose. Whether that is an image with an address is rbdOf's to say.
+// isRBD reports whether a <source> is of an RBD image, with nothing in its hosts that another image
+// would lose. Whether that is an image with an address is rbdOf's to say.
 func isRBD(source *etree.Element) bool {
 	if source == nil || source.SelectAttrValue("protocol", "") != protocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
 		return false

@@ -50,8 +50,8 @@ func CloneWorld(t *testing.T, state hv.State) *World {
 	return w
 }
 
-// KeepBaseWorld returns a world whose volume is a linked clone that has something of its own, and goes to one over the
-// same base image.
+// KeepBaseWorld returns a world whose volume is a linked clone that has something of its own, and
+// goes to one over the same base image.
 func KeepBaseWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := CloneWorld(t, hv.StateStopped)

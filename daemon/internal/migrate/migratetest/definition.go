@@ -11,12 +11,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// definitionWatch holds the persistent definition against what the guest was told, at each look at the domain:
-// guarantee 4 of ARCHITECTURE.md. Steps look between any two of their effects, and after every death.
+// definitionWatch holds the persistent definition against what the guest was told, at each look at
+// the domain: guarantee 4 of ARCHITECTURE.md. Steps look between any two of their effects, and
+// after every death.
 type definitionWatch struct {
 	on bool
-	// unread is how many looks one after the other could not read what the definition names: what was seen by one
-	// may be gone by the time that it is read.
+	// unread is how many looks one after the other could not read what the definition names: what
+	// was seen by one may be gone by the time that it is read.
 	unread int
 	// last is the definition that the look before has seen, and run the process of the guest then.
 	last []hv.Image
@@ -26,12 +27,13 @@ type definitionWatch struct {
 	wrong     []string
 }
 
-// overtakenLooks is in how many looks a change of the definition has to be taken back if the guest got another process
-// between the look that the change was decided by and the change: nothing in libvirt ties the one to the other.
+// overtakenLooks is in how many looks a change of the definition has to be taken back if the guest
+// got another process between the look that the change was decided by and the change: nothing in
+// libvirt ties the one to the other.
 const overtakenLooks = 12
 
-// look notes what is wrong with the definition that a look has seen. Still reports whether the guest was told of no write
-// since then.
+// look notes what is wrong with the definition that a look has seen. Still reports whether the
+// guest was told of no write since then.
 func (d *definitionWatch) look(fake *hvtest.Fake, dom *hv.Domain, still func() bool) {
 	disk := dom.ConfigDisk("vda")
 	if disk == nil {

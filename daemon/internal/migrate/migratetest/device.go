@@ -17,8 +17,8 @@ const (
 	DstDevice = "/var/new-device"
 )
 
-// DeviceWorld returns a world whose volume is a qcow2 image on a block device, and goes to one on another
-// device. What the volume was elsewhere is left there.
+// DeviceWorld returns a world whose volume is a qcow2 image on a block device, and goes to one on
+// another device. What the volume was elsewhere is left there.
 func DeviceWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)

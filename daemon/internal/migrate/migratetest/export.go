@@ -86,7 +86,8 @@ func partWorld(src hv.Image) func(*testing.T, hv.State) *World {
 	}
 }
 
-// toPartOf makes worlds of a kind whose volume goes to the beginning of an image that is at an address.
+// toPartOf makes worlds of a kind whose volume goes to the beginning of an image that is at an
+// address.
 func toPartOf(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// behindBlocks is how much there is behind the volume where that is the beginning of something larger; behindValue is
-// somebody's, in the last block.
+// behindBlocks is how much there is behind the volume where that is the beginning of something
+// larger; behindValue is somebody's, in the last block.
 const behindBlocks, behindValue = 2, 4711
 
 // largerImages are images that are larger than the volume, by their paths.

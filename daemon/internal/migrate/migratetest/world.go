@@ -42,7 +42,8 @@ type World struct {
 	Makes bool
 	// larger are those of which the volume is, or will be, the beginning.
 	larger largerImages
-	// SrcGoes: src is deleted in the end. Snapshots are those of src that stay, as they are others'.
+	// SrcGoes: src is deleted in the end. Snapshots are those of src that stay, as they are
+	// others'.
 	SrcGoes   bool
 	Snapshots []string
 	// MayMove is the answer of the world's attachments.
@@ -192,8 +193,8 @@ func (w *World) GuestWrites() {
 	_ = w.GuestWrite(Instance, "vda", int64(w.next*7%Blocks), w.next)
 }
 
-// WatchDefinition is for a world in which nobody but Volferry changes the definition: Settled then says what was ever
-// wrong with it.
+// WatchDefinition is for a world in which nobody but Volferry changes the definition: Settled then
+// says what was ever wrong with it.
 func (w *World) WatchDefinition() {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

@@ -14,14 +14,15 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A qcow2 image may have dirty bitmaps, by which a backup program copies what was written since its last
-// backup. The copy of a frozen src has none of them. libvirt puts empty ones with the same names into an
-// overlay, and merges these into dst at the pivot: they would have what was written since
-// the start alone, and a backup by them would be wrong without an error. A mirror of a whole image,
-// and a commit, take along as they are those that note writes.
+// A qcow2 image may have dirty bitmaps, by which a backup program copies what was written since its
+// last backup. The copy of a frozen src has none of them. libvirt puts empty ones with the same
+// names into an overlay, and merges these into dst at the pivot: they would have what was written
+// since the start alone, and a backup by them would be wrong without an error. A mirror of a whole
+// image, and a commit, take along as they are those that note writes.
 
-// Bitmaps returns the dirty bitmaps that are stored in an image, each name once: by its header, and by the process of an
-// active instance, which has some of them in its memory alone. The instance is empty if no process has the image.
+// Bitmaps returns the dirty bitmaps that are stored in an image, each name once: by its header, and
+// by the process of an active instance, which has some of them in its memory alone. The instance is
+// empty if no process has the image.
 func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBitmap, error) {
 	var all []hv.StoredBitmap
 	if instance != "" {
@@ -75,7 +76,8 @@ func BitmapNames(all []hv.StoredBitmap) string {
 	return text
 }
 
-// RemoveBitmap is the command that removes a dirty bitmap: of an image that an instance has open, or that nobody has open.
+// RemoveBitmap is the command that removes a dirty bitmap: of an image that an instance has open,
+// or that nobody has open.
 func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	if instanceName == "" || b.Node == "" {
 		return api.ShellLine("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", "--", b.Path, b.Name)
@@ -87,17 +89,17 @@ func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	return api.ShellLine("virsh", "qemu-monitor-command", "--", instanceName, string(command))
 }
 
-// checkBitmapsKept refuses the end of a move that would leave dst with a dirty bitmap that lacks what was written, or lose
-// one: somebody has made it since the move began, as preflight has looked before that.
-// Active reports whether the instance runs.
+// checkBitmapsKept refuses the end of a move that would leave dst with a dirty bitmap that lacks
+// what was written, or lose one: somebody has made it since the move began, as preflight has looked
+// before that. Active reports whether the instance runs.
 func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error {
 	instance := ""
 	if active {
 		instance = s.InstanceID
 	}
 	if s.Src.Format != api.FormatQcow2 {
-		// src can have none. Of a guest that runs QEMU is not asked: it is paused. libvirt takes the overlay's along to a qcow2 image;
-		// a raw one does not get them.
+		// src can have none. Of a guest that runs QEMU is not asked: it is paused. libvirt takes
+		// the overlay's along to a qcow2 image; a raw one does not get them.
 		if instance != "" || s.Overlay == "" {
 			return nil
 		}
@@ -138,8 +140,8 @@ func (e *Env) mayLeave(ctx context.Context, s *Spec, to direction, active bool) 
 	return e.checkBitmapsKept(ctx, s, active)
 }
 
-// remarkBitmaps says of a cancel with the instance off which bitmaps it loses: a fold takes none along, and what was made in the
-// overlay is not in src.
+// remarkBitmaps says of a cancel with the instance off which bitmaps it loses: a fold takes none
+// along, and what was made in the overlay is not in src.
 func (e *Env) remarkBitmaps(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	if to.end != OnSrc {
 		return nil

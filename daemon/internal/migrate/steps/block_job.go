@@ -114,12 +114,12 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 	}
 }
 
-// behindBytes is how far a job in the background may be behind its guest as that is paused: what any disk writes well within
-// DrainBound.
+// behindBytes is how far a job in the background may be behind its guest as that is paused: what
+// any disk writes well within DrainBound.
 const behindBytes = 16 << 20
 
-// caughtUp reports whether a job has come so far that the guest may be paused for its end. One that was ready once, and writes in the
-// background, may be far behind its guest again.
+// caughtUp reports whether a job has come so far that the guest may be paused for its end. One that
+// was ready once, and writes in the background, may be far behind its guest again.
 func (e *Env) caughtUp(ctx context.Context, s *Spec, to direction, mirror *hv.Mirror) (bool, error) {
 	if mirror == nil || !mirror.Ready || !inBackground(s, to) {
 		return mirror != nil && mirror.Ready, nil
@@ -189,7 +189,8 @@ func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
 		s.Target, s.InstanceName, err))
 }
 
-// awaitBackup has the op wait while a backup of the disk is at work, of somebody else. The guest runs meanwhile.
+// awaitBackup has the op wait while a backup of the disk is at work, of somebody else. The guest
+// runs meanwhile.
 func (e *Env) awaitBackup(ctx context.Context, s *Spec) error {
 	if !e.backupAtWork(ctx, s) {
 		return nil
@@ -246,10 +247,10 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 	return int64(p.speed)
 }
 
-// abortCommit ends the commit job of a cancel and keeps the guest where it is. The job is
-// not synchronous, so the guest need not be paused. If another job runs, or another image is
-// on top, our job is gone, and nothing is touched: somebody may have pivoted it, so that the guest is
-// on src, which the next cancel sees (CommittedByOthers).
+// abortCommit ends the commit job of a cancel and keeps the guest where it is. The job is not
+// synchronous, so the guest need not be paused. If another job runs, or another image is on top,
+// our job is gone, and nothing is touched: somebody may have pivoted it, so that the guest is on
+// src, which the next cancel sees (CommittedByOthers).
 func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	e.progress.clear(s.MigrationID)
 	disk, err := e.confirmDisk(ctx, s)

@@ -11,9 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// catchUpToAbort waits until the end of our job into dst takes next to no time, where the job writes in the background: what
-// it has not copied yet is copied first if it was ready once, and the guest stands still for that. A guest that it does not catch
-// up with is slowed down until the job is over. If not even that is enough the guest is not paused, and the cancel is refused.
+// catchUpToAbort waits until the end of our job into dst takes next to no time, where the job
+// writes in the background: what it has not copied yet is copied first if it was ready once, and
+// the guest stands still for that. A guest that it does not catch up with is slowed down until the
+// job is over. If not even that is enough the guest is not paused, and the cancel is refused.
 func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
 	if !s.Background() {
 		return nil
@@ -36,7 +37,8 @@ func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// endCatchUp lets the guest write at full speed again, whether the job that it was slowed down for was ended or not.
+// endCatchUp lets the guest write at full speed again, whether the job that it was slowed down for
+// was ended or not.
 func (e *Env) endCatchUp(ctx context.Context, s *Spec) error {
 	if !s.Background() {
 		return nil
@@ -44,8 +46,9 @@ func (e *Env) endCatchUp(ctx context.Context, s *Spec) error {
 	return e.limitForCommit(ctx, s, 0)
 }
 
-// catchesUp waits until our job into dst is as close to its guest as caughtUp wants it, was not ready yet, so that it
-// is ended at once, or is gone; or until it has made no progress for CommitBound, when it returns false.
+// catchesUp waits until our job into dst is as close to its guest as caughtUp wants it, was not
+// ready yet, so that it is ended at once, or is gone; or until it has made no progress for
+// CommitBound, when it returns false.
 func (e *Env) catchesUp(ctx context.Context, s *Spec, pacing Pacing) (bool, error) {
 	least, since, pace := int64(math.MaxInt64), e.now(), meter{}
 	_, _, fenced := e.fence.behind(s)

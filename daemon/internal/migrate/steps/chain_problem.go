@@ -14,10 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem says what is wrong with the chain of the instance, so that it may not start, nil if nothing is. InUse
-// reports whether the newest writes of the guest are in the overlay, as the journal has it, and orSrc that they may
-// be in src if the definition names that. Unsure says that they may be in the end of a pivot though the definition names the
-// overlay. Known is false if the chain cannot be read now.
+// ChainProblem says what is wrong with the chain of the instance, so that it may not start, nil if
+// nothing is. InUse reports whether the newest writes of the guest are in the overlay, as the
+// journal has it, and orSrc that they may be in src if the definition names that. Unsure says that
+// they may be in the end of a pivot though the definition names the overlay. Known is false if the
+// chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
@@ -33,8 +34,8 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bo
 		return guarded(mayLack(s)), true
 	}
 	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) || orSrc && disk.config == OnSrc {
-		// What is above it is somebody else's snapshot, which has newer writes (UnderSnapshot). A guest that
-		// was saved where the witnesses disagreed would be restored to libvirt's chain.
+		// What is above it is somebody else's snapshot, which has newer writes (UnderSnapshot). A
+		// guest that was saved where the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
 		return nil, err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
@@ -52,8 +53,9 @@ func guarded(message string) *api.ChainProblem {
 	return &api.ChainProblem{Message: message, Guarded: true}
 }
 
-// UnderSnapshot returns what somebody else has put over the image that takes the guest's writes, nil if there is nothing. The next
-// start of the instance has them. Known is false if the chain cannot be read now, or libvirt and the kernel disagree about it.
+// UnderSnapshot returns what somebody else has put over the image that takes the guest's writes,
+// nil if there is nothing. The next start of the instance has them. Known is false if the chain
+// cannot be read now, or libvirt and the kernel disagree about it.
 func (e *Env) UnderSnapshot(ctx context.Context, s *Spec) (problem *api.ChainProblem, known bool) {
 	disk, err := e.readDisk(ctx, s)
 	switch {
@@ -84,7 +86,8 @@ func (e *Env) UnderSnapshot(ctx context.Context, s *Spec) (problem *api.ChainPro
 	}, true
 }
 
-// mayLack says why an instance does not start that went off in a switch of which nobody knows on which side of it it was.
+// mayLack says why an instance does not start that went off in a switch of which nobody knows on
+// which side of it it was.
 func mayLack(s *Spec) string {
 	return fmt.Sprintf("instance %s went off while its disk was switched, and the overlay that its definition names may lack what its guest wrote last: do not start it before complete or cancel of migration %s, called once more, has looked",
 		s.InstanceName, s.MigrationID)
@@ -106,9 +109,10 @@ func (s *Spec) namedBy(d *hv.Disk) bool {
 	return d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay })
 }
 
-// Misnamed reports whether the definition of an instance that is off lacks the overlay, which has the
-// newest writes. Its errors are typed for the runner; one is that src was written since, so that
-// the overlay does not belong to it any more, or is at an address, of which nobody but a person can tell (srcUnwritten).
+// Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
+// the newest writes. Its errors are typed for the runner; one is that src was written since, so
+// that the overlay does not belong to it any more, or is at an address, of which nobody but a
+// person can tell (srcUnwritten).
 func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, error) {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || s.namedBy(disk.dom.ConfigDisk(s.Target)) {

@@ -105,7 +105,8 @@ func (p *phase) isMade(want bool) error {
 	return nil
 }
 
-// TestStartIntoAnArrayMatrix: its connector has made dst when src is frozen, and an undo deletes it.
+// TestStartIntoAnArrayMatrix: its connector has made dst when src is frozen, and an undo deletes
+// it.
 func TestStartIntoAnArrayMatrix(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := migratetest.NewWorld(t, hv.StateRunning)

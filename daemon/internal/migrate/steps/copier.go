@@ -35,8 +35,8 @@ type CopyEngine struct {
 	thin    ThinBlockBytes
 	network network.Access
 	log     *slog.Logger
-	// Passphrase gives what opens a LUKS container, by the UUID of libvirt's secret, to compare what is
-	// encrypted.
+	// Passphrase gives what opens a LUKS container, by the UUID of libvirt's secret, to compare
+	// what is encrypted.
 	Passphrase func(ctx context.Context, secret string) ([]byte, error)
 	// Files opens what is a file or a device.
 	Files openfile.Files
@@ -52,8 +52,8 @@ type CopyEngine struct {
 // discarded, 0 for other devices.
 type ThinBlockBytes func(ctx context.Context, device *os.File) (int64, error)
 
-// NewCopier returns a copier that keeps its cursors in dir, and reaches by access what is no file and no
-// device.
+// NewCopier returns a copier that keeps its cursors in dir, and reaches by access what is no file
+// and no device.
 func NewCopier(dir string, thin ThinBlockBytes, access network.Access, log *slog.Logger) *CopyEngine {
 	return &CopyEngine{cursors: dir, thin: thin, network: access, log: log}
 }
@@ -121,7 +121,8 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	}, nil
 }
 
-// openCursor has a copy keep in the cursor with this key how far it is, until closeCursor is called.
+// openCursor has a copy keep in the cursor with this key how far it is, until closeCursor is
+// called.
 func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()) {
 	cursor := copy.NewFileCursor(c.cursorPath(key))
 	spec.Cursor = cursor
@@ -166,8 +167,8 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 // CountPaced counts for how long a block job was held back for its guest.
 func (c *CopyEngine) CountPaced(paced time.Duration) { c.count(paced, 0) }
 
-// Totals returns how long copies were held back for guests, how many bytes were copied, and how many
-// storage has copied by itself, since the daemon began.
+// Totals returns how long copies were held back for guests, how many bytes were copied, and how
+// many storage has copied by itself, since the daemon began.
 func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes, offloadedBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,8 +252,8 @@ func (c *CopyEngine) Compare(ctx context.Context, src, dst []hv.Image, sizeBytes
 	return copyError(ctx, copy.Compare(ctx, spec))
 }
 
-// decrypt has a comparison of an encrypted overlay read what the guest does. Two containers are compared
-// as they are, with their headers.
+// decrypt has a comparison of an encrypted overlay read what the guest does. Two containers are
+// compared as they are, with their headers.
 func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Image) (err error) {
 	if src[0].LUKSSecret == "" || src[0].Format == string(api.FormatRaw) {
 		return nil
@@ -373,8 +374,8 @@ func copyError(ctx context.Context, err error) error {
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
 }
 
-// isIOError reports whether storage failed: these are the errors that Linux makes of what a device or
-// a file server answers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
+// isIOError reports whether storage failed: these are the errors that Linux makes of what a device
+// or a file server answers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
 func isIOError(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.EIO, syscall.EREMOTEIO, syscall.ENOLINK, syscall.ENODATA, syscall.EILSEQ, syscall.ETIMEDOUT, syscall.ESTALE,

@@ -113,7 +113,8 @@ func rawFile(path string) hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: "raw", Path: path}
 }
 
-// A guest that went off in its switch has written to the overlay last: that, over the beginning that src is, is held against dst.
+// A guest that went off in its switch has written to the overlay last: that, over the beginning
+// that src is, is held against dst.
 func TestAnOverlayOverABeginningIsComparedWithACopyThatIsOne(t *testing.T) {
 	if _, err := exec.LookPath("qemu-nbd"); err != nil {
 		t.Skip("SKIPPED: no qemu-nbd: ", err)

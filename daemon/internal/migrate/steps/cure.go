@@ -20,8 +20,8 @@ func cured(err *api.Error, commands ...string) *api.Error {
 	return err.With(api.DetailCure, strings.Join(commands, api.CureSeparator))
 }
 
-// Undefined is the error for an instance of a migration that has no definition on this host and does
-// not run. Nobody but its owner has its definition.
+// Undefined is the error for an instance of a migration that has no definition on this host and
+// does not run. Nobody but its owner has its definition.
 func Undefined(s *Spec) *api.Error {
 	define, repair := s.defineCommand(), s.repairCommand()
 	return cured(api.Errorf(api.CodeNeedsOperator,
@@ -43,8 +43,8 @@ func (s *Spec) whichCommand() string {
 	return api.ShellLine("volferryctl", "volume", "which", s.VolumeName)
 }
 
-// dumpCommand writes what libvirt shows of the instance to definitionFile, and defineCommand defines
-// the instance by that.
+// dumpCommand writes what libvirt shows of the instance to definitionFile, and defineCommand
+// defines the instance by that.
 func (s *Spec) dumpCommand() string {
 	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.definitionFile())
 }
@@ -55,8 +55,9 @@ func (s *Spec) defineCommand() string {
 
 func (s *Spec) definitionFile() string { return "./" + s.InstanceName + ".xml" }
 
-// commitCommands commit what is over an image to that image under a guest, which runs or is paused. One that runs
-// stands still meanwhile: some versions of QEMU miss what it writes as such a job begins (MustHold).
+// commitCommands commit what is over an image to that image under a guest, which runs or is paused.
+// One that runs stands still meanwhile: some versions of QEMU miss what it writes as such a job
+// begins (MustHold).
 func commitCommands(s *Spec, base string, runs bool) []string {
 	commit := api.ShellLine("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {
@@ -68,7 +69,8 @@ func commitCommands(s *Spec, base string, runs bool) []string {
 // quoted are commands as they stand in a message.
 func quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
 
-// killCommand ends a process of the instance, and no other that has its number by the time at which it is typed.
+// killCommand ends a process of the instance, and no other that has its number by the time at which
+// it is typed.
 func killCommand(s *Spec, pid int) string {
 	is := api.ShellLine("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument of libvirt's
 	return is + " && " + api.ShellLine("kill", strconv.Itoa(pid))

@@ -11,9 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PositionOf reads the position from a disk's chain. It compares whole chains, not only
-// their tops: an overlay over another image is foreign. A definition may leave out what is below the overlay, if it does not say
-// that there is nothing: so libvirt leaves it that is asked for a snapshot in the moment in which the guest ends.
+// PositionOf reads the position from a disk's chain. It compares whole chains, not only their tops:
+// an overlay over another image is foreign. A definition may leave out what is below the overlay,
+// if it does not say that there is nothing: so libvirt leaves it that is asked for a snapshot in
+// the moment in which the guest ends.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign

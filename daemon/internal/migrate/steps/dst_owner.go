@@ -47,7 +47,8 @@ func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, er
 	return ownedByUs, nil
 }
 
-// poolHasDst reports whether the pool of dst, if it is in one, has it, whether it has a path now or not.
+// poolHasDst reports whether the pool of dst, if it is in one, has it, whether it has a path now or
+// not.
 func (e *Env) poolHasDst(ctx context.Context, s *Spec) (bool, error) {
 	if s.Dst.Pool == "" {
 		return false, nil

@@ -70,7 +70,8 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 }
 
 // OnForgotten has recordEnds called before anything is decided for a migration that the registry
-// does not know: a registry from a backup may have to hear first where the volume was when the migration began.
+// does not know: a registry from a backup may have to hear first where the volume was when the
+// migration began.
 func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
 
 // CopyOptions returns how a migration is copied now: as it was started, with the operator's
@@ -101,12 +102,13 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	return nil
 }
 
-// standsAfter is how long a copy may be no farther until that is said. One that has a cap may take longer, by what a
-// chunk takes then.
+// standsAfter is how long a copy may be no farther until that is said. One that has a cap may take
+// longer, by what a chunk takes then.
 const standsAfter = 30 * time.Second
 
-// Progress returns how far the op of a migration is; ok is false if no op moves bytes. A copy says nothing while the kernel holds
-// its reads or writes back, as it does for storage that is away: that it stands still is said here.
+// Progress returns how far the op of a migration is; ok is false if no op moves bytes. A copy says
+// nothing while the kernel holds its reads or writes back, as it does for storage that is away:
+// that it stands still is said here.
 func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	shown, ok := e.progress.get(s.MigrationID)
 	p = shown.Progress
@@ -164,8 +166,9 @@ type remarkOutput struct {
 	Remark string `json:"remark"`
 }
 
-// flushEarly puts an image to which the guest writes on stable storage, before the guest is held up for that. Only time
-// depends on it, unless the image cannot store what was written to it, of which a later flush would know nothing: that is its error.
+// flushEarly puts an image to which the guest writes on stable storage, before the guest is held up
+// for that. Only time depends on it, unless the image cannot store what was written to it, of which
+// a later flush would know nothing: that is its error.
 func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
 	if err == nil || notStored(err) {

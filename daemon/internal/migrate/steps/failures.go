@@ -100,8 +100,8 @@ func APIError(f *op.Failure) *api.Error {
 	return out
 }
 
-// Overtaken reports whether an op was undone because the world had changed meanwhile, or because the
-// journal took no record while the guest was paused, so that it has to be planned again.
+// Overtaken reports whether an op was undone because the world had changed meanwhile, or because
+// the journal took no record while the guest was paused, so that it has to be planned again.
 func Overtaken(f *op.Failure) bool {
 	return f != nil && (f.Code == string(CodeWorldChanged) || f.Code == string(api.CodeJournalUnavailable))
 }

@@ -125,8 +125,8 @@ func fencedMeanwhile(s *Spec) error {
 // ownershipBound is how long the registry is asked where a fence of this host waits for the answer.
 const ownershipBound = 5 * time.Second
 
-// mayTakeLong reports whether a step in which the guest may be paused may take its time: a fence waits for its end. Behind a fence
-// the registry has to have confirmed the migration, or ended it.
+// mayTakeLong reports whether a step in which the guest may be paused may take its time: a fence
+// waits for its end. Behind a fence the registry has to have confirmed the migration, or ended it.
 func (e *Env) mayTakeLong(ctx context.Context, s *Spec) bool {
 	ctx, cancel := context.WithTimeout(ctx, ownershipBound)
 	defer cancel()

@@ -139,8 +139,8 @@ func unlessAbandoned(st *op.Step, earlier []string) {
 	}
 }
 
-// AbandonedBehind is why the registry has ended the migration of an op that is done, if the op found
-// that behind its commit point; nil if it did not.
+// AbandonedBehind is why the registry has ended the migration of an op that is done, if the op
+// found that behind its commit point; nil if it did not.
 func AbandonedBehind(st *op.Status) *op.Failure {
 	for _, data := range st.Outputs {
 		var out abandonedOutput

@@ -87,8 +87,9 @@ func mend(s *Spec, disk *diskState) []string {
 	return nil
 }
 
-// overlayLeft is the error for a disk that is on the overlay, or would be with the next start, where
-// an op has it back on src: somebody has started the guest there, so that it may have newer writes.
+// overlayLeft is the error for a disk that is on the overlay, or would be with the next start,
+// where an op has it back on src: somebody has started the guest there, so that it may have newer
+// writes.
 func overlayLeft(s *Spec, disk *diskState) *api.Error {
 	commands := commitCommands(s, s.Src.Path, disk.dom.State != hv.StatePaused)
 	where := "runs on"
@@ -101,16 +102,17 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
-// eitherHasMore is the error for a guest whose process ended in its switch, where it may have written to the end alone if somebody
-// has resumed it, and to the overlay alone if it was started there since.
+// eitherHasMore is the error for a guest whose process ended in its switch, where it may have
+// written to the end alone if somebody has resumed it, and to the overlay alone if it was started
+// there since.
 func eitherHasMore(s *Spec, to direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
 		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
 		s.InstanceName, to.image(s).Path, s.top(), s.whichCommand())
 }
 
-// overlayHasData is the error for an overlay that a start which is undone has made, and that is not as
-// the start has made it. Why is why it is none any more, nil if it has data.
+// overlayHasData is the error for an overlay that a start which is undone has made, and that is not
+// as the start has made it. Why is why it is none any more, nil if it has data.
 func overlayHasData(s *Spec, why error) *api.Error {
 	is := "a guest was started on it and put back since, and its writes are there alone"
 	if why != nil {

@@ -28,8 +28,8 @@ type History interface {
 	// BegunHeld reports whether a job of this kind was begun in this process of the guest with
 	// the guest suspended. False if the process is not known.
 	BegunHeld(ctx context.Context, s *Spec, job hv.JobKind, process string) (bool, error)
-	// EndNotStored reports whether dst may lack what a block job has written to it, because its flush has failed or was cut
-	// off, and no other job was begun since with the guest suspended.
+	// EndNotStored reports whether dst may lack what a block job has written to it, because its
+	// flush has failed or was cut off, and no other job was begun since with the guest suspended.
 	EndNotStored(ctx context.Context, s *Spec) (bool, error)
 	// Live says what this host has done in a move while all guests write, in the generation
 	// of in. The op with this id does not count.
@@ -38,11 +38,11 @@ type History interface {
 
 // Facts are what the journal says of a migration and its steps need to know.
 type Facts struct {
-	// Seal is the stamp of src when src was frozen or, by a method that does not freeze it, when nobody had it any more; nil if
-	// there is none.
+	// Seal is the stamp of src when src was frozen or, by a method that does not freeze it, when
+	// nobody had it any more; nil if there is none.
 	Seal *image.Stamp
-	// Snapshot is that of src, an RBD image, that was made then, nil if there was none. SnapshotBegun: one of its name that is
-	// there is ours, whether that is in the journal or not.
+	// Snapshot is that of src, an RBD image, that was made then, nil if there was none.
+	// SnapshotBegun: one of its name that is there is ours, whether that is in the journal or not.
 	Snapshot      *SrcSnapshot
 	SnapshotBegun bool
 	// Touched: src was written since, and has the content that was copied.
@@ -72,14 +72,15 @@ type DstNote struct {
 	Formatted bool `json:"formatted,omitempty"`
 }
 
-// SrcSnapshot is the snapshot of src, an RBD image, that was made when src was frozen: nobody has written to src as long as
-// nothing was written there since that.
+// SrcSnapshot is the snapshot of src, an RBD image, that was made when src was frozen: nobody has
+// written to src as long as nothing was written there since that.
 type SrcSnapshot struct {
 	Name string `json:"name"`
 	ID   uint64 `json:"id"`
 }
 
-// snapshotNote is written before the snapshot is made, when there is none of its name: one that is there later is ours.
+// snapshotNote is written before the snapshot is made, when there is none of its name: one that is
+// there later is ours.
 type snapshotNote struct {
 	Snapshot string `json:"snapshot"`
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// provided is a step that opens src or dst, writes to it or makes it the disk of an instance: it begins
-// only if these checks have nothing against it, as that the images are those that the
+// provided is a step that opens src or dst, writes to it or makes it the disk of an instance: it
+// begins only if these checks have nothing against it, as that the images are those that the
 // migration began with.
 func provided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	do := st.Do
@@ -46,8 +46,9 @@ func followed(st op.Step, by func(context.Context, *op.Run, *Spec) error) op.Ste
 	return st
 }
 
-// jobProvided is provided for a step that waits for a job. The job may be ready whatever the checks say, and an op goes by what
-// Observe sees: so there the step is not done as long as a check refuses it. Do says why.
+// jobProvided is provided for a step that waits for a job. The job may be ready whatever the checks
+// say, and an op goes by what Observe sees: so there the step is not done as long as a check
+// refuses it. Do says why.
 func jobProvided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	st = provided(st, checks...)
 	observe := st.Observe
@@ -229,8 +230,8 @@ func dstReplaced(path, want, now string) *api.Error {
 		path, want, orNothing(now)).With("expected", want).With("found", now)
 }
 
-// dstToReserve is dst with the identity of the device that is there already: the volume has it from the flip on. Of
-// what the migration makes, the registry hears later (identifyMade, MadeDst).
+// dstToReserve is dst with the identity of the device that is there already: the volume has it from
+// the flip on. Of what the migration makes, the registry hears later (identifyMade, MadeDst).
 func (s *Spec) dstToReserve() api.Location {
 	dst := s.Dst
 	dst.Identity = image.IdentityIn(s.DstPrint)
@@ -245,8 +246,9 @@ func (e *Env) MadeDst(ctx context.Context, s *Spec) (api.Location, error) {
 	return dst, err
 }
 
-// identifyMade tells the registry which device the migration has made for the volume, which is there by now. If the
-// registry does not hear of it, the next look at the images (volume.Manager.Run) tells it.
+// identifyMade tells the registry which device the migration has made for the volume, which is
+// there by now. If the registry does not hear of it, the next look at the images
+// (volume.Manager.Run) tells it.
 func (e *Env) identifyMade(ctx context.Context, opID string, s *Spec) {
 	if !s.CreateDst {
 		return // the registry has reserved it with its identity

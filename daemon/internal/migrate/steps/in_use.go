@@ -73,9 +73,10 @@ func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	return srcInUse(s, user)
 }
 
-// othersHaveSrc refuses a src at an address that is used by others, before it is copied or looked at: nothing that it has
-// tells afterwards. The witnesses have to agree before: a client that libvirt does not know of is the guest's own. While
-// a job is at work QEMU is not asked; it was before the job began.
+// othersHaveSrc refuses a src at an address that is used by others, before it is copied or looked
+// at: nothing that it has tells afterwards. The witnesses have to agree before: a client that
+// libvirt does not know of is the guest's own. While a job is at work QEMU is not asked; it was
+// before the job began.
 func (e *Env) othersHaveSrc(ctx context.Context, s *Spec) error {
 	if !api.IsNetwork(s.Src.Path) || !s.Attached() {
 		return e.srcNotInUse(ctx, s)
@@ -90,8 +91,8 @@ func (e *Env) othersHaveSrc(ctx context.Context, s *Spec) error {
 	return e.srcNotInUse(ctx, s)
 }
 
-// endNotInUse refuses to fold into an end at an address that another instance has: nothing locks that,
-// as QEMU does files and devices.
+// endNotInUse refuses to fold into an end at an address that another instance has: nothing locks
+// that, as QEMU does files and devices.
 func (e *Env) endNotInUse(ctx context.Context, s *Spec, to direction) error {
 	switch {
 	case !api.IsNetwork(to.image(s).Path):

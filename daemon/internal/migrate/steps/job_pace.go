@@ -69,8 +69,9 @@ func (p *jobPace) keepShare(opts api.CopyOptions) float64 {
 func (e *Env) blockCopyOptions(s *Spec) hv.BlockCopyOptions {
 	opts := hv.BlockCopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
 	if s.KeepsBase() {
-		// libvirt puts dst over its base images in the pivot. Until then a write of less than a cluster would
-		// hide the rest of it, so that only the job may write: whole clusters of an image that we have made.
+		// libvirt puts dst over its base images in the pivot. Until then a write of less than a
+		// cluster would hide the rest of it, so that only the job may write: whole clusters of an
+		// image that we have made.
 		opts.Backing, opts.Synchronous, opts.GranularityBytes = s.DstChain()[1:], false, image.ClusterBytes
 	}
 	if s.Method == MethodMirror {

@@ -111,8 +111,8 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 	return f, err
 }
 
-// left returns the stamp of a src that was not frozen, of when nobody had it any more; nil if there is none. Of several
-// tries, or generations, the last one counts.
+// left returns the stamp of a src that was not frozen, of when nobody had it any more; nil if there
+// is none. Of several tries, or generations, the last one counts.
 func (h *journalHistory) left(ctx context.Context, s *Spec) (seal *image.Stamp, err error) {
 	for _, group := range []string{s.MigrationID, LiveGroup(s.MigrationID)} {
 		ops, err := h.journal.Group(ctx, group)
@@ -223,7 +223,8 @@ func (h *journalHistory) EndNotStored(ctx context.Context, s *Spec) (lost bool, 
 	return lost, nil
 }
 
-// leftFlushing reports whether the last flush of the end in one of the steps of an op has failed, or has no outcome.
+// leftFlushing reports whether the last flush of the end in one of the steps of an op has failed,
+// or has no outcome.
 func leftFlushing(records []op.Record) bool {
 	flushing := map[string]bool{}
 	for i := range records {
@@ -268,8 +269,8 @@ func FrozenAt(st *op.Status) (at time.Time, ok bool) {
 	return out.At, ok
 }
 
-// NotFrozen says why a start came to nothing after its guest was on the overlay: QEMU kept src open for writing, or src could
-// not store what was written to it. It is nil if it did not.
+// NotFrozen says why a start came to nothing after its guest was on the overlay: QEMU kept src open
+// for writing, or src could not store what was written to it. It is nil if it did not.
 func NotFrozen(st *op.Status, s *Spec) *api.Error {
 	var out frozenOutput
 	decodeOutput(st, frozenStep, &out)
@@ -290,7 +291,8 @@ func StartStall(st *op.Status) (ms *float64, ok bool) {
 	return out.StallMS, ok
 }
 
-// SwitchedProcess returns the process of the guest that an op has put onto the overlay, "" if it is not known.
+// SwitchedProcess returns the process of the guest that an op has put onto the overlay, "" if it is
+// not known.
 func SwitchedProcess(st *op.Status) string {
 	var out switchOutput
 	decodeOutput(st, switchStep, &out)

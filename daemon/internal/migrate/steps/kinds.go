@@ -27,14 +27,14 @@ const (
 	KindCompleteLiveHeld = "migration_complete_live_held"
 	KindCancelLiveHeld   = "migration_cancel_live_held"
 	KindRollbackLiveHeld = "migration_take_back_live_held"
-	// The background kinds complete a move whose copy job writes in the background alone (Spec.Background), so that
-	// the pivot comes before the definition names dst.
+	// The background kinds complete a move whose copy job writes in the background alone
+	// (Spec.Background), so that the pivot comes before the definition names dst.
 	KindCompleteBackground     = "migration_complete_live_background"
 	KindCompleteBackgroundHeld = "migration_complete_live_background_held"
-	// A migration that the registry has ended (the host was fenced meanwhile) is cancelled by
-	// ops of these kinds. If src still belongs to the instance and is under an overlay, a
-	// rollback kind folds the overlay back into src; otherwise KindRelease ends what is left on this host. Their names
-	// in journals are older than the names here.
+	// A migration that the registry has ended (the host was fenced meanwhile) is cancelled by ops
+	// of these kinds. If src still belongs to the instance and is under an overlay, a rollback kind
+	// folds the overlay back into src; otherwise KindRelease ends what is left on this host. Their
+	// names in journals are older than the names here.
 	KindRelease      = "migration_let_go"
 	KindRollbackLive = "migration_take_back_live"
 	KindRollbackCold = "migration_take_back_cold"

@@ -117,8 +117,9 @@ func turnToCopyLast(in *LiveInput, h *LiveHistory) error {
 	return nil
 }
 
-// onlyGuestsHave refuses a src that a domain has which is none of the guests: nobody follows what it writes. One that has run
-// since the last look is defined still, as a rule. Whenever it is refused the guests go on at src, which has all of it.
+// onlyGuestsHave refuses a src that a domain has which is none of the guests: nobody follows what
+// it writes. One that has run since the last look is defined still, as a rule. Whenever it is
+// refused the guests go on at src, which has all of it.
 func (e *Env) onlyGuestsHave(ctx context.Context, in *LiveInput) error {
 	stranger := func(what string) error {
 		return in.refused(api.CodeVolumeInUse, "%s %s, which the registry does not know at it: what it writes, or has written since it was started, is in no copy; "+

@@ -86,7 +86,8 @@ func (in *LiveInput) bitmap(round int) string {
 	return fmt.Sprintf("%sr%06d", in.generationPrefix(), round)
 }
 
-// LastBitmap is the name of the bitmap that records after the last read, when nobody may write any more.
+// LastBitmap is the name of the bitmap that records after the last read, when nobody may write any
+// more.
 func (in *LiveInput) LastBitmap() string { return in.generationPrefix() + "last" }
 
 // copyKey names the cursor of a round of the generation, and lastKey that of the last copy.

@@ -147,7 +147,8 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 	return p
 }
 
-// snapshotSrc makes the snapshot of a src that is an RBD image, as a start does, and no guest writes to it any more.
+// snapshotSrc makes the snapshot of a src that is an RBD image, as a start does, and no guest
+// writes to it any more.
 func (p *phase) snapshotSrc(t *testing.T) {
 	t.Helper()
 	if !api.IsRBD(p.spec.Src.Path) {
@@ -281,7 +282,8 @@ func TestStartOfflineMatrix(t *testing.T) {
 	}
 }
 
-// snapshotIsMade: a src that is an RBD image has the snapshot of its move, and nothing was written to it since.
+// snapshotIsMade: a src that is an RBD image has the snapshot of its move, and nothing was written
+// to it since.
 func (p *phase) snapshotIsMade() error {
 	if !api.IsRBD(p.spec.Src.Path) {
 		return nil
@@ -293,7 +295,8 @@ func (p *phase) snapshotIsMade() error {
 	return err
 }
 
-// onLiveKinds runs the matrix on each kind of world in which the volume of a running guest may be moved.
+// onLiveKinds runs the matrix on each kind of world in which the volume of a running guest may be
+// moved.
 func onLiveKinds(t *testing.T, name string, begin func(*testing.T, func(*testing.T, hv.State) *migratetest.World) *phase) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest whose QEMU may leave out
-// zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
+// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest whose QEMU
+// may leave out zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
 func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
 	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
 	switch {

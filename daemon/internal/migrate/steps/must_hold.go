@@ -21,15 +21,15 @@ import (
 //   - Libvirt's suspend is QEMU's stop, which returns when all requests of all disks have come to
 //     their end and the images are flushed. Until it is resumed a guest has none in flight, and
 //     begins none; nobody else writes to the disk.
-//   - The filter knows the job before QEMU sets the job's length, which is 0 till then, or says that
-//     it is ready (hv.Job.Tracking). A write that begins later is copied, or marked dirty.
+//   - The filter knows the job before QEMU sets the job's length, which is 0 till then, or says
+//     that it is ready (hv.Job.Tracking). A write that begins later is copied, or marked dirty.
 //
 // So a job misses nothing if the guest is suspended before it is begun, and is suspended still
 // after the job was seen to track. A full copy of one raw image copies every block of it, so there
 // nothing depends on what is missed.
 //
-// Other versions may die of what an I/O thread writes before the job looks (hv.JobStart.KillsGuest).
-// They, too, are safe from the moment in which the job is seen to track.
+// Other versions may die of what an I/O thread writes before the job looks
+// (hv.JobStart.KillsGuest). They, too, are safe from the moment in which the job is seen to track.
 func (e *Env) MustHold(ctx context.Context, s *Spec) (bool, error) {
 	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
 	switch {

@@ -13,9 +13,10 @@ import (
 )
 
 // NameStanding makes the definition of an instance name the image where the disk of its migration
-// is, while an op of the migration waits for the operator: of a running guest that which its process
-// has, if libvirt and the kernel agree, and of one that is off that which the op has left it on. At
-// is where the journal has the disk, records are those of the op. Errors are typed for the runner.
+// is, while an op of the migration waits for the operator: of a running guest that which its
+// process has, if libvirt and the kernel agree, and of one that is off that which the op has left
+// it on. At is where the journal has the disk, records are those of the op. Errors are typed for
+// the runner.
 func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Status, records []op.Record) error {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
@@ -69,8 +70,9 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, disk *diskState, at Position,
 	return at, nil
 }
 
-// leftOffline is leftAt for a complete of an instance that is kept off, which waits while its definition, that
-// names dst, is taken back. Dst was a copy of src when it was named, and has more if the instance was started on it.
+// leftOffline is leftAt for a complete of an instance that is kept off, which waits while its
+// definition, that names dst, is taken back. Dst was a copy of src when it was named, and has more
+// if the instance was started on it.
 func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []op.Record) (Position, error) {
 	note, err := notedRun(records, toDst.nameStep())
 	if err != nil || note.DstNewer {
@@ -80,7 +82,8 @@ func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []o
 }
 
 // leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were the
-// same. If the image that was left was written since, see endHasAll. Else dst has all, and more by a guest that was started on it.
+// same. If the image that was left was written since, see endHasAll. Else dst has all, and more by
+// a guest that was started on it.
 func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
 	note, err := notedRun(records, toDst.nameStep())
 	if err != nil {
@@ -108,8 +111,8 @@ func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (P
 	return OnDst, nil
 }
 
-// leftInPivot is leftAt for an op that waits in the pivot of a job in the background. libvirt names the end when QEMU has gone over
-// to it, where the guest may have run since.
+// leftInPivot is leftAt for an op that waits in the pivot of a job in the background. libvirt names
+// the end when QEMU has gone over to it, where the guest may have run since.
 func (e *Env) leftInPivot(ctx context.Context, s *Spec, to direction, disk *diskState, records []op.Record) (Position, error) {
 	if disk.config == to.end {
 		return to.end, nil
@@ -138,8 +141,8 @@ func (e *Env) leftBehindJob(ctx context.Context, s *Spec, records []op.Record) (
 	return OnDst, err
 }
 
-// notRunOnDst refuses to name the image that was left once dst was written since the host was booted, or may have
-// been: each may have what the other lacks.
+// notRunOnDst refuses to name the image that was left once dst was written since the host was
+// booted, or may have been: each may have what the other lacks.
 func (e *Env) notRunOnDst(ctx context.Context, s *Spec) error {
 	dst, err := e.images.Stamp(ctx, s.Dst.Path)
 	if err != nil || dst.UntouchedInItsBoot() {
@@ -150,7 +153,8 @@ func (e *Env) notRunOnDst(ctx context.Context, s *Spec) error {
 		s.InstanceName, s.Dst.Path, s.top())
 }
 
-// notedRun is the newest note of the switch in the records of an op, by the step that has written it.
+// notedRun is the newest note of the switch in the records of an op, by the step that has written
+// it.
 func notedRun(records []op.Record, step string) (note runNote, err error) {
 	for _, r := range records {
 		if r.Step == step && r.Kind == op.EventNoted && err == nil {

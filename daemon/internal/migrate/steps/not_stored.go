@@ -15,8 +15,8 @@ func notStored(err error) bool {
 	return errors.As(err, &lost)
 }
 
-// lostByGuest adds to the error of a flush what it means for an image to which the guest wrote, and of which there is no copy:
-// nothing can be written again.
+// lostByGuest adds to the error of a flush what it means for an image to which the guest wrote, and
+// of which there is no copy: nothing can be written again.
 func lostByGuest(s *Spec, err error) error {
 	if !notStored(err) {
 		return err

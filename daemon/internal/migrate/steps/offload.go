@@ -17,8 +17,8 @@ import (
 // offloadTimeout is more than a storage has for one range.
 const offloadTimeout = 3 * time.Minute
 
-// offload is how the storage that has src and dst copies by itself, nil if none does. refused is told
-// why it has not copied them.
+// offload is how the storage that has src and dst copies by itself, nil if none does. refused is
+// told why it has not copied them.
 func (e *Env) offload(ctx context.Context, s *Spec, refused func(pool string, err error)) *copy.Offload {
 	if !s.SrcBlock || !s.DstBlock || len(s.SrcChain()) != 1 || !plainRaw(s.SrcImage()) || !plainRaw(s.DstImage()) {
 		return nil
@@ -80,8 +80,8 @@ func (*Env) refusedCopy(err error) error {
 // plainRaw reports whether an image is a device as it is.
 func plainRaw(i hv.Image) bool { return i.Format == string(api.FormatRaw) && i.SliceBytes == 0 }
 
-// dstIsAnswered refuses to go on with a dst to which a storage may be copying: it would write what src
-// had over what the guest writes next.
+// dstIsAnswered refuses to go on with a dst to which a storage may be copying: it would write what
+// src had over what the guest writes next.
 func (e *Env) dstIsAnswered(_ context.Context, s *Spec) error {
 	open, err := e.copier.Unanswered(s.CopyKey())
 	if err != nil || !open {

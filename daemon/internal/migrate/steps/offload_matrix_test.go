@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// offloading is a world in which a copy is next, between two devices of a storage that copies. fault
-// happens at one call of the hypervisor.
+// offloading is a world in which a copy is next, between two devices of a storage that copies.
+// fault happens at one call of the hypervisor.
 func offloading(t *testing.T, fault *hvtest.Fault) *phase {
 	t.Helper()
 	p := started(t, hv.StateRunning, steps.MethodOverlay)

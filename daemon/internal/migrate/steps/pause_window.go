@@ -8,8 +8,8 @@ type pauseNote struct {
 	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it, and what is
 	// done in the pause cures that. A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
-	// Early: the op has not paused the guest yet. The note is of the flush before the pause, or of a guest that could not be
-	// paused, since it was asleep or had crashed.
+	// Early: the op has not paused the guest yet. The note is of the flush before the pause, or of
+	// a guest that could not be paused, since it was asleep or had crashed.
 	Early bool `json:"early,omitempty"`
 	flushingNote
 }
@@ -34,7 +34,8 @@ var (
 
 // flushingNote is a part of the note of each step that flushes the end of a job before the pivot.
 type flushingNote struct {
-	// Flushing: the end may lack what the job has written. Its flush has failed, or has not been answered yet.
+	// Flushing: the end may lack what the job has written. Its flush has failed, or has not been
+	// answered yet.
 	Flushing bool `json:"flushing,omitempty"`
 }
 

@@ -70,8 +70,8 @@ func (e *Env) overlayPlans() []op.Plan {
 	}
 }
 
-// completeLiveSteps bring a running guest to dst. Hold are the steps that begin the job where
-// the guest has to be suspended for that, and nil elsewhere; fold are those of the job and the switch.
+// completeLiveSteps bring a running guest to dst. Hold are the steps that begin the job where the
+// guest has to be suspended for that, and nil elsewhere; fold are those of the job and the switch.
 func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	return slices.Concat([]op.Step{
 		e.stepVerifyCopy(),
@@ -83,8 +83,9 @@ func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	})
 }
 
-// mirrorToDst folds the overlay of a running guest into dst, which a job keeps equal to its disk from then on, write
-// by write. So in the switch the definition names dst first: that has every acknowledged write.
+// mirrorToDst folds the overlay of a running guest into dst, which a job keeps equal to its disk
+// from then on, write by write. So in the switch the definition names dst first: that has every
+// acknowledged write.
 func (e *Env) mirrorToDst() []op.Step {
 	return []op.Step{
 		e.stepMirror(),
@@ -102,9 +103,10 @@ func (e *Env) copyToDst() []op.Step {
 	return append([]op.Step{e.stepCopyBehind()}, e.switchBehindJob(toDst)...)
 }
 
-// switchBehindJob switches a running guest to the end of a job that writes in the background: a commit, or the copy of a
-// move that keeps base images. What the job copies in the pause is flushed in the pivot, and what a guest writes that
-// somebody resumes is in the overlay alone until the pivot, so the definition names the end after it.
+// switchBehindJob switches a running guest to the end of a job that writes in the background: a
+// commit, or the copy of a move that keeps base images. What the job copies in the pause is flushed
+// in the pivot, and what a guest writes that somebody resumes is in the overlay alone until the
+// pivot, so the definition names the end after it.
 func (e *Env) switchBehindJob(to direction) []op.Step {
 	left := overlayLeft
 	if to.end == OnDst {
@@ -267,10 +269,10 @@ func (e *Env) releasePlan() op.Plan {
 	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.endsSnapshot(e.stepHandOver(), e.dropSnapshot))}
 }
 
-// savedPlans are the plans of the methods that the registry leads. By method save src is frozen because all guests that could write
-// are saved. The registry makes such a move and this host only has a part in it: before a
-// step touches an image it asks the registry whether that part is still wanted (wanted), and no
-// step changes the state of the migration there.
+// savedPlans are the plans of the methods that the registry leads. By method save src is frozen
+// because all guests that could write are saved. The registry makes such a move and this host only
+// has a part in it: before a step touches an image it asks the registry whether that part is still
+// wanted (wanted), and no step changes the state of the migration there.
 func (e *Env) savedPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindCopySaved, Steps: []op.Step{

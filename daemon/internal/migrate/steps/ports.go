@@ -52,8 +52,9 @@ type Images interface {
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
 	// FullBytes is how large a block device has to be for a new qcow2 image of this size.
 	FullBytes(ctx context.Context, sizeBytes int64) (int64, error)
-	// CreateOnDevice makes a qcow2 image, which reads as zeros, on a block device with this fingerprint, over what
-	// is there, durably. It returns an *image.ReplacedError if another device is there, and may be called again.
+	// CreateOnDevice makes a qcow2 image, which reads as zeros, on a block device with this
+	// fingerprint, over what is there, durably. It returns an *image.ReplacedError if another
+	// device is there, and may be called again.
 	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
 	// Rights returns who may use the image at path while no guest has it, nil for a device.
 	// GiveRights gives these rights to another image file. GiveBack gives back those that
@@ -74,41 +75,44 @@ type Images interface {
 	// Fingerprint tells an image from a later image at the same path, also after a reboot.
 	// It returns image.ErrAbsent if there is nothing.
 	Fingerprint(ctx context.Context, path string) (string, error)
-	// Snapshot says what there is of a snapshot of an RBD image, and with compare whether anything was written to the
-	// image since. It returns image.ErrAbsent if there is no image, and image.ErrSilent if its cluster does not answer.
+	// Snapshot says what there is of a snapshot of an RBD image, and with compare whether anything
+	// was written to the image since. It returns image.ErrAbsent if there is no image, and
+	// image.ErrSilent if its cluster does not answer.
 	Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error)
-	// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. RemoveSnapshot removes the one with this name
-	// and id; it is no error if there is none. Their errors are as those of Snapshot.
+	// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. RemoveSnapshot removes
+	// the one with this name and id; it is no error if there is none. Their errors are as those of
+	// Snapshot.
 	MakeSnapshot(ctx context.Context, path, fingerprint, name string) error
 	RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error
 	// Connect drops what this host has cached of the image: another host may have written
 	// to it.
 	Connect(ctx context.Context, path string) error
-	// Flush writes what this host has cached of an image to stable storage. An *image.NotStoredError says that it could
-	// not: it is said once.
+	// Flush writes what this host has cached of an image to stable storage. An
+	// *image.NotStoredError says that it could not: it is said once.
 	Flush(ctx context.Context, path string) error
-	// Answers returns an error if what is at the address of an NBD export says nothing at all to a reading and a
-	// flush in a time in which any server does. Nothing else is asked.
+	// Answers returns an error if what is at the address of an NBD export says nothing at all to a
+	// reading and a flush in a time in which any server does. Nothing else is asked.
 	Answers(ctx context.Context, path string) error
-	// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to write.
+	// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to
+	// write.
 	Fence(ctx context.Context, path string) error
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Written reports whether some process of this host, or QEMU on another, is seen to have the file open for
-	// writing.
+	// Written reports whether some process of this host, or QEMU on another, is seen to have the
+	// file open for writing.
 	Written(ctx context.Context, path string) (bool, error)
 	// Locks says who has a file open by the locks that QEMU takes, on whatever host.
 	Locks(ctx context.Context, path string) (image.Locks, error)
-	// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an RBD image is
-	// deleted as well, once nobody has it open.
+	// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known:
+	// an RBD image is deleted as well, once nobody has it open.
 	RemoveMade(ctx context.Context, path, fingerprint string) error
-	// RealPath returns where the image at path is, without links. It refuses what is no image, or is where
-	// no image may be, and returns image.ErrAbsent if there is nothing.
+	// RealPath returns where the image at path is, without links. It refuses what is no image, or
+	// is where no image may be, and returns image.ErrAbsent if there is nothing.
 	RealPath(path string) (string, error)
-	// Remove unlinks a file, durably. It is no error if there is none. A block device is never removed, nor is what
-	// is at an address.
+	// Remove unlinks a file, durably. It is no error if there is none. A block device is never
+	// removed, nor is what is at an address.
 	Remove(ctx context.Context, path string) error
 	// Beside returns the other files in the directory of path whose names differ from its in the
 	// ending only: so libvirt names the image of a snapshot.
@@ -121,8 +125,8 @@ type Images interface {
 	ClusterBytes(path string) (int64, error)
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
-	// Quotas returns the limits on what a file in dir that belongs to this user may take, besides the size of the
-	// filesystem.
+	// Quotas returns the limits on what a file in dir that belongs to this user may take, besides
+	// the size of the filesystem.
 	Quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]quota.Limit, error)
 	// Reach returns nil if a process of this user can get to the files in a directory, and
 	// an *image.ReachError if not.
@@ -130,19 +134,20 @@ type Images interface {
 	// MayOpen returns nil if a process of this user can open an image that nobody has open,
 	// for reading and writing, and an *image.OpenError if not.
 	MayOpen(user hv.ProcessUser, path string) error
-	// Allocating says how the filesystem of a directory gives its files room. Thick reports whether a file takes as much
-	// as its volume has bytes. Allocate gives a file room for its first sizeBytes, durably; the error wraps
-	// errors.ErrUnsupported where its filesystem cannot.
+	// Allocating says how the filesystem of a directory gives its files room. Thick reports whether
+	// a file takes as much as its volume has bytes. Allocate gives a file room for its first
+	// sizeBytes, durably; the error wraps errors.ErrUnsupported where its filesystem cannot.
 	Allocating(dir string) (image.Allocating, error)
 	Thick(path string, sizeBytes int64) (bool, error)
 	Allocate(ctx context.Context, path string, sizeBytes int64) error
-	// AttributesLost returns in words what a file that is made in a directory would not have of how the one at path is stored;
-	// filled says that another program makes it. StoreLike has what a pool has made at path stored as the file like, and
-	// returns what it does not have.
+	// AttributesLost returns in words what a file that is made in a directory would not have of how
+	// the one at path is stored; filled says that another program makes it. StoreLike has what a
+	// pool has made at path stored as the file like, and returns what it does not have.
 	AttributesLost(path, dir string, filled bool) ([]string, error)
 	StoreLike(ctx context.Context, path, like string) ([]string, error)
-	// TryDirectory makes an image in a directory and removes it. It returns an *image.LimitError for what the
-	// filesystem cannot do that is needed, and an *image.OpenError if a process of this user cannot open the image.
+	// TryDirectory makes an image in a directory and removes it. It returns an *image.LimitError
+	// for what the filesystem cannot do that is needed, and an *image.OpenError if a process of
+	// this user cannot open the image.
 	TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error
 	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error
@@ -170,10 +175,11 @@ type Copier interface {
 	// key. Update returns them, a zero value if there are none.
 	SetUpdate(key string, in api.MigrationUpdate) error
 	Update(key string) (api.MigrationUpdate, error)
-	// Unanswered reports whether a copy with this key has asked a storage to copy something that it has not
-	// answered: it may write to dst.
+	// Unanswered reports whether a copy with this key has asked a storage to copy something that it
+	// has not answered: it may write to dst.
 	Unanswered(key string) (bool, error)
-	// Restart has a copy with this key begin anew, without the changes to it. What is Unanswered stays so.
+	// Restart has a copy with this key begin anew, without the changes to it. What is Unanswered
+	// stays so.
 	Restart(key string) error
 	// Forget removes the cursor of a key, and the changes to its copy.
 	Forget(ctx context.Context, key string) error
@@ -189,9 +195,9 @@ type Copier interface {
 	ForgetUnits(prefix string) error
 }
 
-// CopyRequest asks for a copy of the content of a chain, which is one image unless it is a
-// linked clone's. If Dst is over base images these are Src's, and only what the top of Src has is copied. Key names
-// its cursor.
+// CopyRequest asks for a copy of the content of a chain, which is one image unless it is a linked
+// clone's. If Dst is over base images these are Src's, and only what the top of Src has is copied.
+// Key names its cursor.
 type CopyRequest struct {
 	Key       string
 	Src       []hv.Image

@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// libvirt has QEMU close what a pivot has left from its top, and may die in between: a guest without its overlay open is on dst,
-// and goes on there.
+// libvirt has QEMU close what a pivot has left from its top, and may die in between: a guest
+// without its overlay open is on dst, and goes on there.
 func TestAGuestThatHasClosedItsOverlayBehindAPivotIsOnDst(t *testing.T) {
 	clone := Spec{Method: MethodOverlay, Overlay: "/overlays/o.qcow2", Src: api.Location{Path: "/old/c.qcow2", Backing: "/base.raw"}, Dst: api.Location{Path: "/new/c.qcow2", Backing: "/base.raw"}}
 	whole := clone

@@ -49,7 +49,8 @@ func (e *Env) CheckNotDenied(ctx context.Context, s *Spec) error {
 	return HVRefusal(e.notDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
 }
 
-// CheckSwitchable refuses the switch of a guest that runs if libvirt would not resume it on the other image.
+// CheckSwitchable refuses the switch of a guest that runs if libvirt would not resume it on the
+// other image.
 func (e *Env) CheckSwitchable(ctx context.Context, s *Spec, state hv.State) error {
 	if !state.Active() {
 		return nil

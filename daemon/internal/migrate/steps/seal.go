@@ -25,8 +25,8 @@ type frozenOutput struct {
 	NotStored string `json:"not_stored,omitempty"`
 }
 
-// seal is what is known of a src that nobody writes from now on, in the step with this name. A cluster does not say when an
-// image was written: an RBD image has a snapshot for that.
+// seal is what is known of a src that nobody writes from now on, in the step with this name. A
+// cluster does not say when an image was written: an RBD image has a snapshot for that.
 func (e *Env) seal(ctx context.Context, r *op.Run, s *Spec, step string) (out frozenOutput, err error) {
 	if api.IsRBD(s.Src.Path) {
 		out.Src = &image.Stamp{SizeBytes: s.Src.SizeBytes}
@@ -40,9 +40,10 @@ func (e *Env) seal(ctx context.Context, r *op.Run, s *Spec, step string) (out fr
 	return out, err
 }
 
-// stampToKeep is the stamp of an image, for the journal. QEMU's flushes leave the time of modification in memory, and a host
-// that lost its power would come back with an older time, as if somebody had written. So it is put on stable storage first,
-// but for an image at an address, of which the stamp has the size alone.
+// stampToKeep is the stamp of an image, for the journal. QEMU's flushes leave the time of
+// modification in memory, and a host that lost its power would come back with an older time, as if
+// somebody had written. So it is put on stable storage first, but for an image at an address, of
+// which the stamp has the size alone.
 func (e *Env) stampToKeep(ctx context.Context, path string) (image.Stamp, error) {
 	if !api.IsNetwork(path) {
 		if err := e.images.Flush(ctx, path); err != nil {
@@ -85,7 +86,8 @@ func (e *Env) lookAtSeal(ctx context.Context, s *Spec, opID string) (lost bool, 
 	return false, written(s, p.Seal, p.Snapshot)
 }
 
-// leftSrcNote has the stamp of a src that a volume has left and that was not frozen, taken as soon as nobody had it any more.
+// leftSrcNote has the stamp of a src that a volume has left and that was not frozen, taken as soon
+// as nobody had it any more.
 type leftSrcNote struct {
 	Left *image.Stamp `json:"left,omitempty"`
 }
@@ -95,8 +97,9 @@ func (e *Env) sealsLeft(st op.Step) op.Step {
 	return followed(st, func(ctx context.Context, r *op.Run, s *Spec) error { return e.sealLeft(ctx, r, s.Src.Path, st.Name) })
 }
 
-// sealLeft notes the stamp of a src that its volume leaves, once: what was written between two tries of a step counts. The
-// move does not fail for want of it; then nobody can tell later whether src was written.
+// sealLeft notes the stamp of a src that its volume leaves, once: what was written between two
+// tries of a step counts. The move does not fail for want of it; then nobody can tell later whether
+// src was written.
 func (e *Env) sealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	var note leftSrcNote
 	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || api.IsNetwork(src) {
@@ -110,8 +113,8 @@ func (e *Env) sealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	return r.Note(ctx, leftSrcNote{&stamp})
 }
 
-// changeSinceLeft reports whether src was written since its volume has left it, by the stamp that was taken when it was
-// frozen, or closed. Why is the reason if nobody can tell.
+// changeSinceLeft reports whether src was written since its volume has left it, by the stamp that
+// was taken when it was frozen, or closed. Why is the reason if nobody can tell.
 func (e *Env) changeSinceLeft(ctx context.Context, s *Spec, seal *image.Stamp) (change image.Change, why string, err error) {
 	if api.IsNetwork(s.Src.Path) {
 		return image.ChangeUnknown, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
@@ -160,9 +163,10 @@ func written(s *Spec, seal *image.Stamp, snapshot *SrcSnapshot) *api.Error {
 		s.Src.Path, s.VolumeName, when)
 }
 
-// sealedOrSame is sealed, but compares the content of src if its stamp has changed, and if what would tell is gone: a program
-// may have touched src without changing it. Src can be compared with the copy only if the
-// copy was made of the frozen src, and before part of the overlay came to dst. Touched: it was compared.
+// sealedOrSame is sealed, but compares the content of src if its stamp has changed, and if what
+// would tell is gone: a program may have touched src without changing it. Src can be compared with
+// the copy only if the copy was made of the frozen src, and before part of the overlay came to dst.
+// Touched: it was compared.
 func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) (touched bool, err error) {
 	lost, refused := e.lookAtSeal(ctx, s, opID)
 	if !lost && api.CodeOf(refused) != api.CodeChainChanged {
@@ -189,8 +193,9 @@ func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) (touched b
 	return true, nil
 }
 
-// sealedStill is sealed, with the copy in step with the guest, right before the guest is paused: src, an RBD image, is not written
-// under the job either. Of what is no RBD image that was asked for the last time before the job.
+// sealedStill is sealed, with the copy in step with the guest, right before the guest is paused:
+// src, an RBD image, is not written under the job either. Of what is no RBD image that was asked
+// for the last time before the job.
 func (e *Env) sealedStill(ctx context.Context, s *Spec) error {
 	if !api.IsRBD(s.Src.Path) {
 		return nil

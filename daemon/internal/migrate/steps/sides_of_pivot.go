@@ -10,12 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// On which side of the pivot a guest was that went off or has another process: the two images may differ then.
+// On which side of the pivot a guest was that went off or has another process: the two images may
+// differ then.
 
 const pivotStep = "pivot"
 
-// endHasAll refuses to take a switch for made because the definition, or the process, has the end, where the image that was left
-// may have what the end lacks.
+// endHasAll refuses to take a switch for made because the definition, or the process, has the end,
+// where the image that was left may have what the end lacks.
 func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	if inBackground(s, to) {
 		if disk.active {
@@ -36,26 +37,28 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, d
 		if disk.active {
 			return nil
 		}
-		// Nobody has written to the image that was left. But QEMU flushes the end as it suspends the guest, and in the pivot: if
-		// that failed QEMU alone was told, and it may have ended before it could say so.
+		// Nobody has written to the image that was left. But QEMU flushes the end as it suspends
+		// the guest, and in the pivot: if that failed QEMU alone was told, and it may have ended
+		// before it could say so.
 		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
-		// Somebody has resumed the guest while the daemon was dead. A synchronous job writes to both images, but a flush
-		// of the guest reaches the image alone that it was to leave.
+		// Somebody has resumed the guest while the daemon was dead. A synchronous job writes to
+		// both images, but a flush of the guest reaches the image alone that it was to leave.
 		return op.UnknownOutcome(resumedByHand(s, disk.active))
 	case disk.active && disk.dom.Run == note.Run:
 		return nil // whose job wrote to both
 	case disk.active:
 		return op.UnknownOutcome(eitherHasMore(s, to))
 	}
-	// Either that, or the process that was paused died before the definition was changed, and another has written to the
-	// image that was to be left.
+	// Either that, or the process that was paused died before the definition was changed, and
+	// another has written to the image that was to be left.
 	return e.sameInBoth(ctx, s, to)
 }
 
-// dstHasAll refuses, behind the pivot, to name dst for a guest that went off and whose definition names the overlay
-// still. From the pivot on dst has all, and more by a guest that somebody has resumed; so it is right unless the overlay
-// was written since, by a start of the instance on it. Then both have to read the same.
+// dstHasAll refuses, behind the pivot, to name dst for a guest that went off and whose definition
+// names the overlay still. From the pivot on dst has all, and more by a guest that somebody has
+// resumed; so it is right unless the overlay was written since, by a start of the instance on it.
+// Then both have to read the same.
 func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil {
@@ -75,10 +78,11 @@ func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	return err
 }
 
-// overlayHasAll refuses to take a pivot of a job in the background for not made, by the name of the overlay in the definition
-// of a guest that went off, where libvirt was asked for it and has not answered: QEMU may have made it, and somebody may have
-// resumed the guest, which wrote to the end alone then. An end that is as it was when libvirt was asked was written by nobody.
-// Else both have to read the same, or an operator decides: QEMU writes there as well, in the pivot and as it ends.
+// overlayHasAll refuses to take a pivot of a job in the background for not made, by the name of the
+// overlay in the definition of a guest that went off, where libvirt was asked for it and has not
+// answered: QEMU may have made it, and somebody may have resumed the guest, which wrote to the end
+// alone then. An end that is as it was when libvirt was asked was written by nobody. Else both have
+// to read the same, or an operator decides: QEMU writes there as well, in the pivot and as it ends.
 func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil || !note.Asked {
@@ -100,8 +104,9 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to directio
 	return e.noteRun(ctx, r, s, to, disk)
 }
 
-// endWasReached refuses to take a pivot of a job in the background for made, by the name of the end in the definition of a guest
-// that is off, where libvirt was never asked for it: somebody has named the end, and the overlay may have more.
+// endWasReached refuses to take a pivot of a job in the background for made, by the name of the end
+// in the definition of a guest that is off, where libvirt was never asked for it: somebody has
+// named the end, and the overlay may have more.
 func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil {
@@ -113,8 +118,8 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to directio
 	return e.sameInBoth(ctx, s, to)
 }
 
-// untouchedSinceAsked reports whether the end of a direction is known not to have been written since libvirt was asked for the pivot.
-// It is true if libvirt was not asked, by the note.
+// untouchedSinceAsked reports whether the end of a direction is known not to have been written
+// since libvirt was asked for the pivot. It is true if libvirt was not asked, by the note.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, note runNote) (bool, error) {
 	end := to.image(s).Path
 	if !note.Asked || api.IsNetwork(end) {
@@ -128,8 +133,8 @@ func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, no
 	return !forgotten && !now.WrittenSince(note.End), nil
 }
 
-// sameInBoth makes sure that the overlay and the end of a direction, of which each may have what the other lacks, read the same.
-// Until then the instance, which is off, does not start.
+// sameInBoth makes sure that the overlay and the end of a direction, of which each may have what
+// the other lacks, read the same. Until then the instance, which is off, does not start.
 func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	if err := e.guards.Set(s.InstanceID, s.ChainOwner(), mayLack(s)); err != nil {
 		return err

@@ -13,17 +13,17 @@ import (
 )
 
 // A dst whose server answers nobody any more. A write of the guest waits for dst as long as a job
-// writes to both, a suspension of the guest waits for all writes, and the beginning of a job for the server, QEMU
-// standing still with all else that it does. So dst is asked before each of them, and while a
-// job makes no progress; and where it does not answer the connections to it are ended, of which the
-// job fails, and the guest goes on with what it has (DESIGN.md, section 16). That can be
-// done to an NBD server alone: QEMU waits for a file, a device or a cluster until that answers.
+// writes to both, a suspension of the guest waits for all writes, and the beginning of a job for
+// the server, QEMU standing still with all else that it does. So dst is asked before each of them,
+// and while a job makes no progress; and where it does not answer the connections to it are ended,
+// of which the job fails, and the guest goes on with what it has (DESIGN.md, section 16). That can
+// be done to an NBD server alone: QEMU waits for a file, a device or a cluster until that answers.
 
 const (
 	// silentAfter is how long a job into dst may make no progress until dst is asked.
 	silentAfter = 5 * time.Second
-	// silentBound is for how long a dst may not answer while a job writes there and its guest runs. Storage that fails
-	// over is back by then.
+	// silentBound is for how long a dst may not answer while a job writes there and its guest runs.
+	// Storage that fails over is back by then.
 	silentBound = 2 * time.Minute
 	// quickAnswer is how long dst may take to answer where nobody may wait for longer.
 	quickAnswer = 3 * time.Second
@@ -37,8 +37,8 @@ func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
 	return dstIsSilent(ctx, s, e.askDst(ctx, s))
 }
 
-// dstStillAnswers has the op planned anew if dst does not answer as the guest is to be suspended: what it waits for then
-// is waited for with the job.
+// dstStillAnswers has the op planned anew if dst does not answer as the guest is to be suspended:
+// what it waits for then is waited for with the job.
 func (e *Env) dstStillAnswers(ctx context.Context, s *Spec) error {
 	if err := e.dstAnswersQuickly(ctx, s); err != nil {
 		return &errWorldChanged{err.Error()}
@@ -46,15 +46,17 @@ func (e *Env) dstStillAnswers(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// dstAnswersQuickly is dstAnswers where the guest stands still, or a fence or a stop of the daemon would wait.
+// dstAnswersQuickly is dstAnswers where the guest stands still, or a fence or a stop of the daemon
+// would wait.
 func (e *Env) dstAnswersQuickly(ctx context.Context, s *Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)
 	defer cancel()
 	return dstIsSilent(ctx, s, e.askDst(asking, s))
 }
 
-// leaveSilentDstInPause has our job into dst end if dst does not answer, with the guest suspended: there is no write of
-// which QEMU could die, and no time. It returns an error if dst does not answer.
+// leaveSilentDstInPause has our job into dst end if dst does not answer, with the guest suspended:
+// there is no write of which QEMU could die, and no time. It returns an error if dst does not
+// answer.
 func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
 	silent := e.dstAnswersQuickly(ctx, s)
 	if silent == nil || ctx.Err() != nil {
@@ -63,9 +65,10 @@ func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
 	return cmp.Or(e.leaveDst(ctx, s), silent)
 }
 
-// leaveSilentDst has our job into dst, if there is one, end at once if dst does not answer: somebody has said so by a
-// cancel. Of a guest that dies of it what it has flushed is in the overlay, as after any crash. A job that makes
-// progress has a dst that answers, whoever else does not hear it.
+// leaveSilentDst has our job into dst, if there is one, end at once if dst does not answer:
+// somebody has said so by a cancel. Of a guest that dies of it what it has flushed is in the
+// overlay, as after any crash. A job that makes progress has a dst that answers, whoever else does
+// not hear it.
 func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
 	if !api.IsNBD(s.Dst.Path) {
 		return nil
@@ -118,8 +121,9 @@ type silence struct {
 	asked, since time.Time
 }
 
-// heard asks dst if it is time to, and returns an error if it has not answered for silentBound: our job has ended then,
-// unless the guest's QEMU would die of that. It says in words that the guest waits.
+// heard asks dst if it is time to, and returns an error if it has not answered for silentBound: our
+// job has ended then, unless the guest's QEMU would die of that. It says in words that the guest
+// waits.
 func (w *silence) heard(ctx context.Context, e *Env, s *Spec) (waits string, err error) {
 	if now := e.now(); now.Sub(w.asked) >= silentAfter {
 		silent := e.askDst(ctx, s)
@@ -145,8 +149,8 @@ func (w *silence) heard(ctx context.Context, e *Env, s *Spec) (waits string, err
 	return "the guest waits for " + s.Dst.Path + ", which does not answer: mend the server, or cancel the migration", nil
 }
 
-// leaveDst ends the connections of the guest's process to dst, and returns when our job is gone, which ends with
-// an error by that. A guest that is on dst, or may be, keeps its connections.
+// leaveDst ends the connections of the guest's process to dst, and returns when our job is gone,
+// which ends with an error by that. A guest that is on dst, or may be, keeps its connections.
 func (e *Env) leaveDst(ctx context.Context, s *Spec) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || !disk.active || disk.live == OnDst {

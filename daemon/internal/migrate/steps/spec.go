@@ -86,8 +86,9 @@ type Spec struct {
 	RoomNote string `json:"room_note,omitempty"`
 	// Notes say, each in a sentence, what of src dst does not have.
 	Notes []string `json:"notes,omitempty"`
-	// Allocation is api.AllocationThick if dst, a file that the migration makes, gets room for all of the volume before it is
-	// written to, api.AllocationThin if not; empty where it is no such file.
+	// Allocation is api.AllocationThick if dst, a file that the migration makes, gets room for all
+	// of the volume before it is written to, api.AllocationThin if not; empty where it is no such
+	// file.
 	Allocation string `json:"allocation,omitempty"`
 	Overlay    string `json:"overlay,omitempty"`
 	// GuestBytes is the size of what the guest sees of src, if that is not all of it: the payload
@@ -100,12 +101,13 @@ type Spec struct {
 	// OnlyMirrored says why the volume can only be mirrored while its instance runs, "" if it can
 	// move otherwise, or if it is not mirrored. Only the checks of the request have to know.
 	OnlyMirrored string `json:"-"`
-	// MirrorFills says that QEMU may write what is a hole in src to dst, where it then takes room. Only the checks
-	// of the request have to know.
+	// MirrorFills says that QEMU may write what is a hole in src to dst, where it then takes room.
+	// Only the checks of the request have to know.
 	MirrorFills  bool `json:"-"`
 	ExternalCopy bool `json:"external_copy"`
 	DeleteSource bool `json:"delete_source"`
-	// Checkpoints says what becomes of dirty bitmaps that the move would lose (api.MigrationTarget).
+	// Checkpoints says what becomes of dirty bitmaps that the move would lose
+	// (api.MigrationTarget).
 	Checkpoints string `json:"checkpoints,omitempty"`
 	// CopyOptions are those that the migration was started with; Env.CopyOptions has what
 	// was changed since.
@@ -152,8 +154,8 @@ func (s *Spec) DstFileBytes() int64 {
 	return s.Dst.WholeBytes()
 }
 
-// Qcow2FileBytes is at least how large the file of a qcow2 image of clusters of 64 KiB gets: each takes 16 bytes in a table and 2
-// in another.
+// Qcow2FileBytes is at least how large the file of a qcow2 image of clusters of 64 KiB gets: each
+// takes 16 bytes in a table and 2 in another.
 func Qcow2FileBytes(sizeBytes int64) int64 { return sizeBytes + sizeBytes/2048 + 1<<20 }
 
 // OverlayImage returns the overlay as the hypervisor names it. It is encrypted as src is.
@@ -246,9 +248,9 @@ func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) 
 // KeepsBase reports whether dst is over the base images of src.
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
-// Background reports whether the job of the fold into dst writes in the background alone (blockCopyOptions). Then dst
-// lacks what a guest writes, until the job has copied it, and a flush does not reach what the job has copied
-// before the pivot.
+// Background reports whether the job of the fold into dst writes in the background alone
+// (blockCopyOptions). Then dst lacks what a guest writes, until the job has copied it, and a flush
+// does not reach what the job has copied before the pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
 
 // Attached reports whether the volume is a disk of an instance of this host.

@@ -17,8 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// snapshotSrc makes the snapshot of src, an RBD image that nobody writes any more, in the step with this name. It returns nil
-// where there can be none, which no move fails for: then the size of src is all that is known of it.
+// snapshotSrc makes the snapshot of src, an RBD image that nobody writes any more, in the step with
+// this name. It returns nil where there can be none, which no move fails for: then the size of src
+// is all that is known of it.
 func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *Spec, step string) (*SrcSnapshot, error) {
 	if s.SrcPrint == "" {
 		return nil, nil //nolint:nilnil // as above
@@ -47,8 +48,8 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *Spec, step string) 
 	return &SrcSnapshot{name, found.ID}, nil
 }
 
-// makeSnapshot looks afterwards: the answer may be lost, and a cluster that does not answer is told from a client that has the
-// lock of the image and does not.
+// makeSnapshot looks afterwards: the answer may be lost, and a cluster that does not answer is told
+// from a client that has the lock of the image and does not.
 func (e *Env) makeSnapshot(ctx context.Context, s *Spec, name string) (rbd.Snapshot, error) {
 	failed := e.images.MakeSnapshot(ctx, s.Src.Path, s.SrcPrint, name)
 	if errors.Is(failed, hv.ErrUnavailable) {
@@ -75,8 +76,9 @@ func (e *Env) noSnapshot(ctx context.Context, s *Spec, err error) error {
 	return nil
 }
 
-// writtenSinceSnapshot reports whether src was written since its snapshot was made. Lost: the snapshot is gone, and nobody can
-// tell any more. Whoever has removed it has said that src may be taken as it is, as who gives a file its time back.
+// writtenSinceSnapshot reports whether src was written since its snapshot was made. Lost: the
+// snapshot is gone, and nobody can tell any more. Whoever has removed it has said that src may be
+// taken as it is, as who gives a file its time back.
 func (e *Env) writtenSinceSnapshot(ctx context.Context, s *Spec, was *SrcSnapshot) (written, lost bool, err error) {
 	if was == nil {
 		return false, false, nil
@@ -92,8 +94,8 @@ func (e *Env) writtenSinceSnapshot(ctx context.Context, s *Spec, was *SrcSnapsho
 	return now.Written, false, nil
 }
 
-// endsSnapshot is a step behind which nobody asks whether src was written: before it the snapshot of src is removed, and the
-// caller is told what there is to say of it.
+// endsSnapshot is a step behind which nobody asks whether src was written: before it the snapshot
+// of src is removed, and the caller is told what there is to say of it.
 func (e *Env) endsSnapshot(st op.Step, end func(context.Context, *Spec) (remark string, err error)) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -113,7 +115,8 @@ func (e *Env) endsSnapshot(st op.Step, end func(context.Context, *Spec) (remark 
 	return st
 }
 
-// dropSnapshot removes the snapshot of src that the journal knows of, and returns what is left of it, in words.
+// dropSnapshot removes the snapshot of src that the journal knows of, and returns what is left of
+// it, in words.
 func (e *Env) dropSnapshot(ctx context.Context, s *Spec) (left string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -130,8 +133,8 @@ func (e *Env) snapshotFacts(ctx context.Context, s *Spec) (Facts, error) {
 	return e.history.Facts(ctx, s, "")
 }
 
-// releaseSnapshot is dropSnapshot for a volume that has left src. What was written there between the last look and the switch,
-// the volume may lack.
+// releaseSnapshot is dropSnapshot for a volume that has left src. What was written there between
+// the last look and the switch, the volume may lack.
 func (e *Env) releaseSnapshot(ctx context.Context, s *Spec) (remark string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -150,15 +153,16 @@ func (e *Env) releaseSnapshot(ctx context.Context, s *Spec) (remark string, err 
 	return strings.Join(slices.DeleteFunc([]string{remark, left}, func(t string) bool { return t == "" }), "; "), err
 }
 
-// dropSnapshotToFold removes the snapshot before the overlay is written back into src, of which Ceph would keep for it what is written
-// over. That this has begun is in the journal already, so that nobody asks any more. What is left of it the end of the op says.
+// dropSnapshotToFold removes the snapshot before the overlay is written back into src, of which
+// Ceph would keep for it what is written over. That this has begun is in the journal already, so
+// that nobody asks any more. What is left of it the end of the op says.
 func (e *Env) dropSnapshotToFold(ctx context.Context, s *Spec) error {
 	_, err := e.dropSnapshot(ctx, s)
 	return err
 }
 
-// removeSnapshot removes the snapshot of src, nil for one whose id is not in the journal. Nothing waits for a cluster that does not
-// answer: src may be left because of that.
+// removeSnapshot removes the snapshot of src, nil for one whose id is not in the journal. Nothing
+// waits for a cluster that does not answer: src may be left because of that.
 func (e *Env) removeSnapshot(ctx context.Context, s *Spec, was *SrcSnapshot) (left string, err error) {
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)

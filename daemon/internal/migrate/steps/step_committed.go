@@ -57,8 +57,8 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	return nil
 }
 
-// OverlayWasCommitted reports whether a guest is seen to be on src because somebody else has committed
-// its overlay there. It is false also where nobody can tell now.
+// OverlayWasCommitted reports whether a guest is seen to be on src because somebody else has
+// committed its overlay there. It is false also where nobody can tell now.
 func (e *Env) OverlayWasCommitted(ctx context.Context, s *Spec) bool {
 	p, err := e.history.Facts(ctx, s, "")
 	return err == nil && !p.Folding && e.wasCommitted(ctx, s, "") == nil

@@ -12,8 +12,9 @@ import (
 // stepCompare compares both sides of a mirror, if that was asked for. The guest is paused
 // meanwhile: src is not frozen at any other time.
 //
-// If they differ, the guest goes on with src, the job stays at work, and the operator decides: each side has got the guest's
-// writes since the mirror began, and may be the one that lacks some of them. A mirror that is given up deletes dst.
+// If they differ, the guest goes on with src, the job stays at work, and the operator decides: each
+// side has got the guest's writes since the mirror began, and may be the one that lacks some of
+// them. A mirror that is given up deletes dst.
 func (e *Env) stepCompare() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if s.Verify != VerifyFull {

@@ -116,7 +116,8 @@ func (s *Spec) DstIsUneven() bool {
 	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !api.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
-// copyNote is what dst was before the first byte was copied, and whether that is about to be written.
+// copyNote is what dst was before the first byte was copied, and whether that is about to be
+// written.
 type copyNote struct {
 	DstIsZero bool `json:"dst_is_zero"`
 	writesNote

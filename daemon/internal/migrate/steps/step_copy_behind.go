@@ -9,9 +9,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepCopyBehind is stepMirror with a job that writes in the background. A guest that writes faster than the job gets on
-// is slowed down until the switch is over, as under a commit (stepCommit). If not even that is enough the step is refused:
-// what the job has not copied would be left to the pause.
+// stepCopyBehind is stepMirror with a job that writes in the background. A guest that writes faster
+// than the job gets on is slowed down until the switch is over, as under a commit (stepCommit). If
+// not even that is enough the step is refused: what the job has not copied would be left to the
+// pause.
 func (e *Env) stepCopyBehind() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {

@@ -182,9 +182,9 @@ func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
 	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
 }
 
-// dstUnfinished reports whether what is at the path of dst is what an attempt to make it has left that was cut
-// off: libvirt leaves the file of a qemu-img that has died. Nothing is in it, as the journal has no
-// fingerprint of it yet.
+// dstUnfinished reports whether what is at the path of dst is what an attempt to make it has left
+// that was cut off: libvirt leaves the file of a qemu-img that has died. Nothing is in it, as the
+// journal has no fingerprint of it yet.
 func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, error) {
 	if note.Print != "" || s.ConnectDst {
 		return false, nil

@@ -25,8 +25,8 @@ const KindDeleteSource = "migration_delete_source"
 // ReleasedInput is the Input of an op that deletes a released src.
 type ReleasedInput struct {
 	Spec Spec `json:"spec"`
-	// Seal is the stamp of src when it was frozen or, if it was not, when nobody had it any more; nil if there is
-	// none. EndedAt is when the migration ended.
+	// Seal is the stamp of src when it was frozen or, if it was not, when nobody had it any more;
+	// nil if there is none. EndedAt is when the migration ended.
 	Seal    *image.Stamp `json:"seal,omitempty"`
 	EndedAt time.Time    `json:"ended_at"`
 	// Force: src is deleted too if nobody can tell whether it was written.
@@ -70,8 +70,8 @@ type deletionNote struct {
 	Tried bool `json:"tried"`
 }
 
-// observeReleased reports whether src is deleted. In a pool that was stopped or undefined nothing need be
-// at its path although it is there.
+// observeReleased reports whether src is deleted. In a pool that was stopped or undefined nothing
+// need be at its path although it is there.
 func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput) (op.Observation, error) {
 	_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
 	if !errors.Is(err, image.ErrAbsent) {
@@ -193,8 +193,8 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 	return nil
 }
 
-// checkReleasedPool refuses a src in a pool that cannot be used now: it says nothing of what it holds, and
-// deletes nothing.
+// checkReleasedPool refuses a src in a pool that cannot be used now: it says nothing of what it
+// holds, and deletes nothing.
 func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	name := in.Spec.Src.Pool
 	if name == "" {
@@ -218,8 +218,8 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	return cured(in.cannot(api.CodeStateForbidden, "pool %s is not active; start it first (`%s`)", name, startPoolCommand(name)), startPoolCommand(name), in.again())
 }
 
-// checkReleasedContent refuses a src that was written since the volume left it: a guest that
-// was started on it may have put there what the volume lacks. One of which nobody can tell is deleted
+// checkReleasedContent refuses a src that was written since the volume left it: a guest that was
+// started on it may have put there what the volume lacks. One of which nobody can tell is deleted
 // if the caller insists.
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
 	change, why, err := e.ReleasedChange(ctx, in)
@@ -233,8 +233,9 @@ func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error
 		With(api.DetailWrittenUnknown, in.Spec.Src.Path)
 }
 
-// ReleasedChange reports whether a released src was written since the volume left it. Why is the reason if
-// nobody can tell. The time of the move's end is no proof: it is by another clock than that of the file.
+// ReleasedChange reports whether a released src was written since the volume left it. Why is the
+// reason if nobody can tell. The time of the move's end is no proof: it is by another clock than
+// that of the file.
 func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {
 	return e.changeSinceLeft(ctx, &in.Spec, in.Seal)
 }

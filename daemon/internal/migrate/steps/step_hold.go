@@ -248,7 +248,8 @@ func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int)
 	}
 }
 
-// holdTookLong is the error for a job that does not track the writes of its suspended guest in time.
+// holdTookLong is the error for a job that does not track the writes of its suspended guest in
+// time.
 func (e *Env) holdTookLong(ctx context.Context, s *Spec) error {
 	if must, err := e.MustHold(ctx, s); err == nil && !must {
 		return api.Errorf(api.CodeInternal, "%s may lack what a block job has written to it, so another one was to begin, with the guest of instance %s suspended; it took longer than %s, and the guest goes on as before; call again, or stop the instance and call again",
@@ -295,8 +296,8 @@ func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 	return nil
 }
 
-// endsWithSilentDst has a job into a dst that does not answer end with its connections, which an abort would wait for. The
-// guest is suspended.
+// endsWithSilentDst has a job into a dst that does not answer end with its connections, which an
+// abort would wait for. The guest is suspended.
 func (e *Env) endsWithSilentDst(ctx context.Context, s *Spec, to direction) error {
 	if to.end != OnDst {
 		return nil

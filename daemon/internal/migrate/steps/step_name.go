@@ -70,10 +70,10 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 }
 
 // stepNameLeft makes the persistent XML name the end, after the switch: a commit, and a copy in the
-// background, do not write to both, so the XML names the overlay as long as the guest may write to it.
-// libvirt has changed the name with the switch; this step makes sure. If somebody else has
-// changed the XML, the paused guest does not wait for that: stepSettle reports it. Left is the error for a disk that
-// is on the overlay, or would be with the next start.
+// background, do not write to both, so the XML names the overlay as long as the guest may write to
+// it. libvirt has changed the name with the switch; this step makes sure. If somebody else has
+// changed the XML, the paused guest does not wait for that: stepSettle reports it. Left is the
+// error for a disk that is on the overlay, or would be with the next start.
 func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error) op.Step {
 	named := func(disk *diskState) bool {
 		return disk.config == to.end || disk.config != OnOverlay && disk.active && disk.live == to.end
@@ -107,8 +107,9 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 	return step(to.nameStep(), do, nil, observe)
 }
 
-// nameDstOfOff has the definition of a guest that went off behind the pivot name dst. On a host where the guard hook does not
-// work it may be started on the overlay meanwhile, and what it writes then is there alone.
+// nameDstOfOff has the definition of a guest that went off behind the pivot name dst. On a host
+// where the guard hook does not work it may be started on the overlay meanwhile, and what it writes
+// then is there alone.
 func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.dstHasAll(ctx, r, s); err != nil {
 		return err

@@ -116,9 +116,9 @@ func (e *Env) stepPauseToSwitch(to direction) op.Step {
 	return provided(pause, checks...)
 }
 
-// mayPauseGuest makes the op wait for a guest that is asleep or has crashed: it cannot be paused, and could go on at any moment.
-// The op has not paused it, so a note of its pause is taken back: if the guest is paused when it is looked at next, its owner
-// has paused it.
+// mayPauseGuest makes the op wait for a guest that is asleep or has crashed: it cannot be paused,
+// and could go on at any moment. The op has not paused it, so a note of its pause is taken back: if
+// the guest is paused when it is looked at next, its owner has paused it.
 func mayPauseGuest(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, is hv.PauseReason) error {
 	why := request.Standstill(is, s.InstanceName)
 	if why == "" {
@@ -177,12 +177,14 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) err
 	return nil
 }
 
-// resumeNow resumes a guest that the migration has paused. A resume that fails is tried until it is made, and the guest is shown meanwhile.
+// resumeNow resumes a guest that the migration has paused. A resume that fails is tried until it is
+// made, and the guest is shown meanwhile.
 func (e *Env) resumeNow(ctx context.Context, s *Spec) error {
 	return e.hvError(e.unresumed.Ended(s.MigrationID, s.InstanceName, "the move of volume "+s.VolumeName, e.hv.Resume(ctx, s.InstanceID)))
 }
 
-// Unresumed says why the guest of a migration is paused that libvirt does not resume, empty if there is none.
+// Unresumed says why the guest of a migration is paused that libvirt does not resume, empty if
+// there is none.
 func (e *Env) Unresumed(migrationID string) string { return e.unresumed.Text(migrationID) }
 
 // runState reports whether the guest runs. Its errors are already typed for the runner.
@@ -327,13 +329,13 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 	return job != nil && job.Current == job.End, nil
 }
 
-// endPauseOnDisagreement resumes the guest if err says that the witnesses disagree while the
-// op has the guest paused: nothing is undone, but the guest must not wait for a person. Both
-// chains are equal in the pause, so the definition is first made to name the chain that the
-// process has open. Where that cannot be told, with dst open, the definition stays: if it names
-// dst, dst has every write, since the job writes to both until its pivot, and the guest to dst
-// alone after it. A commit, and a copy in the background, write to one of the two, so that
-// neither name would be right once the guest wrote: that guest stays paused. Other errors are returned as they are.
+// endPauseOnDisagreement resumes the guest if err says that the witnesses disagree while the op has
+// the guest paused: nothing is undone, but the guest must not wait for a person. Both chains are
+// equal in the pause, so the definition is first made to name the chain that the process has open.
+// Where that cannot be told, with dst open, the definition stays: if it names dst, dst has every
+// write, since the job writes to both until its pivot, and the guest to dst alone after it. A
+// commit, and a copy in the background, write to one of the two, so that neither name would be
+// right once the guest wrote: that guest stays paused. Other errors are returned as they are.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
 	var disagreed *errWitnessesDisagree
 	if !errors.As(err, &disagreed) || disagreed.oneSided && w == toSwitch {
@@ -354,8 +356,8 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w 
 	return err
 }
 
-// confirmDiskInPause is confirmDiskOfPaused for a step in the pause of a switch, at which a commit that
-// libvirt does not have any more may have been pivoted.
+// confirmDiskInPause is confirmDiskOfPaused for a step in the pause of a switch, at which a commit
+// that libvirt does not have any more may have been pivoted.
 func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDiskOfPaused(ctx, s)
 	if err == nil && disk.maybeUnderCommit() {

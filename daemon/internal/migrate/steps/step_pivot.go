@@ -95,8 +95,8 @@ func (e *Env) stepPivot(to direction) op.Step {
 	return provided(step(pivotStep, do, nil, observe), e.endUnchangedInPause(to))
 }
 
-// nameTakenBack ends an op whose definition does not name the end any more, as it has to before a pivot: somebody has changed it
-// since stepNameEnd.
+// nameTakenBack ends an op whose definition does not name the end any more, as it has to before a
+// pivot: somebody has changed it since stepNameEnd.
 func nameTakenBack(s *Spec, to direction, disk *diskState) error {
 	if err := disk.mayName(s, to); err != nil {
 		return err
@@ -104,9 +104,10 @@ func nameTakenBack(s *Spec, to direction, disk *diskState) error {
 	return &errWorldChanged{fmt.Sprintf("the definition of instance %s was changed back by somebody while its disk was being switched", s.InstanceName)}
 }
 
-// pivotMayCome stops an op whose guest may go over to dst at any moment: libvirt was asked for the pivot before it died, and
-// refuses it now, with the job still there. It has attached the base images the first time, and cannot once more; QEMU may have
-// been told of the pivot, and flush dst yet. A guest that was resumed would write to dst, of which no definition knows.
+// pivotMayCome stops an op whose guest may go over to dst at any moment: libvirt was asked for the
+// pivot before it died, and refuses it now, with the job still there. It has attached the base
+// images the first time, and cannot once more; QEMU may have been told of the pivot, and flush dst
+// yet. A guest that was resumed would write to dst, of which no definition knows.
 func (e *Env) pivotMayCome(ctx context.Context, s *Spec, disk *diskState) error {
 	open, err := e.openImages(ctx, s)
 	if err != nil {

@@ -142,8 +142,9 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.Migrati
 	}
 }
 
-// RecordEnd brings the registry's row of a migration that has ended on this host to its end. OpID is
-// the op that ended it, and why its reason, if it has one. If the row has ended there is nothing to report.
+// RecordEnd brings the registry's row of a migration that has ended on this host to its end. OpID
+// is the op that ended it, and why its reason, if it has one. If the row has ended there is nothing
+// to report.
 func (e *Env) RecordEnd(ctx context.Context, s *Spec, opID string, end api.MigrationState, why *api.Error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || row.State.Final() {
@@ -160,8 +161,8 @@ func (e *Env) RecordEnd(ctx context.Context, s *Spec, opID string, end api.Migra
 	return nil
 }
 
-// askThroughClaim is askTransition. A registry that is from a backup of before the claim hears of that
-// first: it frees src only if it knew that the volume was about to leave it.
+// askThroughClaim is askTransition. A registry that is from a backup of before the claim hears of
+// that first: it frees src only if it knew that the volume was about to leave it.
 func (e *Env) askThroughClaim(ctx context.Context, opID string, s *Spec, to api.MigrationState, why *api.Error) error {
 	err := e.askTransition(ctx, opID, s, to, why)
 	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
@@ -197,9 +198,9 @@ func (e *Env) askTransition(ctx context.Context, opID string, s *Spec, to api.Mi
 	return err
 }
 
-// unknownAtRegistry is the error of a transition of a migration that the registry does not know: its
-// database is from a backup. Until an operator has accepted that, which gives this host a new epoch,
-// it may be put right by another one.
+// unknownAtRegistry is the error of a transition of a migration that the registry does not know:
+// its database is from a backup. Until an operator has accepted that, which gives this host a new
+// epoch, it may be put right by another one.
 func (e *Env) unknownAtRegistry(ctx context.Context, s *Spec, to api.MigrationState, refused error) error {
 	if !e.Behind(s) {
 		return op.WaitFor(request.WaitRegistry, refused)

@@ -43,9 +43,10 @@ func (e *Env) stepReleaseSource() op.Step {
 	return step("release_source", do, nil, nil)
 }
 
-// deleteSource deletes src, unless another image is at its path by now, or src belongs to
-// somebody else: the registry has freed it before. A src that was written since it was frozen, or closed, or of which nobody
-// can tell, may have what the volume lacks, and is kept as a released source: kept is why.
+// deleteSource deletes src, unless another image is at its path by now, or src belongs to somebody
+// else: the registry has freed it before. A src that was written since it was frozen, or closed, or
+// of which nobody can tell, may have what the volume lacks, and is kept as a released source: kept
+// is why.
 func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (kept string, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
@@ -81,7 +82,8 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (kept stri
 	return kept, e.hvError(e.registryError(err))
 }
 
-// whyKeepSource says why a src that is to be deleted is kept, "" if it is known not to have been written since.
+// whyKeepSource says why a src that is to be deleted is kept, "" if it is known not to have been
+// written since.
 func (e *Env) whyKeepSource(ctx context.Context, s *Spec, opID string) (string, error) {
 	facts, err := e.history.Facts(ctx, s, opID)
 	if err != nil {

@@ -34,7 +34,8 @@ func (e *Env) stepRemoveDestination() op.Step {
 			return err
 		}
 		if s.ConnectDst {
-			// Whether others need the device does not show, so that nothing else says that this is done.
+			// Whether others need the device does not show, so that nothing else says that this is
+			// done.
 			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
 				return err
 			}
@@ -73,8 +74,8 @@ type leftOutput struct {
 	Dst *image.Stamp `json:"dst,omitempty"`
 }
 
-// stampOfLeft is the stamp of a file that a cancel leaves, after the last of our writes to it. Without one nobody is
-// asked less: what is there counts as somebody else's.
+// stampOfLeft is the stamp of a file that a cancel leaves, after the last of our writes to it.
+// Without one nobody is asked less: what is there counts as somebody else's.
 func (e *Env) stampOfLeft(ctx context.Context, s *Spec) *image.Stamp {
 	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
 		return nil // no move asks about these
@@ -87,7 +88,8 @@ func (e *Env) stampOfLeft(ctx context.Context, s *Spec) *image.Stamp {
 	return &stamp
 }
 
-// LeftDst returns the stamp that dst, which was there before the move, had when a cancel left it; nil if that is not known.
+// LeftDst returns the stamp that dst, which was there before the move, had when a cancel left it;
+// nil if that is not known.
 func LeftDst(st *op.Status) *image.Stamp {
 	var out leftOutput
 	decodeOutput(st, removeDestinationStep, &out)
@@ -141,8 +143,8 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 	return nil
 }
 
-// poolUnusable says why an image, which is what, cannot be deleted from its pool, nil if that is not the
-// pool's state: only the operator can change that, and then ask again.
+// poolUnusable says why an image, which is what, cannot be deleted from its pool, nil if that is
+// not the pool's state: only the operator can change that, and then ask again.
 func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again string) error {
 	pools, err := e.hv.Pools(ctx)
 	if err != nil {

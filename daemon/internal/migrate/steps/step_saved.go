@@ -123,8 +123,8 @@ func (e *Env) stepClosed(name string) op.Step {
 	return step(name, do, nil, nil)
 }
 
-// unwrittenSinceClosed makes a step after the copy refuse a src that was written since the step before the copy: a domain that
-// was started meanwhile, and is off again, is seen by that alone.
+// unwrittenSinceClosed makes a step after the copy refuse a src that was written since the step
+// before the copy: a domain that was started meanwhile, and is off again, is seen by that alone.
 func (e *Env) unwrittenSinceClosed(st op.Step) op.Step {
 	return followed(st, func(ctx context.Context, r *op.Run, s *Spec) error {
 		var was leftSrcNote
@@ -165,7 +165,8 @@ func inUseBy(s *Spec, yes bool, who string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s %s: %s is still in use: %s", s.VolumeName, s.manner(), s.Src.Path, who)
 }
 
-// hasCopy reports whether there is a dst that this host has made and, where it copies alone, filled.
+// hasCopy reports whether there is a dst that this host has made and, where it copies alone,
+// filled.
 func (e *Env) hasCopy(ctx context.Context, s *Spec) (bool, error) {
 	if s.Method == MethodLive {
 		return e.history.Made(ctx, s)

@@ -20,8 +20,8 @@ func (e *Env) underGuard(s *Spec, doing string, do func() error) error {
 	return errors.Join(do(), e.guards.Clear(s.InstanceID, s.Owner()))
 }
 
-// unnameEnd has the definition name what it named before a switch to dst that is undone. The instance
-// may have been started on dst meanwhile, so both have to read the same.
+// unnameEnd has the definition name what it named before a switch to dst that is undone. The
+// instance may have been started on dst meanwhile, so both have to read the same.
 func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.offAtEnd(ctx, s); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (e *Env) offAtEnd(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// renameEndIfWritten has the definition name dst again if dst was written since it was compared, which can
-// happen where the guard hook does not work: what the guest wrote is there alone.
+// renameEndIfWritten has the definition name dst again if dst was written since it was compared,
+// which can happen where the guard hook does not work: what the guest wrote is there alone.
 func (e *Env) renameEndIfWritten(ctx context.Context, s *Spec, compared image.Stamp) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {
@@ -89,10 +89,10 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *Spec, compared image.St
 	return op.Retry(request.BusyDelay, guestIsOn(s))
 }
 
-// endDiffers is the error for a dst that reads otherwise than the image that its instance is brought
-// back to. In the pause both read the same. An image that was left and has been written since was
-// written by a guest that somebody has resumed, and dst with it, but for what was flushed last before the host
-// went down; else dst alone was written, by a guest that was started on it.
+// endDiffers is the error for a dst that reads otherwise than the image that its instance is
+// brought back to. In the pause both read the same. An image that was left and has been written
+// since was written by a guest that somebody has resumed, and dst with it, but for what was flushed
+// last before the host went down; else dst alone was written, by a guest that was started on it.
 func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	noted, err := r.Noted(toDst.nameStep(), &note)
@@ -109,8 +109,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	differs := api.Errorf(api.CodeChainChanged,
 		"instance %s was started on %s while its switch there was taken back, and has written there what %s lacks; nothing was deleted; `%s` shows what is known",
 		s.InstanceName, s.Dst.Path, s.place(s.Before()), s.whichCommand())
-	// Nobody may know that dst alone was written: by the count of a kernel that was booted since, or, where no
-	// guest stood still, of a src that is not as it was.
+	// Nobody may know that dst alone was written: by the count of a kernel that was booted since,
+	// or, where no guest stood still, of a src that is not as it was.
 	unsure := !note.DstNewer && now.Device && now.RebootedSince(note.Top)
 	if !noted {
 		unsealed := e.sealed(ctx, s, r.OpID())
@@ -131,8 +131,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	return op.UnknownOutcome(cured(differs, convert))
 }
 
-// resumedByHand is the error for a guest that was resumed in its switch, so that what it flushed last
-// may be in the image alone that was left.
+// resumedByHand is the error for a guest that was resumed in its switch, so that what it flushed
+// last may be in the image alone that was left.
 func resumedByHand(s *Spec, runs bool) *api.Error {
 	resumed := api.Errorf(api.CodeChainChanged,
 		"instance %s was resumed by somebody while its disk was switched to %s, wrote, and the host went down before the switch was over: the last writes that it flushed may be in %s alone. "+

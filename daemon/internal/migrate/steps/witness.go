@@ -21,13 +21,14 @@ type openImages struct {
 	process           bool // there is one
 	src, overlay, dst bool
 	srcWritable       bool
-	// unasked: nobody could ask the process what it has at addresses, which count as open for writing.
+	// unasked: nobody could ask the process what it has at addresses, which count as open for
+	// writing.
 	unasked bool
 	pid     int // of the process, where it has one of them open
 }
 
-// openImages asks the second witness what the guest's process has open. Its errors are typed for the
-// runner.
+// openImages asks the second witness what the guest's process has open. Its errors are typed for
+// the runner.
 func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 	paths := []string{s.Src.Path, s.Dst.Path}
 	if s.Overlay != "" {
@@ -73,8 +74,8 @@ func (o *openImages) position(s *Spec) Position {
 // not have QEMU close the overlay.
 func (o *openImages) mayBeCommitted() bool { return o.overlay && o.srcWritable }
 
-// oneSided says in words where the disk may be, if it is not on the overlay still, after the pivot of a job that has not
-// written to both: "" where both have all of what the guest wrote.
+// oneSided says in words where the disk may be, if it is not on the overlay still, after the pivot
+// of a job that has not written to both: "" where both have all of what the guest wrote.
 func (o *openImages) oneSided(s *Spec) string {
 	switch {
 	case o.mayBeCommitted():
@@ -134,16 +135,16 @@ type errWitnessesDisagree struct {
 	// start.
 	at, config Position
 	state      hv.State // by libvirt
-	// oneSided: the disk may be at the end of the job already, or on the overlay still, and only one of them has what the
-	// guest writes from now on.
+	// oneSided: the disk may be at the end of the job already, or on the overlay still, and only
+	// one of them has what the guest writes from now on.
 	oneSided bool
 }
 
 func (disagreed *errWitnessesDisagree) Error() string { return disagreed.why.Message }
 func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
 
-// agreement is how long the witnesses are asked until they agree, and agreementInPause how long while a guest stands still
-// for that.
+// agreement is how long the witnesses are asked until they agree, and agreementInPause how long
+// while a guest stands still for that.
 var (
 	agreement        = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	agreementInPause = witness.Retry{Poll: 20 * time.Millisecond, Bound: 3 * time.Second}
@@ -154,8 +155,8 @@ func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	return e.confirmDiskWithin(ctx, s, agreement)
 }
 
-// confirmDiskOfPaused is confirmDisk where the guest may stand still meanwhile: then it is asked for less long, if the guest
-// goes on when they disagree.
+// confirmDiskOfPaused is confirmDisk where the guest may stand still meanwhile: then it is asked
+// for less long, if the guest goes on when they disagree.
 func (e *Env) confirmDiskOfPaused(ctx context.Context, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)
 	var disagreed *errWitnessesDisagree

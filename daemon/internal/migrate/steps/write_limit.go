@@ -36,7 +36,8 @@ type WriteLimit struct {
 	Space  int64 `json:"space,omitempty"`
 	// Theirs is the limit that somebody else has set meanwhile. It is left alone from then on.
 	Theirs *int64 `json:"theirs,omitempty"`
-	// With are the targets of the disks that have the limit too, because they share a throttle group with this one.
+	// With are the targets of the disks that have the limit too, because they share a throttle
+	// group with this one.
 	With []string `json:"with,omitempty"`
 	// Refused: the hypervisor takes no limit on the writes of this disk as it is.
 	Refused bool `json:"refused,omitempty"`
@@ -81,8 +82,8 @@ func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 
 // LimitForSpace has the guest of a migration write no faster than this because the room for
 // overlays is short; 0 ends that. It returns what is known then. Still is asked first, when no step
-// can take the limit off at the same time: unless it says that the overlay takes the guest's writes,
-// what is wanted stays what it was, for the op that moves the guest to end.
+// can take the limit off at the same time: unless it says that the overlay takes the guest's
+// writes, what is wanted stays what it was, for the op that moves the guest to end.
 func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -99,8 +100,8 @@ func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, 
 	return e.setWriteLimit(ctx, s, change)
 }
 
-// ThrottleBytesPerSecond is what a guest may still write to a disk whose commit, or copy in the background, does not
-// catch up. A job to any usable disk is faster.
+// ThrottleBytesPerSecond is what a guest may still write to a disk whose commit, or copy in the
+// background, does not catch up. A job to any usable disk is faster.
 const ThrottleBytesPerSecond = 1 << 20
 
 // limitForCommit has the guest write no faster than this while a commit does not catch up; 0 ends

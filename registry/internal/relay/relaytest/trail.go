@@ -7,7 +7,8 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// WantTrail claims that the audit trail is whole, and has every transition of a migration up to its end.
+// WantTrail claims that the audit trail is whole, and has every transition of a migration up to its
+// end.
 func (s *Site) WantTrail(migrationID string, end api.MigrationState) {
 	s.T.Helper()
 	ctx := s.T.Context()
