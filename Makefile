@@ -9,9 +9,8 @@ HOOKS   ?= /etc/libvirt/hooks/qemu.d
 CONNECTORS = $(PREFIX)/libexec/volferry/connectors
 
 MODULE  := github.com/volferry/volferry
-# The one form of a version, in programs and packages: 1.2.3 is a tag, 1.2.3+14.gabcdef the
-# fourteenth commit after it, which is newer. Before the first tag it is 0.0.0+gabcdef.
-# What is not committed adds .dirty.
+# The version of programs, packages and man pages: the one in VERSION, or 1.2.3+14.gabcdef for the
+# fourteenth commit after VERSION was changed. Changes that are not committed add .dirty.
 VERSION := $(shell .ci/version)
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 # Packages and releases name no path of the machine that built them. CI builds none: without this

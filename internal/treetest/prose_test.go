@@ -116,12 +116,12 @@ func TestProseIsCommentsMessagesAndParagraphs(t *testing.T) {
 	} {
 		got := prose(t, c.name, c.text)
 		if len(got) != len(c.want) {
-			t.Errorf("%s has %q, want %q", c.name, got, c.want)
+			t.Errorf("%s has %v, want %v", c.name, got, c.want)
 			continue
 		}
 		for i := range got {
 			if got[i] != c.want[i] {
-				t.Errorf("%s has %q, want %q", c.name, got[i], c.want[i])
+				t.Errorf("%s has %v, want %v", c.name, got[i], c.want[i])
 			}
 		}
 	}
