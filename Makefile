@@ -182,11 +182,11 @@ test-web: build chromium ## The page of volferryctl web in a headless Chromium
 ifneq ($(JSON),)
 $(info $(shell $(GO) run ./test/matrix/report --machine '$(VERSION)'))
 endif
-PAGE ?= docs/reference/failure-matrix-runs.md
-matrix-report: ## What the tests said of each row of the failure matrix, from the files in RESULTS, and docs/reference/failure-matrix-runs.md, or PAGE, of it; SINCE is such a page of runs whose files are gone
+PAGE ?= docs/evidence/failure-matrix-runs.md
+matrix-report: ## What the tests said of each row of the failure matrix, from the files in RESULTS, and docs/evidence/failure-matrix-runs.md, or PAGE, of it; SINCE is such a page of runs whose files are gone
 	@$(GO) run ./test/matrix/report --page '$(PAGE)' --since '$(SINCE)' $(RESULTS)
 
-kinds-report: ## From which kind of storage to which those tests moved volumes: docs/reference/storage-matrix.md of the files in RESULTS; SINCE is such a page of runs whose files are gone
+kinds-report: ## From which kind of storage to which those tests moved volumes: docs/evidence/storage-matrix.md of the files in RESULTS; SINCE is such a page of runs whose files are gone
 	@$(GO) run ./test/kinds/report --since '$(SINCE)' $(RESULTS)
 
 # The flags are in BENCH, --full among them: go run ./test/bench/data --help.

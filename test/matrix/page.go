@@ -27,7 +27,7 @@ A row is
 * **simulated only** if nothing but a host in memory tries it (*fake*), though something real could. What that would be is said.
 * **open** if no test tries it.
 
-[What its tests said in the last runs](failure-matrix-runs.md), row by row, is written by ` + "`make matrix-report`" + `.
+[What its tests said in the last runs](https://github.com/volferry/volferry/blob/main/docs/evidence/failure-matrix-runs.md), row by row, is written by ` + "`make matrix-report`" + `.
 
 `)
 	text.WriteString(counts(phases))

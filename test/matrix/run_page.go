@@ -15,7 +15,7 @@ func (all *Results) RunsPage(phases []Phase) string {
 
 # The failure matrix, run
 
-What the tests of each row of [the failure matrix](failure-matrix.md) said in these runs:
+What the tests of each row of [the failure matrix](../reference/failure-matrix.md) said in these runs:
 
 `)
 	for _, run := range all.earlier.runs {
