@@ -106,11 +106,15 @@ func TestProseIsCommentsMessagesAndParagraphs(t *testing.T) {
 		name, text string
 		want       []passage
 	}{
-		{"a.go", "package a\n\n// F opens\n// a file.\nfunc F() { g(\"open it now\", \"word\", `raw text here`) }\n",
-			[]passage{{3, "F opens a file."}, {5, "open it now"}}},
+		{
+			"a.go", "package a\n\n// F opens\n// a file.\nfunc F() { g(\"open it now\", \"word\", `raw text here`) }\n",
+			[]passage{{3, "F opens a file."}, {5, "open it now"}},
+		},
 		{"a_test.go", "package a\n\n// T is a test.\nvar t = \"not a message\"\n", []passage{{3, "T is a test."}}},
-		{"a.md", "# A `b`\n\nOne\ntwo.\n\n```\ncode here\n```\n- item\n  more\n- other\n",
-			[]passage{{1, "# A CODE"}, {3, "One two."}, {9, "- item more"}, {11, "- other"}}},
+		{
+			"a.md", "# A `b`\n\nOne\ntwo.\n\n```\ncode here\n```\n- item\n  more\n- other\n",
+			[]passage{{1, "# A CODE"}, {3, "One two."}, {9, "- item more"}, {11, "- other"}},
+		},
 		{"a.sql", "-- one\n-- two\nCREATE TABLE t;\n-- three\n", []passage{{1, "one two"}, {4, "three"}}},
 		{"a.bin", "nothing of it", nil},
 	} {

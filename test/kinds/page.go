@@ -33,7 +33,7 @@ func (all *Results) Page() string {
 
 Each letter is a move that a test has made with libvirtd, QEMU and real storage, and that passed: **R** under a guest that runs and
 writes, **P** under one that is paused, **S** of a stopped instance, **N** of a volume that no instance has. Of an empty cell nobody knows more than what
-[What a volume may be](storage.md) says. `+"`make kinds-report`"+` makes this page of the results of
+[What a volume may be](../reference/storage.md) says. `+"`make kinds-report`"+` makes this page of the results of
 `+"`make test-e2e`, `make test-storage`"+` and others. `+countHead+`%d, in these runs:
 
 `, all.before.count+len(moves))
