@@ -54,7 +54,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-engine bench-registry bench-growth \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report house bench bench-engine bench-registry bench-growth \
 	packages lint-packages install clean litestream lab ceph machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -188,6 +188,9 @@ matrix-report: ## What the tests said of each row of the failure matrix, from th
 
 kinds-report: ## From which kind of storage to which those tests moved volumes: docs/evidence/storage-matrix.md of the files in RESULTS; SINCE is such a page of runs whose files are gone
 	@$(GO) run ./test/kinds/report --since '$(SINCE)' $(RESULTS)
+
+house: ## Measure structure and prose of the sources: what a new maintainer has to learn. HOUSE='--sample 60' prints comments, changelog entries and titles by lot
+	@$(GO) run ./test/house $(HOUSE)
 
 # The flags are in BENCH, --full among them: go run ./test/bench/data --help.
 bench: build lab ## Moves by Volferry and by other tools, side by side, in less than ten minutes, with tables and plots in build/bench (root)
