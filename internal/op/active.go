@@ -11,8 +11,7 @@ func newActiveOp(r *Runner, o Op) *activeOp {
 	return a
 }
 
-// stepContext is the context of a Do: one that an interruption ends as long as
-// the op can still be undone.
+// stepContext returns the context for a Do. An interruption cancels it until the op is committed.
 func (a *activeOp) stepContext() context.Context {
 	if a.snapshot().Committed {
 		return a.ctx
@@ -20,9 +19,9 @@ func (a *activeOp) stepContext() context.Context {
 	return a.forward
 }
 
-// interruption returns the cause of an Interrupt that still counts, or nil. The
-// cause is read before anything else: stopping the runner ends forward too, and
-// a stop between the two questions must not be taken for an interruption.
+// interruption returns the cause of an Interrupt that still counts, or nil. It reads the cause
+// first: Stop cancels forward too, and a Stop between the two reads must not look like an
+// interruption.
 func (a *activeOp) interruption() error {
 	cause := context.Cause(a.forward)
 	if a.stopping() || a.snapshot().Committed {
@@ -60,7 +59,7 @@ func (a *activeOp) parkedLocked() bool {
 	return a.broken != nil || a.progress.State == StateNeedsOperator
 }
 
-// setWaiting makes known what the op waits for, and that it does no more.
+// setWaiting publishes what the op waits for; the zero value ends the wait.
 func (a *activeOp) setWaiting(w waiting) {
 	a.mu.Lock()
 	same := a.waiting == w
@@ -82,13 +81,13 @@ func (a *activeOp) setBroken(err error) {
 	a.r.cfg.Log.Error("op waits for the operator", "op", a.op.ID, "err", err)
 }
 
-// announce wakes those who wait for a change. The caller holds mu.
+// announce wakes the waiters for a change. The caller holds mu.
 func (a *activeOp) announce() {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// halt ends the context of an op as soon as it is in no critical section.
+// halt cancels the context of an op as soon as the op is outside critical sections.
 func (a *activeOp) halt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +95,8 @@ func (a *activeOp) halt() {
 	a.haltLocked()
 }
 
-// haltLocked is called when the progress has changed. The caller holds mu.
+// haltLocked cancels the context of a halted op outside critical sections. Call it after each
+// change of the progress. The caller holds mu.
 func (a *activeOp) haltLocked() {
 	if a.halted && !a.criticalLocked() {
 		a.cancel()
@@ -113,8 +113,7 @@ func (a *activeOp) criticalLocked() bool {
 	return !entering
 }
 
-// status returns a picture of the op and a channel that is closed when it is no
-// longer true.
+// status returns the status of the op, and a channel that is closed when the status changes.
 func (a *activeOp) status() (Status, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

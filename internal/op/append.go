@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// newRun makes what a step sees of the op.
+// newRun returns the view of the op that a step gets.
 func (a *activeOp) newRun(step string) *Run {
 	p := a.snapshot()
 	return &Run{
@@ -23,8 +23,8 @@ func (a *activeOp) newRun(step string) *Run {
 	}
 }
 
-// noteFor makes the function behind Run.Note. It tries once: the step that is
-// told no must not act, and is tried again as a whole.
+// noteFor returns the function behind Run.Note. It tries once: after an error the step must not
+// act, and the whole step is tried again.
 func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, data json.RawMessage) error {
 		if err := context.Cause(ctx); err != nil {
@@ -34,8 +34,8 @@ func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) e
 	}
 }
 
-// append tries once to store records. An error wraps ErrJournal, and the
-// records are then in doubt, or ErrHistory, and then it was not even tried.
+// append tries once to store records. An error wraps ErrJournal if the records are in doubt, and
+// ErrHistory if append did not try to store them.
 func (a *activeOp) append(events ...event) error {
 	if a.inDoubt != nil {
 		landed, err := a.settle()
@@ -62,7 +62,7 @@ func (a *activeOp) append(events ...event) error {
 			}
 		}
 	}
-	// Not the context of the step: an append that is cut off leaves a doubt.
+	// Not the step's context: a cancelled append would leave a doubt.
 	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.ctx), records...); err != nil {
 		a.inDoubt = records
 		return fmt.Errorf("record %q: %w", events[0].kind, journalError(err))
@@ -74,9 +74,8 @@ func (a *activeOp) append(events ...event) error {
 	return nil
 }
 
-// settle reads whether the records in doubt reached the journal, and returns them
-// if so. Different ones in their place mean that somebody else writes for this
-// op.
+// settle reads back whether the journal has the records in doubt, and returns them if it does.
+// Different records in their place mean that another process writes for this op.
 func (a *activeOp) settle() (landed []Record, err error) {
 	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.ctx), a.op.ID)
 	if err != nil {
@@ -109,7 +108,7 @@ func (a *activeOp) setProgress(p Progress) {
 
 func (a *activeOp) keep(p Progress) {
 	a.mu.Lock()
-	defer a.mu.Unlock() // also of a panic
+	defer a.mu.Unlock() // also after a panic
 	a.progress = p
 	a.haltLocked()
 	a.announce()
@@ -128,7 +127,7 @@ func (a *activeOp) setTrouble(err error) {
 	}
 }
 
-// journalError makes sure that an error of the journal says so.
+// journalError wraps err in ErrJournal unless it already is one.
 func journalError(err error) error {
 	if errors.Is(err, ErrJournal) {
 		return err
@@ -136,8 +135,8 @@ func journalError(err error) error {
 	return fmt.Errorf("%w: %w", ErrJournal, err)
 }
 
-// encodeFailure leaves details out that JSON cannot express: what happened must
-// reach the journal in any case.
+// encodeFailure leaves out details that JSON cannot express: the failure must reach the journal in
+// any case.
 func encodeFailure(f Failure) json.RawMessage {
 	data, err := json.Marshal(f)
 	if err != nil {

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// The delays between tries: short at first, since the guest of a migration may be
-// paused meanwhile, and long in the end.
+// The delays between tries. The first is short, since the guest of a migration may be paused.
 const (
 	firstDelay = 100 * time.Millisecond
 	maxDelay   = 10 * time.Second
 )
 
-// backoff is the delay before the next try, twice as long each time. This and sleep
-// are package retry again: op imports the standard library only.
+// backoff is the delay before the next try. It doubles with each try. It and sleep repeat package
+// retry, since op imports the standard library only.
 type backoff struct{ last time.Duration }
 
 func (b *backoff) next() time.Duration {
@@ -23,7 +22,7 @@ func (b *backoff) next() time.Duration {
 	return b.last
 }
 
-// sleep waits for d or until ctx ends, and reports whether it was the time.
+// sleep waits for d or until ctx ends, and reports whether d has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

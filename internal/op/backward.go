@@ -4,12 +4,11 @@ package op
 
 import "fmt"
 
-// undoTries is how often an Undo may fail in a row before the operator is
-// called. What it leaves behind is in nobody's way, so there is no hurry.
+// undoTries is how often an Undo may fail in a row before the op is parked for the operator. A step
+// that is not undone yet blocks nothing, so there is no hurry.
 const undoTries = 5
 
-// undo reverses one step and records it. It returns false if the op cannot go
-// on now.
+// undo reverses one step and records that. It returns false if the op cannot go on now.
 func (a *activeOp) undo(step *Step) bool {
 	a.fault(step, momentBeforeUndoStarted)
 	if !a.record(event{EventUndoStarted, step.Name, nil}).goesOn() {
@@ -32,8 +31,7 @@ func (a *activeOp) undo(step *Step) bool {
 	return true
 }
 
-// reverse calls Undo until it succeeds or there is no more point in it. An
-// interruption does not reach it.
+// reverse calls Undo until it succeeds or its error is final. An interruption does not end it.
 func (a *activeOp) reverse(step *Step) error {
 	if step.Undo == nil {
 		return nil

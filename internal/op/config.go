@@ -8,33 +8,32 @@ import (
 	"time"
 )
 
-// Config is the configuration of a Runner. Journal is needed; the rest has defaults.
+// Config is the configuration of a Runner. Journal is required.
 type Config struct {
 	Journal Journal
-	// Describe turns an error into what the journal keeps and the user sees.
-	// Default: code "internal" and the error's text.
+	// Describe converts an error to the Failure that the journal keeps and the user sees. Default:
+	// code "internal" and the error's text.
 	Describe func(error) Failure
-	// Log gets one line for each record and each try that went wrong. Default:
-	// nothing is logged.
+	// Log gets one line for each record and each failed try. Default: no logging.
 	Log *slog.Logger
-	// FaultPoint is called with KIND.STEP.MOMENT at each moment of a step, and with
-	// KIND.finished, so that a test can end the process there. It need not return.
+	// FaultPoint is called with KIND.STEP.MOMENT at each moment of a step, and with KIND.finished,
+	// so that a test can end the process there. It need not return.
 	FaultPoint func(name string)
-	// MakeDurable is called before every record that says that a step has happened or is
-	// undone. It puts on stable storage what the step has left to others: a program that
-	// renames a file does not sync the directory. If it fails, the record counts as refused
-	// by the journal. Default: nothing is done.
+	// MakeDurable is called before each record that a step has succeeded or is undone. It syncs the
+	// effects of a step that the step left to other programs: a program that renames a file does
+	// not sync the directory. If it fails, the record counts as refused by the journal. Default:
+	// does nothing.
 	MakeDurable func() error
-	// Context makes the context that the steps of an op get, for what they call and what has to
-	// know which op it is for. Default: nothing is added.
+	// Context derives the context of an op's steps, for callees that need the op's id. Default:
+	// adds nothing.
 	Context func(ctx context.Context, opID string) context.Context
-	// MaxTries limits the tries of a step that asks for Retry, and of a step that must not
-	// fail. They are counted anew when the daemon starts and when the operator calls
+	// MaxTries limits the tries of a step that returns Retry, of a step after the commit point, and
+	// of Observe. The count starts at zero when the daemon starts and when the operator calls
 	// Continue. Default 20.
 	MaxTries int
-	// WaitPoll is how often a waiting step is tried even if nobody calls Wake. Default 5 s.
+	// WaitPoll is how often a waiting step is tried without a Wake. Default 5 s.
 	WaitPoll time.Duration
-	// Now stamps records. Nothing is decided by it. Default time.Now.
+	// Now stamps records. No decision depends on it. Default time.Now.
 	Now func() time.Time
 }
 

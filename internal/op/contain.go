@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 )
 
-// contained calls a part of a step and turns a panic into its error: a daemon that died
-// of it would die of it again at each start, with a guest paused. As an error it undoes
-// the op, or stops it for the operator behind the commit point.
+// contained calls a part of a step and turns a panic into an error. A panic that ends the daemon
+// would end it again at each start, with a guest paused. The error undoes the op, or after the
+// commit point parks it for the operator.
 func (a *activeOp) contained(step *Step, part string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -21,10 +21,10 @@ func (a *activeOp) contained(step *Step, part string, call func() error) (err er
 	return call()
 }
 
-// parkOnPanic is deferred by the goroutine of the op. If the runner itself panics over it, or
-// something that the runner is configured with, the op stops for the operator and the
-// others go on. Nothing is recorded, since that may be what has panicked: Continue and the
-// next start of the daemon read again how far it is.
+// parkOnPanic is deferred by the goroutine of the op. If the runner or a function of its Config
+// panics, this op is parked for the operator and the others go on. Nothing is recorded, since
+// recording may be what panicked: Continue and the next start of the daemon read the op's records
+// again.
 func (a *activeOp) parkOnPanic() {
 	if p := recover(); p != nil {
 		a.r.cfg.Log.Error("the runner panicked over an op", "op", a.op.ID, "panic", p, "stack", string(debug.Stack()))

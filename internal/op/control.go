@@ -7,12 +7,13 @@ import (
 	"fmt"
 )
 
-// Interrupt asks to undo an op. It cancels the context of the running step with the cause,
-// which becomes the op's failure. Nil says that this was asked for, not that the op will be
-// undone: if a step turns out to have happened and was the commit point or the last step,
-// the op ends done. Wait returns which. It is no error if the op is being undone already.
-// Errors: ErrCommitted, ErrFinished, ErrParked, ErrNotFound. The request is not durable:
-// after a crash the op goes on as if it had not been made.
+// Interrupt requests that an op be undone. It cancels the context of the running step with the
+// cause, which becomes the op's failure. Nil means that the request was accepted, not that the op
+// will be undone: if the running step turns out to have happened and is the commit point or the
+// last step, the op ends done. Wait returns the result. Interrupting an op that is being undone is
+// no error. The request is not durable: after a crash the op goes on.
+//
+// Errors: ErrCommitted, ErrFinished, ErrParked, ErrNotFound.
 func (r *Runner) Interrupt(id string, cause error) error {
 	a := r.lookup(id)
 	if a == nil {
@@ -42,10 +43,11 @@ func (a *activeOp) mayInterrupt() error {
 	}
 }
 
-// Continue lets a parked op go on from where it stopped, on the operator's word: a step is
-// observed before it is done again, and an Undo is tried again. Errors: ErrNotParked,
-// ErrFinished, ErrNotFound, ErrJournal, ErrStopped, and ErrHistory if the op is parked
-// because of its records and they still cannot be followed.
+// Continue resumes a parked op at the operator's request: a step is observed before it is done
+// again, and an Undo is tried again.
+//
+// Errors: ErrNotParked, ErrFinished, ErrNotFound, ErrJournal, ErrStopped, and ErrHistory if the op
+// is parked because of its records and they still cannot be followed.
 func (r *Runner) Continue(ctx context.Context, id string) error {
 	a := r.lookup(id)
 	if a == nil {
@@ -67,9 +69,8 @@ func (r *Runner) Continue(ctx context.Context, id string) error {
 	return nil
 }
 
-// WhileParked calls f while an op is parked, and keeps it from being continued until f returns.
-// The op has its turn all the while, so no other op with one of its keys is at work. Errors:
-// ErrNotParked, and that of f.
+// WhileParked calls f while an op is parked, and blocks Continue until f returns. The op keeps its
+// keys, so no other op with one of them runs. Errors: ErrNotParked, and the error of f.
 func (r *Runner) WhileParked(id string, f func() error) error {
 	a := r.lookup(id)
 	if a == nil || !a.claim() {
@@ -79,8 +80,8 @@ func (r *Runner) WhileParked(id string, f func() error) error {
 	return f()
 }
 
-// claim makes its caller the only one who may write for a parked op. It returns
-// false if the op is not parked or somebody else is at it.
+// claim makes its caller the only writer for a parked op. It returns false if the op is not parked
+// or has been claimed.
 func (a *activeOp) claim() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +98,7 @@ func (a *activeOp) unclaim() {
 	a.claimed = false
 }
 
-// unpark makes a parked op ready to be started. The caller has claimed it.
+// unpark prepares a parked op for start. The caller has claimed it.
 func (a *activeOp) unpark(ctx context.Context) error {
 	if a.isBroken() != nil {
 		over, err := a.readBack(ctx)
@@ -118,5 +119,5 @@ func (a *activeOp) unpark(ctx context.Context) error {
 	return a.append(event{EventResumed, "", nil})
 }
 
-// Wake has the ops that wait for this (see WaitFor) try again at once.
+// Wake makes the ops that wait for this reason (see WaitFor) try again at once.
 func (r *Runner) Wake(on string) { r.wakes.wake(on) }

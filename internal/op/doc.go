@@ -1,38 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package op runs durable operations: an op is an ordered list of steps with a
-// commit point, and it ends either with every step done or with every step
-// undone, whatever dies in between. It knows nothing of volumes or libvirt and
-// imports the standard library only.
+// Package op runs durable operations. An op is an ordered list of steps with a commit point. It
+// ends with every step done or with every step undone, even if the process or the machine dies in
+// between. The package knows nothing of volumes or libvirt and imports the standard library only.
 //
 // # Words
 //
-// An op is made of steps. A step has Do, Undo and Observe. What happens is
-// written to a journal as records; a record is on stable storage before the
-// effect that it announces. The state of an op is never stored but computed
-// from its records by Next and Replay, which run and recovery share.
+// An op is made of steps. A step has Do, Undo and Observe. The journal keeps what happens as
+// records; a record is on stable storage before the effect that it announces. The state of an op is
+// never stored: Next and Replay compute it from the records, when an op runs and after a crash.
 //
 // # Rules
 //
-//   - Journal, act, observe, journal. What Observe says counts, not what Do
-//     returned.
-//   - A journal that does not take a record stops the op where it is. A critical section, in
-//     which a guest is paused, is left after a second (leave.go).
-//   - After a crash a step that was started is observed first. Done: go on. Not
-//     done: do it again. Unknown: stop, keep everything, call the operator.
-//   - Before the commit point a permanent error undoes backwards, beginning
-//     with the step that failed. After it there is only forward.
-//   - A halt stops ops as a crash does, but for those in a critical section: a guest
-//     that is paused must not stay so until the ops go on.
-//   - Shutdown is not failure: it leaves no record, and the next start resumes.
-//   - A step name that the plan does not have, or a record that cannot follow
-//     the one before it, stops the op for the operator. Nothing is skipped.
-//   - Ops that share a key run one after the other in the order of creation. What is
-//     no op, and may not come in between, takes their key itself (TryLock).
+//   - Journal, act, observe, journal. The answer of Observe decides, not the result of Do.
+//   - A journal that refuses a record stops the op where it is. An op leaves a critical section,
+//     in which a guest is paused, after a second (leave.go).
+//   - After a crash a step that was started is observed first. Done: go on. Not done: do it again.
+//     Unknown: stop, keep everything, call the operator.
+//   - Before the commit point a permanent error undoes the steps in reverse order, beginning with
+//     the failed step. After the commit point the op only goes forward.
+//   - A halt stops ops as a crash does, except in a critical section: a guest must not stay paused
+//     until the ops go on.
+//   - A shutdown is no failure: it leaves no record, and the next start resumes.
+//   - A step that the plan does not have, or a record that cannot follow the previous one, stops
+//     the op for the operator. Nothing is skipped.
+//   - Ops that share a key run one after the other, in the order of creation. Other work that must
+//     not run at the same time takes the key itself (TryLock).
 //
 // # Proof
 //
-// Package optest runs every plan through the same matrix: each step run twice,
-// each step failed, undo twice, the journal cut after every record, and a crash
-// at every fault point. An op kind without the matrix is not done.
+// Package optest runs every plan through the same matrix: each step twice, each step failed, undo
+// twice, the journal cut after every record, and a crash at every fault point. An op kind without
+// the matrix is not complete.
 package op

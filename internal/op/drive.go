@@ -10,8 +10,8 @@ import (
 // waitingTurn is the reason that Status shows while an op waits for its keys.
 const waitingTurn = "turn"
 
-// readBack reads how far the op is, and whether it is over. If that panics the op is
-// parked and the others go on: it would panic at each start of the daemon.
+// readBack reads the op's records, and reports whether the op is finished. If that panics, the op
+// is parked and the others go on: otherwise each start of the daemon would panic.
 func (a *activeOp) readBack(ctx context.Context) (over bool, err error) {
 	defer a.parkOnPanic()
 	records, err := a.r.cfg.Journal.Records(ctx, a.op.ID)
@@ -26,8 +26,8 @@ func (a *activeOp) readBack(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// replay takes the op's progress from its records. Records that cannot be
-// followed park the op without a further record.
+// replay computes the op's progress from its records. Records that cannot be followed park the op
+// without a further record.
 func (a *activeOp) replay(records []Record) {
 	if a.plan == nil {
 		a.setBroken(fmt.Errorf("%w: %w %q", ErrHistory, ErrUnknownKind, a.op.Kind))
@@ -44,8 +44,7 @@ func (a *activeOp) replay(records []Record) {
 	a.announce()
 }
 
-// run is the goroutine of the op. It ends when the op is finished or parked, or
-// when the runner is stopped.
+// run is the goroutine of the op. It ends when the op is finished or parked, or the runner stops.
 func (a *activeOp) run() {
 	defer a.parkOnPanic()
 	if !a.awaitTurn() {
@@ -55,9 +54,9 @@ func (a *activeOp) run() {
 	}
 }
 
-// awaitTurn waits until no op before this one shares a key with it. It returns
-// false when the runner is stopped. An interruption ends the wait only if no
-// step was begun: then there is nothing to undo, so no key is needed.
+// awaitTurn waits until no earlier op shares a key with this one. It returns false when the runner
+// is stopped. An interruption ends the wait only if no step has begun: then there is nothing to
+// undo, so the op needs no key.
 func (a *activeOp) awaitTurn() bool {
 	p := a.snapshot()
 	interrupted := a.forward.Done()
@@ -82,8 +81,8 @@ func (a *activeOp) awaitTurn() bool {
 	}
 }
 
-// advance does the next thing that is due. It returns false when nothing is:
-// the op is finished or parked, or the runner is stopped.
+// advance does the next action. It returns false when there is none: the op is finished or parked,
+// or the runner is stopped.
 func (a *activeOp) advance() bool {
 	p, interrupted := a.snapshot(), a.interruption()
 	switch {
@@ -105,7 +104,7 @@ func (a *activeOp) advance() bool {
 	}
 }
 
-// finish ends the op, with the reason if it was undone.
+// finish ends the op; cause is why it was undone, nil if it is done.
 func (a *activeOp) finish(cause *Failure) bool {
 	var w written
 	if cause == nil {

@@ -7,14 +7,14 @@ import (
 	"encoding/json"
 )
 
-// event is a record without its place in the history.
+// event is a record without its op, number and time.
 type event struct {
 	kind EventKind
 	step string
 	data json.RawMessage
 }
 
-// is reports whether a record is this event.
+// is reports whether r records this event.
 func (e event) is(r Record) bool {
 	return r.Kind == e.kind && r.Step == e.step && bytes.Equal(r.Data, e.data)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// verdict is what became of a step that was to be done.
+// verdict is the result of doing a step.
 type verdict int
 
 const (
@@ -18,17 +18,16 @@ const (
 	verdictSucceeded
 	// verdictFailed: permanent, before the commit point.
 	verdictFailed
-	// verdictOperator: nobody knows what happened, or it must succeed and does
-	// not.
+	// verdictOperator: the outcome is unknown, or a step after the commit point keeps failing.
 	verdictOperator
 )
 
-// contradictionDelay is how long to wait before a step is tried again that said
-// that it did what then cannot be seen.
+// contradictionDelay is the delay before the next try when Do reports success and Observe reports
+// NotDone.
 const contradictionDelay = 50 * time.Millisecond
 
-// do brings the current step to its end and records it. It returns false if
-// the op cannot go on now.
+// do brings the current step to its end and records that. It returns false if the op cannot go on
+// now.
 func (a *activeOp) do(step *Step, status StepStatus) bool {
 	a.fault(step, momentBeforeStarted)
 	repeat := status == StepStarted
@@ -57,8 +56,8 @@ func (a *activeOp) do(step *Step, status StepStatus) bool {
 	return false
 }
 
-// recordSuccess records that the current step has succeeded. Inside a critical section the same
-// commit says that the next step is started: the guest waits for each.
+// recordSuccess records that the current step has succeeded. In a critical section the same commit
+// records that the next step has started, since the paused guest waits for each commit.
 func (a *activeOp) recordSuccess(step *Step, output json.RawMessage) written {
 	events := []event{{EventSucceeded, step.Name, output}}
 	next := ""
@@ -73,9 +72,9 @@ func (a *activeOp) recordSuccess(step *Step, output json.RawMessage) written {
 	return w
 }
 
-// bring tries a step until there is a verdict. The world decides: Do's error
-// counts only when Observe says that it did not happen. While that question is
-// open an interruption has to wait, or it could undo what is past undoing.
+// bring tries a step until there is a verdict. Observe decides: an error of Do counts only if
+// Observe reports NotDone. Until Observe answers, an interruption waits: the step may have been the
+// commit point.
 func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 	ctx := a.stepContext()
 	tries := retrier{a: a, ctx: ctx, step: step.Name, maxTries: 1}
@@ -107,9 +106,9 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 	}
 }
 
-// givenUp is the verdict over a step that did not happen, is not tried again,
-// and whose last try ended with err. An interruption is asked for once: when
-// the runner stops in between, the second answer would be another.
+// givenUp returns the verdict for a step that did not happen and is not tried again; err is the
+// error of the last try. It calls interruption once: if the runner stops between two calls, they
+// differ.
 func (a *activeOp) givenUp(err error) (verdict, error) {
 	cause := a.interruption()
 	switch {
@@ -126,8 +125,8 @@ func (a *activeOp) givenUp(err error) (verdict, error) {
 	}
 }
 
-// outcome is what Do achieved, whatever it returned. verdictFailed means that
-// it did not happen, and comes with the reason.
+// outcome returns what Do achieved, regardless of its error. verdictFailed means that the step did
+// not happen, and comes with the reason.
 func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 	switch {
 	case doErr == nil && (step.Observe == nil || step.Verifies):
@@ -137,21 +136,21 @@ func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 	}
 	v, err := a.look(step, run)
 	switch {
-	case v == verdictOperator && isUnknown(err): // which says what is to be done; Do's error is older
+	case v == verdictOperator && isUnknown(err): // it has the operator's next action; doErr is older
 		return v, err
 	case v == verdictOperator:
 		return v, errors.Join(err, doErr)
 	case v == verdictSucceeded && doErr != nil:
 		a.r.cfg.Log.Warn("step reports an error but it happened", "op", a.op.ID, "step", step.Name, "err", doErr)
 	case v == verdictFailed && doErr == nil:
-		// Or it happened and is gone again: Do finds out which.
+		// Or it happened and was reverted: Do finds out.
 		return v, Retry(contradictionDelay, fmt.Errorf("step %s reports success but it did not happen", step.Name))
 	}
 	return v, doErr
 }
 
-// look asks Observe until it answers. If it cannot look for too long that is as
-// good as unknown: what is not known is never undone.
+// look calls Observe until it answers. After MaxTries errors the outcome counts as unknown, and an
+// unknown outcome is never undone.
 func (a *activeOp) look(step *Step, run *Run) (verdict, error) {
 	tries := retrier{a: a, ctx: a.ctx, step: step.Name, maxTries: a.r.cfg.MaxTries}
 	for {

@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// Halt stops all ops until Resume. When it returns, no op is at work and none can be
-// submitted; Resume continues all from the journal, as after a crash. An op in a critical
-// section (Step.Critical) finishes the section first.
+// Halt stops all ops until Resume. When it returns, no op runs and none can be submitted. Resume
+// continues the ops from the journal, as after a crash. An op in a critical section (Step.Critical)
+// finishes the section first.
 func (r *Runner) Halt() {
 	r.halting.Lock()
 	defer r.halting.Unlock()
@@ -20,16 +20,16 @@ func (r *Runner) Halt() {
 	}
 	r.mu.Unlock()
 	r.wg.Wait()
-	r.admit.Lock() // what was being submitted is stored, and taken up by Resume
+	r.admit.Lock() // an op being submitted is stored by now; Resume starts it
 	defer r.admit.Unlock()
 	r.mu.Lock()
 	r.active, r.queue = map[string]*activeOp{}, newKeyedQueue()
 	r.mu.Unlock()
 }
 
-// FinishCritical finishes the critical sections in which a crash has left ops of the
-// journal. The ops stop after that. It is for a runner that begins halted: call it between
-// Halt and Resume, at most once.
+// FinishCritical finishes the critical sections of the journal's ops that a crash has interrupted.
+// The ops stop after their section. It is for a runner that begins halted: call it between Halt and
+// Resume, at most once.
 func (r *Runner) FinishCritical(ctx context.Context) error {
 	r.halting.Lock()
 	defer r.halting.Unlock()

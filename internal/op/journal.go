@@ -8,29 +8,27 @@ import (
 	"time"
 )
 
-// Op is one durable operation as it was asked for. It never changes after it was created;
-// its records say what becomes of it.
+// Op is one durable operation as requested. It is immutable; its records have its progress.
 type Op struct {
 	ID   string
 	Kind string
-	// Group ties together the ops of one larger operation, for example by the id of a
-	// migration.
+	// Group is common to the ops of one larger operation, for example the id of a migration.
 	Group string
-	// Keys are what the op keeps other ops away from while it is not final, e.g.
-	// "instance/UUID". An op waits until it has all of its keys.
+	// Keys exclude other ops with one of these keys until this op is final, e.g. "instance/UUID".
+	// An op waits until it has all of its keys.
 	Keys      []string
 	Input     json.RawMessage
 	CreatedAt time.Time
 }
 
-// Failure is an error as it is kept in the journal and shown to the user.
+// Failure is an error as the journal keeps it and the user sees it.
 type Failure struct {
 	Code    string         `json:"code"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// Record is one line of an op's history.
+// Record is one entry of an op's history.
 type Record struct {
 	OpID string
 	// Seq counts the records of one op from 1, without gaps.
@@ -38,26 +36,25 @@ type Record struct {
 	At   time.Time
 	Step string // empty for records of the op as a whole
 	Kind EventKind
-	// Data is the step's output (succeeded), its note (noted) or the Failure
-	// (failed, undo_failed, needs_operator; finished of an undone op).
+	// Data is the step's output (succeeded), its note (noted) or a Failure (failed, undo_failed,
+	// needs_operator, and finished if the op was undone).
 	Data json.RawMessage
 }
 
-// Journal is where ops and their records survive. Create and Append return
-// only after the data is on stable storage; an error means that nothing may be
-// assumed and the caller must not act. Implementations are safe for concurrent
-// use.
+// Journal stores ops and their records. Create and Append return only after the data is on stable
+// storage. After an error the caller must not act: the data may be stored or not. Implementations
+// are safe for concurrent use.
 type Journal interface {
-	// Create stores a new op. It returns ErrMismatch if another op (with another kind,
-	// group or input) has the id, and nil if this op has been stored before.
+	// Create stores a new op. It returns nil if this op is already stored, and ErrMismatch if the
+	// id belongs to an op with another kind, group or input.
 	Create(ctx context.Context, o Op) error
-	// Append stores the next records of one op, all of them or none. It refuses records with
-	// another Seq.
+	// Append stores the next records of one op, all of them or none. It refuses records with a Seq
+	// that does not follow.
 	Append(ctx context.Context, records ...Record) error
-	// Unfinished returns the ops without a finished record, oldest first: in the order in
-	// which Create stored them, whatever their CreatedAt says.
+	// Unfinished returns the ops without a finished record, in the order in which Create stored
+	// them, regardless of CreatedAt.
 	Unfinished(ctx context.Context) ([]Op, error)
-	// Op returns one op. ErrNotFound if there is none.
+	// Op returns one op, or ErrNotFound.
 	Op(ctx context.Context, id string) (Op, error)
 	// Group returns the ops of a group, oldest first. No op belongs to the group "".
 	Group(ctx context.Context, group string) ([]Op, error)

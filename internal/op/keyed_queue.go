@@ -7,14 +7,13 @@ import (
 	"sync"
 )
 
-// keyedQueue lets ops that share a key through one after the other, in the order in
-// which they entered. An op has its turn when none that entered before it and
-// is still inside shares a key with it; so no op overtakes another and two
-// cannot wait for each other.
+// keyedQueue runs ops that share a key one after the other, in the order in which they entered. An
+// op has its turn when no earlier op in the queue shares a key with it. So no op overtakes another,
+// and two ops cannot wait for each other.
 type keyedQueue struct {
 	mu      sync.Mutex
 	tickets []*ticket
-	// moved is closed, and replaced, when one leaves.
+	// moved is closed and replaced when an op leaves.
 	moved chan struct{}
 }
 
@@ -36,7 +35,7 @@ func (q *keyedQueue) enter(mine *ticket) {
 	q.tickets = append(q.tickets, mine)
 }
 
-// enterFree enters if it is its turn at once, and reports whether it is.
+// enterFree enters mine if its turn comes at once, and reports whether it did.
 func (q *keyedQueue) enterFree(mine *ticket) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,8 +54,8 @@ func (q *keyedQueue) leave(mine *ticket) {
 	q.moved = make(chan struct{})
 }
 
-// blockedBy returns nil if it is its turn, else whose turn is before it and a channel
-// that is closed when it is worth asking again.
+// blockedBy returns nil if mine has its turn. Otherwise it returns the first ticket that blocks
+// mine, and a channel that is closed when a ticket leaves.
 func (q *keyedQueue) blockedBy(mine *ticket) (before *ticket, moved <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

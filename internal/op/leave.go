@@ -7,38 +7,38 @@ import (
 	"time"
 )
 
-// A journal that takes no record keeps an op where it is, for as long as that lasts. In a critical
-// section a guest would stand still as long, so the section is left, by effects that have no
-// record:
+// A journal that refuses a record stops the op until the journal accepts it. In a critical section
+// the guest would stay paused as long. So the op leaves the section, by effects without records:
 //
-//   - Before the commit point, the steps of the section are undone, the current one first. When
-//     the journal takes records again the current step has failed, and the op is undone as ever.
-//   - Behind it, the rest of the section is done. When the journal takes records again they are
-//     written one after the other, and each step is done again.
+//  - Before the commit point, the steps of the section are undone, the current one first. When the
+//    journal accepts records again, it gets the failure of the current step, and the op is undone
+//    as usual.
+//  - After it, the rest of the section is done. When the journal accepts records again, each step
+//    is done again and recorded.
 //
-// Do and Undo bear being called again, and a daemon that dies meanwhile finds what a person leaves
-// that resumes a guest in a section.
+// Do and Undo may be repeated. If the daemon dies before the records are written, it finds the same
+// state as after an operator has resumed the guest by hand.
 
-// leaveAfter is how long the journal may refuse a record in a critical section.
+// leaveAfter is how long the journal may refuse a record before the op leaves its critical section.
 const leaveAfter = time.Second
 
-// mayLeave reports whether the op is in a critical section that it may leave while the journal does
-// not take these records. An op that stops for the operator stays as it is.
+// mayLeave reports whether the op is in a critical section that it may leave while the journal
+// refuses these records. An op that stops for the operator does not leave.
 func (a *activeOp) mayLeave(events []event) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return events[0].kind != EventNeedsOperator && a.criticalLocked()
 }
 
-// failsToLeave reports whether a step whose notes the journal does not take has to fail, so that
-// the op leaves the critical section that it is in.
+// failsToLeave reports whether a step must fail because the journal refuses its notes, so that the
+// op leaves its critical section.
 func (a *activeOp) failsToLeave() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.criticalLocked() && a.progress.State == StateRunning && !a.progress.Committed
 }
 
-// leave leaves the critical section that the op is in. It may be called again.
+// leave leaves the critical section of the op. It may be called again.
 func (a *activeOp) leave(events []event) error {
 	p := a.snapshot()
 	if a.committedWith(events) {
@@ -56,8 +56,7 @@ func (a *activeOp) leave(events []event) error {
 	return nil
 }
 
-// leaveForward does the steps of the section from the current one on, or from the next one if
-// the current one is done.
+// leaveForward does the remaining steps of the section. The current step is skipped if done.
 func (a *activeOp) leaveForward(current int, done bool) error {
 	if done {
 		current++
@@ -71,13 +70,13 @@ func (a *activeOp) leaveForward(current int, done bool) error {
 	return nil
 }
 
-// committedWith reports whether the op is behind its commit point, or is with these records.
+// committedWith reports whether the op is committed, or will be once these records are stored.
 func (a *activeOp) committedWith(events []event) bool {
 	return a.snapshot().Committed || events[0].kind == EventSucceeded && events[0].step == a.plan.Commit
 }
 
-// failsAsLeft reports whether the failure of the current step is to be recorded instead of these
-// records, now that the section was left.
+// failsAsLeft reports whether the failure of the current step must be recorded instead of these
+// records, after the op has left the section.
 func (a *activeOp) failsAsLeft(events []event) bool {
 	return !a.committedWith(events) && (events[0].kind == EventStarted || events[0].kind == EventSucceeded)
 }

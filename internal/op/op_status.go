@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// Status is where an op stands, as callers see it.
+// Status is the state of an op, as callers see it.
 type Status struct {
 	Op    Op
 	State State
-	// Step is the step that is being done or undone, empty if there is none.
+	// Step is the step being done or undone, empty if there is none.
 	Step string
 	// Committed: the commit point has passed, so the op cannot be interrupted.
 	Committed bool
-	// Waiting is what the op waits for (see WaitFor), "turn" while another op has one of
-	// its keys, or empty. WaitingSince is when the wait began, for people; tries in between
-	// do not end a wait.
+	// Waiting is the reason of a wait: the argument of WaitFor, "turn" while another op has one of
+	// the keys, or empty. WaitingSince is when the wait began, for display; tries do not end a
+	// wait.
 	Waiting      string
 	WaitingSince time.Time
-	// Behind is the op that holds the key, while this op waits for its turn. It is empty if
-	// a TryLock holds it.
+	// Behind is the op that holds the key while Waiting is "turn", or empty if TryLock holds it.
 	Behind string
-	// Failure is why the op is being undone, was undone or is parked, or why it cannot go
-	// on: the journal takes no record.
+	// Failure is why the op is being undone, was undone or is parked, or the error of a journal
+	// that refuses its next record.
 	Failure *Failure
 	// FinishedAt is zero until the op is done or undone.
 	FinishedAt time.Time
-	// ParkedAt is since when the op waits for the operator, zero while it does not.
+	// ParkedAt is when the op began to wait for the operator, zero while it does not wait.
 	ParkedAt time.Time
 	// Outputs are the outputs of the steps that succeeded, by step name.
 	Outputs map[string]json.RawMessage
@@ -47,8 +46,8 @@ func statusOf(o Op, plan *Plan, p Progress) Status {
 	return st
 }
 
-// statusOfOld reads the end of an op whose plan has changed since: its last
-// record says enough.
+// statusOfOld returns the status of a finished op from its last record. It is for records that the
+// present plan cannot follow.
 func statusOfOld(o Op, finished Record) Status {
 	st := Status{Op: o, State: StateDone, FinishedAt: finished.At}
 	if len(finished.Data) == 0 {

@@ -8,45 +8,43 @@ import (
 	"fmt"
 )
 
-// Observation is the answer to "did it happen?".
+// Observation is the answer of Observe: did the step happen?
 type Observation int
 
-// The three answers. Unknown is an answer too: it stops the op and calls the
-// operator, because acting on a guess destroys data.
+// The three answers. Unknown stops the op and calls the operator, because acting on a guess
+// destroys data.
 const (
 	NotDone Observation = iota
 	Done
 	Unknown
 )
 
-// Step is one part of an op: an effect, its reverse, and the question whether
-// it took place. All three must bear being called again after having run to
-// the end or to any point in the middle.
+// Step is one part of an op: an effect, its reverse, and a check of whether the effect took place.
+// Each must bear repetition after it ran to its end or to any point before.
 type Step struct {
-	// Name is stable, because journals on disk contain it. An op whose journal names a step
-	// that the plan does not have waits for the operator.
+	// Name is stable, because journals on disk contain it. An op with a recorded step that the plan
+	// lacks waits for the operator.
 	Name string
-	// Do makes the effect. The output of a step in the journal is what Do or Observe gave
+	// Do makes the effect. The step's output in the journal is the value that Do or Observe passed
 	// to Run.SetOutput.
 	Do func(ctx context.Context, r *Run) error
-	// Undo reverses Do, wholly or half done. Nil: there is nothing to reverse.
+	// Undo reverses Do, complete or partial. Nil: there is nothing to reverse.
 	Undo func(ctx context.Context, r *Run) error
-	// Observe looks at the world. It is asked before a Do that may be a repeat, and after
-	// every Do, whatever Do returned: the world decides, not the return value (but see
-	// Verifies). If Observe does not see what Do says it did, Do is tried again. Nil, for steps
-	// that only check: Do's answer counts. An error means "cannot look now" and is treated by
-	// its type like Do's.
+	// Observe checks whether the step happened. The runner calls it before a Do that may be a
+	// repetition, and after every Do, regardless of Do's result (except with Verifies). If Do
+	// reports success and Observe reports NotDone, Do is tried again. An error means that Observe
+	// cannot tell now; its type counts as for Do. Nil, for steps that only check: the result of Do
+	// counts.
 	Observe func(ctx context.Context, r *Run) (Observation, error)
-	// Verifies: Do looks itself, behind its effect, at what Observe looks at, and returns nil
-	// only if it is there. Then Observe is not asked behind it: a guest that is paused waits for
-	// each look.
+	// Verifies: after its effect, Do itself checks the state that Observe checks, and returns nil
+	// only if the effect is there. Then Observe is not called after Do: a paused guest waits for
+	// each check.
 	Verifies bool
-	// Critical steps that follow each other are a critical section. A halt does not stop
-	// the op from the beginning of the section's first step until the section ends or that
-	// step is undone: the world must not be left in between (a guest is paused), since a
-	// halt may last long. A crash and Stop can end an op anywhere.
-	// Where two of them meet, one commit of the journal has the end of the one and the
-	// beginning of the other.
+	// Critical steps that follow each other form a critical section. From the start of its first
+	// step, a halt does not stop the op until the section ends or that step is undone: a halt may
+	// last long, and the guest is paused in the section. A crash and Stop can end an op anywhere.
+	// Between two critical steps, one commit of the journal records the end of the first and the
+	// start of the second.
 	Critical bool
 }
 
@@ -54,14 +52,14 @@ type Step struct {
 type Plan struct {
 	Kind  string
 	Steps []Step
-	// Commit names the step whose success is the commit point: before it a permanent error
-	// undoes all steps backwards, after it the op only goes forward. Empty: the op can be
-	// undone up to its end.
+	// Commit names the step that commits the op when it succeeds: before that a permanent error
+	// undoes all steps in reverse order, afterwards the op only goes forward. Empty: the op can be
+	// undone until its end.
 	Commit string
 }
 
-// Validate reports the first thing that is wrong with a plan: no steps, a name
-// that is empty or used twice, a step without Do, an unknown commit point.
+// Validate returns the first error of a plan: no kind or steps, a step without name or Do, a
+// duplicate name, an unknown commit point.
 func (p *Plan) Validate() error {
 	if p.Kind == "" || len(p.Steps) == 0 {
 		return errors.New("a plan needs a kind and at least one step")
@@ -82,7 +80,7 @@ func (p *Plan) Validate() error {
 	return nil
 }
 
-// index returns the position of a step by name, -1 if the plan has none.
+// index returns the position of a step, or -1.
 func (p *Plan) index(name string) int {
 	for i := range p.Steps {
 		if p.Steps[i].Name == name {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Status returns where an op stands, whether it is running, parked or finished. Errors:
-// ErrNotFound, ErrJournal.
+// Status returns the status of an op that is running, parked or finished. Errors: ErrNotFound,
+// ErrJournal.
 func (r *Runner) Status(ctx context.Context, id string) (Status, error) {
 	if a := r.lookup(id); a != nil {
 		st, _ := a.status()
@@ -25,8 +25,7 @@ func (r *Runner) Status(ctx context.Context, id string) (Status, error) {
 	return r.statusFrom(o, records), nil
 }
 
-// Active returns the status of every op that is not finished, in no order. It does not
-// touch the journal.
+// Active returns the status of every unfinished op, in no order. It does not read the journal.
 func (r *Runner) Active() []Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,8 +37,8 @@ func (r *Runner) Active() []Status {
 	return all
 }
 
-// Wait returns the status of an op once it is done, undone or parked. Its errors are those
-// of Status, ErrStopped, and the error of ctx.
+// Wait returns the status of an op once it is done, undone or parked. Errors: those of Status,
+// ErrStopped, and the error of ctx.
 func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 	a := r.lookup(id)
 	if a == nil {
@@ -63,8 +62,7 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 	}
 }
 
-// waitInJournal answers for an op that is not active. Unless it is finished
-// nothing here will ever move it.
+// waitInJournal answers for an op that is not active. Nothing in this process moves it.
 func (r *Runner) waitInJournal(ctx context.Context, id string) (Status, error) {
 	st, err := r.Status(ctx, id)
 	if err == nil && !st.State.Settled() {

@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// written is what became of records.
+// written is the result of recording.
 type written int
 
 const (
-	// writtenNot: the runner is stopped, or the history is broken. The op cannot go on now.
+	// writtenNot: the runner is stopped, or the history cannot be followed. The op cannot go on
+	// now.
 	writtenNot written = iota
 	writtenAll
-	// writtenFailure: the section was left, and the failure of the current step is written in
-	// the place of the records. The op goes on with that.
+	// writtenFailure: the op has left its critical section, and the journal has the failure of the
+	// current step instead of the records. The op goes on.
 	writtenFailure
 )
 
 // goesOn reports whether the op can go on.
 func (w written) goesOn() bool { return w != writtenNot }
 
-// record brings records to stable storage, all at once, however long that takes: until they
-// are there nothing else of the op moves, but that it leaves a critical section.
+// record stores records in one commit, and tries until the journal accepts them. Meanwhile the op
+// does nothing, except that it leaves a critical section.
 func (a *activeOp) record(events ...event) written {
 	since, left := time.Now(), false
 	try, result := func() error { return a.append(events...) }, writtenAll
@@ -53,15 +54,15 @@ func (a *activeOp) record(events ...event) written {
 			}
 		}
 		wait := delay.next()
-		if mayLeave && !left { // in time
+		if mayLeave && !left { // do not miss leaveAfter
 			wait = min(wait, max(leaveAfter-time.Since(since), firstDelay))
 		}
 		sleep(a.ctx, wait)
 	}
 }
 
-// appendFailure tries once to record that the current step has failed since the journal took
-// no record. It is no error if the op is being undone already.
+// appendFailure tries once to record that the current step has failed because the journal refused a
+// record. It returns nil if the op is already being undone.
 func (a *activeOp) appendFailure(cause error) error {
 	if a.inDoubt != nil {
 		if _, err := a.settle(); err != nil {

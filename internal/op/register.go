@@ -4,9 +4,8 @@ package op
 
 import "fmt"
 
-// Register makes op kinds known to the runner. It comes before Resume, which finds ops of
-// all kinds in the journal. It panics if a plan is not valid or its kind is known already:
-// plans are part of the program.
+// Register adds op kinds to the runner. Call it before Resume, which needs the kinds of all ops in
+// the journal. It panics on an invalid plan and on a duplicate kind: plans are part of the program.
 func (r *Runner) Register(plans ...Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -22,26 +21,25 @@ func (r *Runner) Register(plans ...Plan) {
 	}
 }
 
-// Kinds returns the op kinds that the runner knows, in the order in which they were
-// registered.
+// Kinds returns the registered op kinds in the order of registration.
 func (r *Runner) Kinds() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.kinds...)
 }
 
-// OnChange has f called after every record, and when a wait begins or ends. No lock is
-// held: f may call all methods but Stop. The op goes on when all such functions have
-// returned; they are called in the order in which they were registered.
+// OnChange registers f to be called after every record, and when a wait begins or ends. The op
+// continues when all registered functions have returned; they are called in the order of
+// registration. No lock is held: f may call all methods except Stop.
 func (r *Runner) OnChange(f func(opID string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.onChange = append(r.onChange, f)
 }
 
-// OnFinished has f called once for every op that this runner brings to its end, after the
-// end was recorded, without any lock held. It is not called for ops that had ended before.
-// A crash between the record and the call loses the call.
+// OnFinished registers f to be called once for every op that this runner finishes, after the
+// finished record, without a lock. It is not called for ops that had finished earlier. A crash
+// between the record and the call loses the call.
 func (r *Runner) OnFinished(f func(Status)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// Progress is what an op's records say about it. It is a value: nothing in it
-// is shared with the runner.
+// Progress is the state of an op that its records describe. It shares no memory with the runner.
 type Progress struct {
 	// Steps are the statuses in the order of the plan.
 	Steps []StepStatus
-	// Current is the index of the step that is to be done next or, when the op is undoing,
-	// to be undone. It is -1 if only the finished record is missing or the op is over.
+	// Current is the index of the step to do next, or to undo next if the op is being undone. It is
+	// -1 if only the finished record is missing or the op is over.
 	Current int
 	State   State
 	// Committed: the commit point has passed, so the op only goes forward.
@@ -28,25 +27,22 @@ type Progress struct {
 	Failure *Failure
 	// FinishedAt is zero until the op is done or undone.
 	FinishedAt time.Time
-	// ParkedAt is since when the op waits for the operator, zero while it does not.
+	// ParkedAt is when the op began to wait for the operator, zero while it does not wait.
 	ParkedAt time.Time
 	// Seq is the number of the last record, 0 without records.
 	Seq int64
 
 	last EventKind
-	// cause is the failure that began the undoing; a later one of an Undo does
-	// not replace it.
+	// cause is the failure that began the undoing; a later failure of an Undo does not replace it.
 	cause *Failure
 }
 
-// Replay computes from the records of an op where it stands. It is pure. A
-// record that cannot follow the ones before it, a gap, or a step that the plan
-// does not have is an error that wraps ErrHistory: nothing may then be done to
-// the op but to call the operator.
+// Replay computes the progress of an op from its records. It is pure. It returns an error that
+// wraps ErrHistory if a record cannot follow the previous ones, a number is missing, or the plan
+// does not have a step. The caller must then call the operator and do nothing else to the op.
 //
-// Undoing goes backwards from the step that failed. Steps that are pending are
-// skipped; a step whose Undo is nil is recorded as undone like the others, so
-// that a finished history always accounts for each step that was begun.
+// Undoing goes backwards from the failed step and skips pending steps. A step with nil Undo is
+// recorded as undone too, so that a finished history accounts for each step that was begun.
 func Replay(plan *Plan, records []Record) (Progress, error) {
 	p := Progress{
 		Steps:   slices.Repeat([]StepStatus{StepPending}, len(plan.Steps)),
@@ -62,7 +58,7 @@ func Replay(plan *Plan, records []Record) (Progress, error) {
 	return p, nil
 }
 
-// after returns what one more record makes of p, and leaves p as it is.
+// after returns the progress after one more record, and does not change p.
 func (p *Progress) after(plan *Plan, r Record) (Progress, error) {
 	q := p.clone()
 	if err := q.apply(plan, r); err != nil {
@@ -126,8 +122,7 @@ func (p *Progress) applyToOp(r Record) error {
 	}
 }
 
-// finish ends the op: done if all steps succeeded, undone if none has an effect
-// that is left.
+// finish ends the op. It is done if all steps succeeded, and undone if no effect remains.
 func (p *Progress) finish(r Record) error {
 	if p.Current != -1 && p.begun() {
 		return fmt.Errorf("the op is not at its end: its step %d is %s", p.Current+1, p.Steps[p.Current])
@@ -185,7 +180,7 @@ func (p *Progress) applyToStep(plan *Plan, r Record) error {
 	return nil
 }
 
-// direction tells from the steps whether the op goes forward or backwards.
+// direction returns StateUndoing or StateRunning, as the steps require.
 func (p *Progress) direction() State {
 	for _, s := range p.Steps {
 		if s != StepPending && s != StepStarted && s != StepSucceeded {
@@ -195,7 +190,7 @@ func (p *Progress) direction() State {
 	return StateRunning
 }
 
-// next finds the step that is due in the op's direction, -1 if there is none.
+// next returns the index of the next step in the op's direction, or -1.
 func (p *Progress) next() int {
 	if p.State != StateUndoing {
 		return slices.IndexFunc(p.Steps, func(s StepStatus) bool { return s != StepSucceeded })

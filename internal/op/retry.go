@@ -8,40 +8,40 @@ import (
 	"time"
 )
 
-// retrier decides what an error of a step means and spends the time until the
-// next try. One is made per visit of a step: tries are counted across it.
+// retrier decides what an error of a step means, and sleeps until the next try. Each visit of a
+// step has its own retrier, which counts the tries.
 type retrier struct {
 	a *activeOp
-	// ctx ends the pauses.
+	// ctx ends the sleeps.
 	ctx  context.Context
 	step string
-	// maxTries is how many tries an error of no type gets; 1 means that the first
-	// one is final.
+	// maxTries is the limit for errors that are of none of the types; 1 means that the first is
+	// final.
 	maxTries int
 	tries    int
-	delay    backoff // where the error does not say how long
-	// heard is how many wakes there had been when the last try began.
+	delay    backoff // for errors without a time
+	// heard is the count of wakes when the last try began.
 	heard int
-	// waited is what it waited for last, and since when without anything else between.
+	// waited is the reason of the last wait, and since is when that wait began.
 	waited string
 	since  time.Time
-	// refused is since when the journal has refused its notes.
+	// refused is when the journal began to refuse the step's notes.
 	refused time.Time
 }
 
-// begin is called before each try: a wake that comes from here on is news.
+// begin is called before each try: a wake during the try ends the wait that follows it.
 func (r *retrier) begin() { r.heard = r.a.r.wakes.heard() }
 
-// succeeded is called when a try went well: what it had waited for is back, which
-// may be news to others. Where nobody calls Wake it is the only news.
+// succeeded is called when a try succeeds. The reason of its last wait is over, so it wakes the
+// other ops that wait for it. Reasons without a caller of Wake have no other wake.
 func (r *retrier) succeeded() {
 	if r.waited != "" {
 		r.a.r.wakes.wake(r.waited)
 	}
 }
 
-// retry waits for the next try and returns true, or returns false: err is final
-// or ctx has ended.
+// retry sleeps until the next try and returns true. It returns false if err is final or ctx has
+// ended.
 func (r *retrier) retry(err error) bool {
 	var (
 		wait    *waitError
@@ -78,8 +78,8 @@ func (r *retrier) try(limit int, after time.Duration, err error) bool {
 	return sleep(r.ctx, after)
 }
 
-// waitFor waits until Wake(on), for WaitPoll at most. What was woken since the
-// try began need not be waited for: the try may have been too early for it.
+// waitFor waits until Wake(on), at most for WaitPoll. It returns at once if Wake(on) was called
+// since the try began: the try may have been too early for it.
 func (r *retrier) waitFor(on string, err error) bool {
 	woken := r.a.r.wakes.on(on, r.heard)
 	if r.waited != on || r.since.IsZero() {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 )
 
-// Run is what a step sees of the op that it is part of.
+// Run is the view that a step has of its op.
 type Run struct {
 	op     Op
 	step   string
 	output json.RawMessage
-	// outputs and notes of all steps, by step name; the last one counts.
+	// outputs and notes of all steps, by step name; the last of each step counts.
 	outputs map[string]json.RawMessage
 	notes   map[string]json.RawMessage
 	note    func(ctx context.Context, data json.RawMessage) error
@@ -33,9 +33,8 @@ func (r *Run) Input(v any) error {
 	return nil
 }
 
-// SetOutput keeps v as the output of the running step. It is written to the journal with
-// the record that the step succeeded. If a crash may cut the step off between effect and
-// record, Observe has to set the output as well.
+// SetOutput sets v as the output of the running step. The record that the step succeeded contains
+// it. If a crash may come between effect and record, Observe has to set the output as well.
 func (r *Run) SetOutput(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -45,16 +44,14 @@ func (r *Run) SetOutput(v any) error {
 	return nil
 }
 
-// Output decodes the output of an earlier step into v and reports whether there
-// is one.
+// Output decodes the output of an earlier step into v, and reports whether the step has one.
 func (r *Run) Output(step string, v any) (bool, error) {
 	return decode(r.outputs, step, v)
 }
 
-// Note writes v to the journal, durably, before it returns. It is for a fact that the
-// coming effect destroys and that Undo or a resumed Do needs (whether the guest was running
-// before it was paused). If it fails, the effect must not be made. The last note of a step
-// counts.
+// Note stores v in the journal before it returns. It is for a fact that the next effect destroys
+// and that Undo or a repeated Do needs (whether the guest was running before the pause). After an
+// error the step must not make the effect. The last note of a step counts.
 func (r *Run) Note(ctx context.Context, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -67,8 +64,8 @@ func (r *Run) Note(ctx context.Context, v any) error {
 	return nil
 }
 
-// Noted decodes the last note of a step (this one or an earlier one) into v and says
-// whether there is one.
+// Noted decodes the last note of a step, this one or an earlier one, into v, and reports whether
+// the step has one.
 func (r *Run) Noted(step string, v any) (bool, error) {
 	return decode(r.notes, step, v)
 }

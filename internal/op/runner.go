@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Runner runs ops, each in a goroutine of its own. All methods may be called from any
-// goroutine. When the daemon starts, everything is registered first (Register, OnChange,
-// OnFinished); then Resume comes before the first Submit, so that the ops of an earlier run
-// keep their turn.
+// Runner runs each op in its own goroutine. All methods are safe for concurrent use. At the start
+// of the daemon, first register everything (Register, OnChange, OnFinished), then call Resume, and
+// only then Submit, so that the ops of an earlier run keep their turn.
 type Runner struct {
 	cfg   Config
 	queue *keyedQueue
@@ -20,32 +19,32 @@ type Runner struct {
 
 	wg sync.WaitGroup
 
-	// halting makes a halt and a resume one after the other. It is taken before
-	// admit, and never by Submit: a step may submit an op, and a halt waits for it.
+	// halting serializes Halt and Resume. It is taken before admit, and never by Submit: a step may
+	// submit an op, and Halt waits for the step.
 	halting sync.Mutex
 
-	// admit makes the order of ops in the journal their order in turns. It is
-	// held while the journal is written, mu never is.
+	// admit gives ops the same order in the journal and in the queue. It is held while the journal
+	// is written; mu never is.
 	admit sync.Mutex
 
-	// ctx ends with Stop. It is the parent of those of the ops.
+	// ctx ends with Stop. It is the parent of the ops' contexts.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	stopped bool // by Stop, for good
 	halted  bool // by Halt, until Resume
-	whole   bool // every op of the journal has its turn, from Resume until Halt
+	whole   bool // every op of the journal is in the queue, from Resume until Halt
 	active  map[string]*activeOp
 
-	// What was registered, guarded by mu.
+	// The registered plans and functions, guarded by mu.
 	plans      map[string]*Plan
 	kinds      []string
 	onChange   []func(opID string)
 	onFinished []func(Status)
 }
 
-// New makes a runner that knows no op kind yet.
+// New returns a runner without op kinds.
 func New(cfg Config) (*Runner, error) {
 	if cfg.Journal == nil {
 		return nil, errors.New("a runner needs a journal")
@@ -68,7 +67,8 @@ func (r *Runner) runs() bool {
 	return !r.stopped && !r.halted
 }
 
-// enlist has Stop wait for the caller, who calls r.wg.Done, unless the runner does not run.
+// enlist makes Stop and Halt wait until the caller calls r.wg.Done. It returns false if the runner
+// does not run.
 func (r *Runner) enlist() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *Runner) enlist() bool {
 	return true
 }
 
-// enter gives an op its turn, and makes it one that is active.
+// enter puts an op into the queue and into the active ops.
 func (r *Runner) enter(a *activeOp) {
 	r.queue.enter(a.ticket)
 	r.mu.Lock()
@@ -93,7 +93,7 @@ func (r *Runner) lookup(id string) *activeOp {
 	return r.active[id]
 }
 
-// retire forgets an op whose finished record is in the journal.
+// retire forgets an op after the journal has its finished record.
 func (r *Runner) retire(a *activeOp) {
 	r.mu.Lock()
 	delete(r.active, a.op.ID)
@@ -102,55 +102,53 @@ func (r *Runner) retire(a *activeOp) {
 	r.queue.leave(a.ticket)
 }
 
-// activeOp is an op in memory: one that is not finished. Only its goroutine
-// changes its progress; an op that waits for the operator has none.
+// activeOp is an unfinished op in memory. Only its goroutine changes its progress; a parked op has
+// no goroutine.
 type activeOp struct {
 	r      *Runner
 	op     Op
 	plan   *Plan
 	ticket *ticket
-	// ctx ends with Stop, and with Halt outside of critical sections.
+	// ctx ends with Stop, and with Halt outside critical sections.
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	// forward is what steps get as context before the commit point; an
-	// interruption cancels it.
+	// forward is the context of steps before the commit point; an interruption cancels it.
 	forward   context.Context
 	interrupt context.CancelCauseFunc
 
-	// inDoubt are records that the journal did not confirm. Whether they are there
-	// must be read before anything else is written.
+	// inDoubt are records that the journal did not confirm. Before the next write, the journal must
+	// be read to see whether it has them.
 	inDoubt []Record
-	// announced is the step whose started record was stored with the end of the step before:
-	// nothing of it was done yet. It is empty for all other steps.
+	// announced is the current step if the commit that ended the previous step stored its started
+	// record too, and the step has not begun. Otherwise it is empty.
 	announced string
 
 	mu       sync.Mutex
 	progress Progress
-	// broken: the records cannot be followed, or what follows them has panicked, so
-	// nothing may be written.
+	// broken: the records cannot be followed, or the runner panicked, so nothing may be written.
 	broken error
-	// trouble: the journal does not take the next record.
+	// trouble: the journal refuses the next record.
 	trouble error
-	// claimed: a Continue or a WhileParked is at work on the parked op.
+	// claimed: Continue or WhileParked acts on the parked op.
 	claimed bool
-	// halted: ctx ends when the op is in no critical section.
+	// halted: ctx ends as soon as the op is outside critical sections.
 	halted bool
-	// waiting is what the op waits for, zero if it does not.
+	// waiting is why the op waits, zero if it does not.
 	waiting waiting
-	// changed is closed, and replaced, when anything above changes.
+	// changed is closed and replaced when a field above changes.
 	changed chan struct{}
 }
 
-// waiting is the reason why an op does nothing, and since when.
+// waiting is why an op waits, and since when.
 type waiting struct {
 	on    string
 	since time.Time
-	// behind is the op whose turn it is, empty if it is nobody's but a TryLock.
+	// behind is the op that has the turn, empty for TryLock and for other reasons.
 	behind string
 }
 
-// plan returns the plan of a kind, nil if the runner does not know it.
+// plan returns the plan of a kind, or nil.
 func (r *Runner) plan(kind string) *Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,8 +4,8 @@ package op
 
 import "fmt"
 
-// StepStatus is where one step of an op stands. It is never stored: it is what
-// Next makes of the step's records.
+// StepStatus is the status of one step of an op. It is never stored: Next computes it from the
+// step's records.
 type StepStatus string
 
 // The statuses of a step.
@@ -31,16 +31,16 @@ const (
 	StepStuck       StepStatus = "stuck"
 )
 
-// EventKind is what a record says happened to a step or, for the last three,
-// to the op as a whole.
+// EventKind is the event of a record. Its subject is a step or, for the last three kinds, the whole
+// op.
 type EventKind string
 
 // The kinds of records.
 const (
 	// EventStarted is written before Do may have any effect.
 	EventStarted EventKind = "started"
-	// EventNoted keeps a fact that a later Undo, or a resumed Do or Undo, needs, written
-	// before the effect that would destroy it.
+	// EventNoted keeps a fact that a later Undo, or a repeated Do or Undo, needs. It is written
+	// before the effect that would destroy the fact.
 	EventNoted       EventKind = "noted"
 	EventSucceeded   EventKind = "succeeded"
 	EventFailed      EventKind = "failed"
@@ -48,18 +48,17 @@ const (
 	EventUndone      EventKind = "undone"
 	EventUndoFailed  EventKind = "undo_failed"
 
-	// EventFinished ends the op: every step succeeded, or every step that was
-	// begun is undone.
+	// EventFinished ends the op: every step has succeeded, or every begun step is undone.
 	EventFinished EventKind = "finished"
-	// EventNeedsOperator parks the op until a person says go on.
+	// EventNeedsOperator parks the op until the operator calls Continue.
 	EventNeedsOperator EventKind = "needs_operator"
-	// EventResumed says that the operator has called Continue.
+	// EventResumed records that the operator has called Continue.
 	EventResumed EventKind = "resumed"
 )
 
-// Next is the transition table of a step. It is used both to run an op and to replay its
-// records after a crash, so that an impossible journal is found out. It is pure. An event
-// that cannot follow a status is an error, and the caller must stop.
+// Next is the transition table of a step. The runner uses it to run an op and to replay its records
+// after a crash, so that an impossible journal is detected. It is pure. If e cannot follow s it
+// returns an error, and the caller must stop.
 func Next(s StepStatus, e EventKind) (StepStatus, error) {
 	switch {
 	case s == StepPending && e == EventStarted,
@@ -81,7 +80,7 @@ func Next(s StepStatus, e EventKind) (StepStatus, error) {
 	return s, fmt.Errorf("a step that is %s cannot become %q", s, e)
 }
 
-// State is where an op as a whole stands.
+// State is the state of a whole op.
 type State string
 
 // The states of an op. Done and undone are final.
@@ -93,9 +92,8 @@ const (
 	StateNeedsOperator State = "needs_operator"
 )
 
-// Final reports whether nothing more will happen to an op in this state.
+// Final reports whether the op is over.
 func (s State) Final() bool { return s == StateDone || s == StateUndone }
 
-// Settled reports whether the op will not move any more by itself: it is final, or needs the
-// operator.
+// Settled reports whether the op does not continue by itself: it is final, or needs the operator.
 func (s State) Settled() bool { return s.Final() || s == StateNeedsOperator }

@@ -4,14 +4,14 @@ package op
 
 import "context"
 
-// DoFunc is the Do or Undo of a step, and gets the input of the op.
+// DoFunc is the Do or Undo of a step, with the input of the op.
 type DoFunc[I any] func(ctx context.Context, r *Run, in *I) error
 
-// ObserveFunc is the Observe of a step, and gets the input of the op.
+// ObserveFunc is the Observe of a step, with the input of the op.
 type ObserveFunc[I any] func(ctx context.Context, r *Run, in *I) (Observation, error)
 
-// StepOf makes a step of functions that take the value that read gets from a run: InputOf,
-// or a part of the input. Undo and observe may be nil.
+// StepOf returns a step made of functions that get the value of read: InputOf, or a function that
+// returns a part of the input. Undo and observe may be nil.
 func StepOf[I any](read func(*Run) (*I, error), name string, do, undo DoFunc[I], observe ObserveFunc[I]) Step {
 	reading := func(f DoFunc[I]) func(context.Context, *Run) error {
 		if f == nil {

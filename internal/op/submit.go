@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// Submit stores a new op and starts it. When it returns nil, the op survives a crash; if
-// the runner is stopped at the same time, the op begins at the next start. To submit the
-// same op again is no error and does not start it twice. A step may submit an op. Errors:
-// ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the op may have
-// been stored or not: submit it again.
+// Submit stores a new op and starts it. When it returns nil, the op survives a crash. If the runner
+// stops at the same time, the op begins at the next start. Submitting the same op again is no error
+// and does not start it twice. A step may submit an op.
+//
+// Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the op may be
+// stored or not: submit it again.
 func (r *Runner) Submit(ctx context.Context, o Op) error {
 	if r.plan(o.Kind) == nil {
 		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
@@ -36,11 +37,11 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 	return nil
 }
 
-// storeTimeout is how long Stop waits for the journal to take an op.
+// storeTimeout limits how long Stop waits for the journal to store an op.
 const storeTimeout = 10 * time.Second
 
-// storing returns a context for the calls that store an op. It ends storeTimeout after Stop: what
-// is being stored is waited for, and a journal that hangs does not keep the daemon from its end.
+// storing returns a context for the calls that store an op. It ends storeTimeout after Stop: Stop
+// waits for an op that is being stored, and a hanging journal does not block the daemon's exit.
 func (r *Runner) storing(ctx context.Context) (bounded context.Context, cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	unstop := context.AfterFunc(r.ctx, func() {
@@ -58,8 +59,8 @@ func (r *Runner) storing(ctx context.Context) (bounded context.Context, cancel f
 	}
 }
 
-// activateLater takes up an op that is stored, and whose records cannot be read now:
-// else it would stand in the journal as one that runs, and nobody would run it.
+// activateLater activates a stored op that cannot be activated now. Otherwise the op would be
+// running in the journal, without a goroutine.
 func (r *Runner) activateLater(o Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,9 +82,8 @@ func (r *Runner) activateLater(o Op) {
 	})
 }
 
-// Resume starts every op of the journal that is not finished. An op that waits for the
-// operator goes on waiting and keeps its keys. If Resume returns an error it may be called
-// again.
+// Resume starts every unfinished op of the journal. A parked op stays parked and keeps its keys.
+// After an error Resume may be called again.
 func (r *Runner) Resume(ctx context.Context) error {
 	r.halting.Lock()
 	defer r.halting.Unlock()
@@ -107,9 +107,9 @@ func (r *Runner) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the runner: it cancels what is running and waits until every goroutine and every
-// Submit has ended, so that the next runner reads each op that is stored. It writes no record,
-// since a shutdown is not a failure. The ops go on at the next start.
+// Stop ends the runner: it cancels the ops and waits until every goroutine and every Submit has
+// ended, so that the next runner reads each stored op. It writes no record, since a shutdown is no
+// failure. The ops go on at the next start.
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	r.stopped = true
@@ -118,8 +118,7 @@ func (r *Runner) Stop() {
 	r.wg.Wait()
 }
 
-// activate takes an op up that the journal holds, unless it is active already
-// or finished. The caller holds admit.
+// activate starts an op of the journal, unless it is active or finished. The caller holds admit.
 func (r *Runner) activate(ctx context.Context, o Op) error {
 	if r.lookup(o.ID) != nil {
 		return nil
@@ -137,11 +136,11 @@ func (r *Runner) activate(ctx context.Context, o Op) error {
 	return r.start(a)
 }
 
-// start runs the goroutine of an op, which must not have one.
+// start runs the goroutine of an op that has none.
 func (r *Runner) start(a *activeOp) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped || r.halted || r.active[a.op.ID] != a { // a of before a halt is nobody's any more
+	if r.stopped || r.halted || r.active[a.op.ID] != a { // Halt has dropped a
 		return ErrStopped
 	}
 	r.wg.Go(a.run)

@@ -2,15 +2,14 @@
 
 package op
 
-// TryLock calls f while no op has one of the keys, and reports whether it did. It does not
-// wait: f is not called if an op has one of the keys, whether it is at work, waiting or
-// parked, nor while ops of the journal may not have been taken up (before Resume, and after
-// Halt or Stop). Ops that are submitted while f is at work wait for their turn, so f has to
-// be short.
+// TryLock calls f if no op has one of the keys, and reports whether it did. It does not wait. It
+// returns false if a running, waiting or parked op has one of the keys, and while the queue may
+// lack ops of the journal (before Resume, and after Halt or Stop). Ops that are submitted while f
+// runs wait for their turn, so f has to be short.
 //
-// It is for work that is no op itself and must not come into the middle of one: the journal
-// has nothing of it, so a crash may cut it off anywhere without harm. Halt and Stop wait
-// for f; f may call neither, nor wait for an op.
+// It is for work that is no op and must not run in the middle of an op. The journal has no record
+// of it, so a crash at any point of f must be harmless. Halt and Stop wait for f; f must not call
+// them, nor wait for an op.
 func (r *Runner) TryLock(keys []string, f func()) bool {
 	mine := &ticket{keys: keys}
 	if !r.enterFree(mine) {
@@ -22,8 +21,8 @@ func (r *Runner) TryLock(keys []string, f func()) bool {
 	return true
 }
 
-// enterFree enters with mine if it is its turn at once. It counts as an op at work
-// then, until its caller says that it is not.
+// enterFree enters mine if its turn comes at once. It adds to r.wg then, and the caller calls
+// r.wg.Done.
 func (r *Runner) enterFree(mine *ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,11 +4,11 @@ package op
 
 import "sync"
 
-// wakes counts the wakes, and holds those who wait, by reason.
+// wakes counts the wakes and holds the waiters by reason.
 type wakes struct {
 	mu      sync.Mutex
 	count   int
-	last    map[string]int // what count was at the last wake for the reason
+	last    map[string]int // the count at the last wake for the reason
 	waiting map[string]chan struct{}
 }
 
@@ -16,15 +16,15 @@ func newWakes() *wakes {
 	return &wakes{last: map[string]int{}, waiting: map[string]chan struct{}{}}
 }
 
-// heard is how many wakes there have been.
+// heard returns the count of wakes.
 func (w *wakes) heard() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
 }
 
-// on returns a channel that is closed by the first wake for this reason after so
-// many of all reasons. It may be closed already.
+// on returns a channel that is closed by the next wake for this reason. It is closed already if
+// there was a wake for the reason after the count was heard.
 func (w *wakes) on(reason string, heard int) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
