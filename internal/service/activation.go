@@ -13,16 +13,14 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// keepAlive finds out within half a minute that the other machine is gone.
+// keepAlive detects within half a minute that the peer's machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// activated are the listeners that systemd handed over. They can be taken from the
-// environment once.
+// activated returns the listeners that systemd passed. The environment can be read only once.
 var activated = sync.OnceValues(activation.Listeners)
 
-// handedOver returns the listener at an address that systemd opened for this program,
-// nil if it opened none there. A program in a network namespace of its own is reached
-// from outside only by such a listener.
+// handedOver returns the listener that systemd opened for this program at an address, or nil. Other
+// machines reach a program in its own network namespace only through such a listener.
 func handedOver(network, address string) (net.Listener, error) {
 	given, err := activated()
 	if err != nil {
@@ -31,8 +29,7 @@ func handedOver(network, address string) (net.Listener, error) {
 	return at(given, network, address)
 }
 
-// OnlySocket returns the Unix socket that systemd has handed over, for a program that
-// cannot work without.
+// OnlySocket returns the Unix socket that systemd passed. It is for a program that needs one.
 func OnlySocket() (*net.UnixListener, error) {
 	given, err := activated()
 	if err != nil {
@@ -46,14 +43,13 @@ func OnlySocket() (*net.UnixListener, error) {
 	return nil, errors.New("this command is for systemd to start, with the socket of its socket unit")
 }
 
-// OnlyConnection returns the Unix connection for which systemd has started this program
-// (Accept=yes).
+// OnlyConnection returns the Unix connection for which systemd started this program (Accept=yes).
 func OnlyConnection() (*net.UnixConn, error) {
 	files := activation.Files(true)
 	if len(files) != 1 {
 		return nil, errors.New("this command is for systemd to start, with a connection to its socket unit")
 	}
-	conn, err := net.FileConn(files[0]) // has a descriptor of its own
+	conn, err := net.FileConn(files[0]) // duplicates the descriptor
 	if err := errors.Join(err, files[0].Close()); err != nil {
 		return nil, fmt.Errorf("take a connection from systemd: %w", err)
 	}
@@ -64,8 +60,8 @@ func OnlyConnection() (*net.UnixConn, error) {
 	return unix, nil
 }
 
-// at finds the listener of an address. No host in a TCP address is every address of the
-// machine, as in ListenStream=7643.
+// at returns the listener at an address, or nil. A TCP address without a host means every address
+// of the machine, as in ListenStream=7643.
 func at(given []net.Listener, network, address string) (net.Listener, error) {
 	for _, l := range given {
 		if l == nil || !strings.HasPrefix(l.Addr().Network(), network) {
@@ -90,13 +86,14 @@ func at(given []net.Listener, network, address string) (net.Listener, error) {
 	return nil, nil //nolint:nilnil // nothing was opened there
 }
 
-// keptAlive sets on what it accepts what listeners that we open have set by themselves.
+// keptAlive sets keepAlive on the accepted connections. net.ListenConfig does that for listeners
+// that this program opens.
 type keptAlive struct{ net.Listener }
 
 func (l keptAlive) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if c, ok := conn.(*net.TCPConn); ok && err == nil {
-		_ = c.SetKeepAliveConfig(keepAlive) // of a peer that is gone already it says nothing new
+		_ = c.SetKeepAliveConfig(keepAlive) // fails only for a peer that is gone
 	}
 	return conn, err
 }

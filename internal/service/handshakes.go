@@ -16,30 +16,28 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// handshakeTimeout is how long a TLS handshake may take. Clients give up then too.
+// handshakeTimeout limits a TLS handshake. Clients have the same limit.
 const handshakeTimeout = 10 * time.Second
 
-// TLS says how a server speaks TLS, and bounds what a peer can take of it.
+// TLS configures a TLS server and bounds its connections.
 type TLS struct {
 	Config *tls.Config
-	// Caller names the peer of a connection once the handshake is over; all connections of
-	// one peer get the same name. An error ends the connection.
+	// Caller returns the name of a peer after the handshake. All connections of one peer have the
+	// same name. An error closes the connection.
 	Caller func(tls.ConnectionState) (string, error)
 	// Bounds must all be above 0.
 	Bounds Bounds
-	// OnRefused is called for each connection that a bound refuses, with the bound's
-	// name; nil for nobody.
+	// OnRefused is called with the bound's name for each connection that the bound refuses. It may
+	// be nil.
 	OnRefused func(bound string)
 }
 
-// Bounds are the most that a server has open at a time.
+// Bounds limit the open handshakes and connections of a server.
 type Bounds struct {
-	// Handshakes bounds the handshakes of all peers together; further connections wait to
-	// be accepted.
+	// Handshakes limits the open handshakes of all peers. Further connections wait to be accepted.
 	Handshakes int
-	// HandshakesPerAddress bounds the handshakes of one address that are under way, and
-	// ConnectionsPerCaller the connections of one caller. A connection above a bound is
-	// closed.
+	// HandshakesPerAddress limits the open handshakes of one address, and ConnectionsPerCaller the
+	// connections of one caller. Further connections are closed.
 	HandshakesPerAddress int
 	ConnectionsPerCaller int
 }
@@ -50,9 +48,9 @@ const (
 	BoundCaller  = "caller"
 )
 
-// handshakes is a listener whose connections have their handshakes done. They are made
-// here and not by the HTTP server, so that they can be counted: before a handshake
-// is over an address is all that is known of a peer, and afterwards who it is.
+// handshakes is a listener that returns connections after their TLS handshake. The HTTP server
+// cannot count handshakes: a peer is known only by its address before the handshake, and by its
+// name after it.
 type handshakes struct {
 	net.Listener
 	tls       TLS
@@ -72,7 +70,7 @@ type accepted struct {
 	err  error
 }
 
-// newHandshakes accepts connections of inner until it is closed.
+// newHandshakes accepts connections of inner until Close.
 func newHandshakes(ctx context.Context, inner net.Listener, t TLS, log *slog.Logger) *handshakes {
 	h := &handshakes{
 		Listener: inner, tls: t, refusals: newRefusals(log),
@@ -84,7 +82,7 @@ func newHandshakes(ctx context.Context, inner net.Listener, t TLS, log *slog.Log
 	return h
 }
 
-// Accept implements net.Listener: it returns connections of type *tls.Conn.
+// Accept implements net.Listener. Its connections are of type *tls.Conn.
 func (h *handshakes) Accept() (net.Conn, error) {
 	select {
 	case a := <-h.done:
@@ -94,7 +92,7 @@ func (h *handshakes) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It ends the handshakes that are not over.
+// Close implements net.Listener. It cancels open handshakes.
 func (h *handshakes) Close() error {
 	h.cancel()
 	err := h.Listener.Close()
@@ -124,7 +122,7 @@ func (h *handshakes) acceptAll() {
 	}
 }
 
-// greet makes the handshake on a connection and hands the connection out.
+// greet makes the handshake on a connection, and passes the connection to Accept.
 func (h *handshakes) greet(raw net.Conn) {
 	from := raw.RemoteAddr()
 	address := addressOf(from)
@@ -155,7 +153,7 @@ func (h *handshakes) greet(raw net.Conn) {
 	}
 }
 
-// shake makes the handshake and says who is at the other end.
+// shake makes the handshake and returns the name of the caller.
 func (h *handshakes) shake(conn *tls.Conn) (caller string, err error) {
 	ctx, cancel := context.WithTimeout(h.ctx, handshakeTimeout)
 	defer cancel()
@@ -168,7 +166,7 @@ func (h *handshakes) shake(conn *tls.Conn) (caller string, err error) {
 	return h.tls.Caller(conn.ConnectionState())
 }
 
-// deliver has Accept return what was accepted. It reports whether it did.
+// deliver passes a connection or error to Accept, and reports whether it did.
 func (h *handshakes) deliver(conn net.Conn, err error) bool {
 	select {
 	case h.done <- accepted{conn, err}:
@@ -185,7 +183,7 @@ func (h *handshakes) refuse(bound string, from net.Addr, why string) {
 	}
 }
 
-// leaver tells when a connection is closed, by whomever.
+// leaver calls left when a connection is closed.
 type leaver struct {
 	net.Conn
 	left func()
@@ -198,7 +196,7 @@ func (l *leaver) Close() error {
 	return err
 }
 
-// addressOf is the address of a peer, without its port.
+// addressOf returns the address of a peer, without the port.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -207,7 +205,7 @@ func addressOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// counts are how many there are of each key, and at most so many.
+// counts counts by key, up to most for each.
 type counts[K comparable] struct {
 	most int
 	mu   sync.Mutex
@@ -218,7 +216,7 @@ func newCounts[K comparable](most int) *counts[K] {
 	return &counts[K]{most: most, of: map[K]int{}}
 }
 
-// enter counts one more, and reports whether there was room for it.
+// enter increments a count, and reports whether it was below the limit.
 func (c *counts[K]) enter(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +227,7 @@ func (c *counts[K]) enter(key K) bool {
 	return true
 }
 
-// leave takes back an enter.
+// leave reverts an enter.
 func (c *counts[K]) leave(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

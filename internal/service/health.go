@@ -14,37 +14,36 @@ import (
 )
 
 const (
-	// probeEvery is how often a probe tries.
+	// probeEvery is the interval between tries of a probe.
 	probeEvery = 15 * time.Second
 	// slowAfter is how long a try may take before the program is not ready.
 	slowAfter = 10 * time.Second
-	// stuckAfter is how long a vital one may take before only a restart can help. A disk
-	// that is merely busy may keep a commit waiting for a minute.
+	// stuckAfter is how long a vital try may take before the program needs a restart. A busy disk
+	// may delay a commit for a minute.
 	stuckAfter = 2 * time.Minute
 )
 
-// Probe tries again and again whether something works that the program cannot do without.
-// Nothing waits for a try, so a try that hangs is noticed.
+// Probe checks at intervals whether something works that the program needs. No other part of the
+// program waits for a try, so a hanging try is noticed.
 type Probe struct {
 	Name string
-	// Try returns why it does not work, nil if it does. It may hang, even after its context
-	// has ended.
+	// Try returns an error if the check fails. It may hang, even after its context has ended.
 	Try func(context.Context) error
-	// Vital: the program can do nothing while the try hangs, and a restart may mend that. A
-	// failure does not call for a restart: the next process would meet the same full disk.
+	// Vital: the program can do nothing while the try hangs, and a restart may help. A failed try
+	// causes no restart: the next process would find the same full disk.
 	Vital bool
 }
 
-// Condition is what must hold for a program to be ready. It is checked at each request, so
-// it has to answer from memory.
+// Condition must hold for a program to be ready. It is checked at each request, so Err must answer
+// from memory.
 type Condition struct {
 	Name string
-	// Err returns why it does not hold, nil if it does.
+	// Err returns why the condition does not hold, or nil.
 	Err func() error
 }
 
-// Health is what a program says of itself at /healthz and /readyz, beside its metrics, and
-// to the watchdog of systemd. Run drives it.
+// Health is the state that a program reports at /healthz and /readyz, which its metrics server
+// serves, and to the watchdog of systemd. Run drives it.
 type Health struct {
 	probes     []*probe
 	conditions []Condition
@@ -53,7 +52,7 @@ type Health struct {
 	tasks []Task // nil before Run
 }
 
-// NewHealth returns the health of a program with these probes and conditions.
+// NewHealth returns a Health with these probes and conditions.
 func NewHealth(probes []Probe, conditions ...Condition) *Health {
 	h := &Health{conditions: conditions}
 	for _, p := range probes {
@@ -62,16 +61,16 @@ func NewHealth(probes []Probe, conditions ...Condition) *Health {
 	return h
 }
 
-// probe is a Probe with what its tries have shown.
+// probe is a Probe with the result of its tries.
 type probe struct {
 	Probe
 	mu    sync.Mutex
-	since time.Time // when the try that is under way began; zero if none is
+	since time.Time // start of the running try, zero if none runs
 	tried bool
 	err   error // of the last try
 }
 
-// watch has the tasks waited for, and every probe try until ctx ends.
+// watch sets the tasks, and runs the probes until ctx ends.
 func (h *Health) watch(ctx context.Context, log *slog.Logger, tasks []Task) {
 	h.mu.Lock()
 	h.tasks = tasks
@@ -104,7 +103,7 @@ func (p *probe) begin() {
 	p.since = time.Now()
 }
 
-// end keeps the outcome of a try, and logs one that is unlike the one before.
+// end stores the result of a try, and logs a change.
 func (p *probe) end(err error, log *slog.Logger) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +116,7 @@ func (p *probe) end(err error, log *slog.Logger) {
 	p.since, p.tried, p.err = time.Time{}, true, err
 }
 
-// hangs returns an error if the try under way has lasted longer than that.
+// hangs returns an error if the running try has lasted longer than the given time.
 func (p *probe) hangs(longer time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +129,7 @@ func (p *probe) hangs(longer time.Duration) error {
 	return nil
 }
 
-// failure says why the probe does not succeed now; nil if it does.
+// failure returns why the probe fails now, or nil.
 func (p *probe) failure() error {
 	if err := p.hangs(slowAfter); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (p *probe) failure() error {
 	return p.err
 }
 
-// Up reports whether the last try of the probe with this name succeeded, and no try hangs now.
+// Up reports whether the last try of the named probe succeeded and no try hangs now.
 func (h *Health) Up(name string) bool {
 	for _, p := range h.probes {
 		if p.Name == name {
@@ -153,13 +152,13 @@ func (h *Health) Up(name string) bool {
 	return false
 }
 
-// finding is what is found of one thing.
+// finding is the result of one check.
 type finding struct {
 	name string
 	err  error
 }
 
-// alive has the findings that a restart may mend.
+// alive returns the findings that a restart may fix.
 func (h *Health) alive() (all []finding) {
 	for _, p := range h.probes {
 		if p.Vital {
@@ -169,7 +168,7 @@ func (h *Health) alive() (all []finding) {
 	return all
 }
 
-// ready has what must be well for the program to do what it is there for.
+// ready returns the findings that must be good for the program to do its work.
 func (h *Health) ready() (all []finding) {
 	all = append(all, finding{"tasks", h.notReady()})
 	for _, p := range h.probes {
@@ -181,7 +180,7 @@ func (h *Health) ready() (all []finding) {
 	return all
 }
 
-// notReady names the tasks that are waited for.
+// notReady returns an error with the tasks that are not ready, or nil.
 func (h *Health) notReady() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,7 +201,7 @@ func (h *Health) notReady() error {
 	return nil
 }
 
-// worst joins what is not well; nil if all is.
+// worst joins the errors of findings.
 func worst(all []finding) (err error) {
 	for _, f := range all {
 		if f.err != nil {
@@ -212,7 +211,8 @@ func worst(all []finding) (err error) {
 	return err
 }
 
-// report answers with a line for each finding: 200 if all is well, else 503.
+// report returns a handler that answers with a line for each finding: status 200 if there is no
+// error, else 503.
 func report(findings func() []finding) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		all := findings()
@@ -229,6 +229,6 @@ func report(findings func() []finding) http.HandlerFunc {
 		if worst(all) != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_, _ = w.Write(body.Bytes()) // to a peer that may be gone
+		_, _ = w.Write(body.Bytes()) // the peer may be gone
 	}
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// fieldPrefix begins the fields of our records in the journal, so that they are nobody else's:
-// VOLFERRY_MIGRATION, VOLFERRY_OP.
+// fieldPrefix begins the names of this program's fields in the journal: VOLFERRY_MIGRATION,
+// VOLFERRY_OP.
 const fieldPrefix = "VOLFERRY_"
 
-// journalHandler hands each record to the journal as a message, the line that a text handler
-// writes, with its attributes as fields beside it, by which the journal can be searched. What
-// the journal does not take goes to its stream, where it has no fields.
+// journalHandler sends each record to the journal. The message is the line of a text handler, and
+// the attributes are also fields, for searches. A record that the journal refuses goes to the
+// stream, without fields.
 type journalHandler struct {
 	text   slog.Handler // writes to line
-	prefix string       // of the groups that are open
+	prefix string       // of the open groups
 	fields []field
 
 	shared *journalLine
 }
 
-// journalLine is what the handlers of a logger share.
+// journalLine is shared by the handlers of a logger.
 type journalLine struct {
 	mu     sync.Mutex
 	line   bytes.Buffer
@@ -37,12 +37,13 @@ type journalLine struct {
 	send   sendRecord
 }
 
-// sendRecord is journal.Send.
+// sendRecord is the type of journal.Send.
 type sendRecord func(message string, priority journal.Priority, fields map[string]string) error
 
 type field struct{ name, value string }
 
-// newJournalHandler returns a handler for the journal, whose stream is given.
+// newJournalHandler returns a handler for the journal. It writes refused records to stream, which
+// systemd connected to the journal.
 func newJournalHandler(stream io.Writer, options *slog.HandlerOptions, send sendRecord) slog.Handler {
 	shared := &journalLine{stream: stream, send: send}
 	return &journalHandler{text: slog.NewTextHandler(&shared.line, options), shared: shared}
@@ -94,7 +95,8 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// appendField appends the fields of an attribute: those of a group have its name before theirs.
+// appendField appends the fields of an attribute. The name of a group precedes the names of its
+// attributes.
 func appendField(fields []field, prefix string, a slog.Attr) []field {
 	value := a.Value.Resolve()
 	if value.Kind() != slog.KindGroup {
@@ -109,10 +111,10 @@ func appendField(fields []field, prefix string, a slog.Attr) []field {
 	return fields
 }
 
-// maxFieldName is the longest name of a field that the journal takes.
+// maxFieldName is the longest field name that the journal accepts.
 const maxFieldName = 64
 
-// fieldName makes a name of a field: upper case letters, digits and underscores
+// fieldName returns a field name with upper case letters, digits and underscores
 // (systemd.journal-fields(7)).
 func fieldName(key string) string {
 	name := fieldPrefix + strings.Map(func(r rune) rune {

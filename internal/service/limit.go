@@ -12,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limit bounds how many connections a server has at a time. It does not wrap
-// them: who a peer is, is read from the connection itself.
+// limit limits the connections of a server. It does not wrap them: the peer's identity is read from
+// the connection itself.
 type limit struct {
 	name  string
 	slots chan struct{}
@@ -25,22 +25,20 @@ func newLimit(name string, most int, log *slog.Logger) *limit {
 	return &limit{name: name, slots: make(chan struct{}, most), log: log, logs: rate.NewLimiter(rate.Every(time.Minute), 1)}
 }
 
-// listener returns l, of which no connection is accepted while there is no
-// slot for it.
+// listener wraps inner. It accepts a connection only while a slot is free.
 func (l *limit) listener(inner net.Listener) net.Listener {
 	return &limitedListener{Listener: inner, limit: l, closed: make(chan struct{})}
 }
 
-// connState is an http.Server.ConnState: it gives back the slot of a connection
-// that ended.
+// connState is an http.Server.ConnState. It frees the slot of a connection that has ended.
 func (l *limit) connState(_ net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
 		<-l.slots
 	}
 }
 
-// full logs once a minute that the bound is reached: those who wait see nothing
-// but a server that does not answer.
+// full logs at most once a minute that the limit is reached: waiting clients only see a server that
+// does not answer.
 func (l *limit) full() {
 	if l.logs.Allow() {
 		l.log.Warn("no connection more is accepted until one ends", "server", l.name, "connections", cap(l.slots))

@@ -12,9 +12,9 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// NewLogger returns a logger that writes to w from level (debug, info, warn or error) on.
-// If w is the journal it writes no time, for the journal has its own, and the attributes of a
-// record are fields of the journal, too.
+// NewLogger returns a logger that writes to w. Level is the lowest level that it writes: debug,
+// info, warn or error. If w is the journal, records have no time, since the journal adds it, and
+// their attributes are also fields of the journal.
 func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 	return newLogger(w, level, journal.Send)
 }
@@ -37,8 +37,8 @@ func newLogger(w io.Writer, level string, send sendRecord) (*slog.Logger, error)
 	return slog.New(slog.NewTextHandler(w, options)), nil
 }
 
-// isJournal reports whether w is the stream that systemd connected to the
-// journal. The variable alone does not say it: children inherit it.
+// isJournal reports whether w is the stream that systemd connected to the journal. Children inherit
+// JOURNAL_STREAM, so the file must match too.
 func isJournal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

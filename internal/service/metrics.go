@@ -19,13 +19,12 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// metricsRetry is how long until an address that was taken is tried again.
+// metricsRetry is the delay before an address in use is tried again.
 const metricsRetry = 10 * time.Second
 
-// Metrics serves /metrics, /healthz and /readyz at a TCP address, as a task. The daemon
-// works without it: anybody on this machine may have taken the address first, or the unit
-// may not let the daemon open it, and neither must keep the daemon from starting. The task
-// tries again until it has the address.
+// Metrics is a task that serves /metrics, /healthz and /readyz at a TCP address. The program starts
+// without the address: another program of this machine may have taken it, or the unit may forbid to
+// open it. The task tries until it gets the address.
 type Metrics struct {
 	address string
 	handler http.Handler
@@ -38,8 +37,8 @@ type Metrics struct {
 	trouble error
 }
 
-// MetricsServer returns a task that serves metrics at /metrics and the state of health at
-// /healthz and /readyz, at a TCP address.
+// MetricsServer returns a task that serves metrics at /metrics, and health at /healthz and /readyz,
+// at a TCP address.
 func MetricsServer(address string, metrics http.Handler, health *Health, log *slog.Logger) *Metrics {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
@@ -48,7 +47,7 @@ func MetricsServer(address string, metrics http.Handler, health *Health, log *sl
 	return &Metrics{address: address, handler: mux, retry: metricsRetry, log: log, ready: make(chan struct{})}
 }
 
-// Run implements Task. An address that cannot be opened now is no error.
+// Run implements Task. An address that may become available later is no error.
 func (m *Metrics) Run(ctx context.Context) error {
 	listener, err := m.listen(ctx)
 	if listener == nil {
@@ -81,13 +80,13 @@ func (m *Metrics) listen(ctx context.Context) (listener net.Listener, err error)
 	return nil, fmt.Errorf("start server: %w", err)
 }
 
-// laterPerhaps reports whether an address that cannot be had now may be had later: another
-// program has it, or the unit of this one lets it open none.
+// laterPerhaps reports whether the address may become available later: another program has it, or
+// this program's unit forbids to open addresses.
 func laterPerhaps(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }
 
-// note keeps why the address is not ours, and logs it once, and its end.
+// note stores why the address cannot be opened, nil if it is open, and logs a change.
 func (m *Metrics) note(err error) {
 	m.mu.Lock()
 	before := m.trouble
@@ -101,8 +100,7 @@ func (m *Metrics) note(err error) {
 	}
 }
 
-// Checks returns what is wrong with the server, for the status; nothing if the metrics are
-// served.
+// Checks returns a warning for the program's status unless the metrics are served.
 func (m *Metrics) Checks() []api.Check {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +109,7 @@ func (m *Metrics) Checks() []api.Check {
 	}
 	advice := "`ss -ltnp` says which program has the address; end it, or set metrics_listen"
 	if errors.Is(m.trouble, syscall.EAFNOSUPPORT) {
-		// The packaged units forbid it: an address has to be opened by systemd.
+		// The packaged units forbid the program to open an address, so systemd has to.
 		program := filepath.Base(os.Args[0])
 		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `%s` with the lines [Socket], ListenStream= and ListenStream=%s; then `%s` and `%s`",
 			api.ShellLine("systemctl", "edit", program+"-metrics.socket"), m.address,
@@ -122,8 +120,8 @@ func (m *Metrics) Checks() []api.Check {
 	}}
 }
 
-// Ready implements Task. It is closed after the first try to open the address: the daemon
-// does not wait for a program that has taken it.
+// Ready implements Task. It is closed after the first try to open the address, whether that
+// succeeded or not.
 func (m *Metrics) Ready() <-chan struct{} { return m.ready }
 
 // String implements Task.

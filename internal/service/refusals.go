@@ -11,8 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// refusals logs connections that are refused, and only so many: anybody can make
-// one.
+// refusals logs refused connections. It limits the log lines, since any client can cause one.
 type refusals struct {
 	log        *slog.Logger
 	bound      *rate.Limiter

@@ -17,24 +17,22 @@ import (
 )
 
 const (
-	// headerTimeout and idleTimeout keep a peer that does nothing from holding
-	// a connection. There is no timeout for a whole request: some are streams, and
-	// some wait for an event.
+	// headerTimeout and idleTimeout keep an idle peer from holding a connection. A whole request
+	// has no timeout: some are streams, and some wait for an event.
 	headerTimeout = 10 * time.Second
-	// requestTimeout bounds how long a request with its body may take to come. The
-	// server takes this bound away once it has the whole body.
+	// requestTimeout limits how long a request with its body may take to arrive. The server lifts
+	// it after the whole body.
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
-	// graceful is how long requests may take to end by themselves when the
-	// daemon stops; then their contexts end, which is how streams do.
+	// graceful is how long requests may go on when the daemon stops. Then their contexts end, which
+	// ends streams.
 	graceful = time.Second
 	// forceful is how long requests may take after that.
 	forceful = 5 * time.Second
 
-	// The most connections at a time. Above it they wait to be accepted. A site of
-	// 10,000 hosts has a connection of each for the long poll of its tasks, and one
-	// more for what it asks; a socket of one machine has its administrators and a
-	// daemon.
+	// The most connections at a time; further ones wait to be accepted. At a site of 10,000 hosts,
+	// each host has a connection for the long poll of its tasks and another for its requests. A
+	// Unix socket has the administrators of one machine and a daemon.
 	maxSocketConnections = 512
 	maxTLSConnections    = 32768
 )
@@ -51,8 +49,8 @@ type Server struct {
 	addr   net.Addr
 }
 
-// SocketServer serves h at the Unix socket path, which belongs to the group gid (a negative
-// gid is the process's own group). Requests know their peer (httpjson.PeerOf).
+// SocketServer serves h at the Unix socket path. The socket belongs to the group gid, or to the
+// process's group if gid is negative. httpjson.PeerOf returns the peer of a request.
 func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("socket "+path, h, log, maxSocketConnections, func(ctx context.Context) (net.Listener, error) {
 		return listenSocket(ctx, path, gid)
@@ -61,9 +59,8 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 	return s
 }
 
-// TLSServer serves h at the TCP address over TLS. It uses the socket that systemd has
-// opened there, if there is one. Requests know their peer by http.Request.TLS. Refused
-// connections are logged, but not more often than a reader of the log can bear.
+// TLSServer serves h over TLS at the TCP address. It uses the socket that systemd opened there, if
+// any. http.Request.TLS has the peer of a request. The log of refused connections is rate-limited.
 func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
 		if l, err := handedOver("tcp", address); l != nil || err != nil {
@@ -76,7 +73,7 @@ func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server 
 	return s
 }
 
-// withoutNetwork says what helps where the unit of a program keeps it from a network of its own.
+// withoutNetwork adds advice to an error if the program's unit forbids network sockets.
 func withoutNetwork(err error) error {
 	if !errors.Is(err, unix.EAFNOSUPPORT) {
 		return err
@@ -105,16 +102,16 @@ func newServer(name string, h http.Handler, log *slog.Logger, maxConnections int
 	return s
 }
 
-// String names the server by what it listens to.
+// String returns the name, with the address of the server.
 func (s *Server) String() string { return s.name }
 
 // Ready is closed once the server accepts connections.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Addr returns where the server listens, once it is ready.
+// Addr returns the listener's address. Call it after Ready.
 func (s *Server) Addr() net.Addr { return s.addr }
 
-// Run serves until ctx ends, and then waits for running requests to end.
+// Run serves until ctx ends, and then waits for running requests.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -146,7 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// shutdown waits for running requests, and cuts those off that do not end.
+// shutdown waits for running requests, and closes the connections of those that do not end.
 func (s *Server) shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, graceful+forceful)
 	defer cancel()

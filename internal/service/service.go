@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package service is the skeleton of a daemon: its tasks, its readiness and
-// end as systemd wants to hear of them, its log, and its HTTP servers. It knows
-// nothing of what the tasks do.
+// Package service is the frame of a daemon: its tasks, its notifications to systemd, its log, and
+// its HTTP servers. It knows nothing of the work of the tasks.
 package service
 
 import (
@@ -21,10 +20,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Run runs the tasks until one fails, ctx ends, or the process gets SIGINT or SIGTERM; a
-// second signal kills it. It notifies systemd of every step, drives health, and feeds the
-// watchdog while the program is alive. Tasks end in no order, so what they share must live
-// on until Run returns; so must what the probes use.
+// Run runs the tasks until one fails, ctx ends, or the process gets SIGINT or SIGTERM; a second
+// signal kills the process. It notifies systemd of each state, runs the probes of health, and feeds
+// the watchdog while the program is alive. Tasks end in no order, so objects that they or the
+// probes share must live until Run returns.
 func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,7 +56,7 @@ func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) e
 		select {
 		case s := <-signals:
 			log.Info("stopping", "signal", s.String())
-			// From here on a signal does what it does by default.
+			// The next signal has its default effect.
 			signal.Stop(signals)
 			cancel()
 		case <-ctx.Done():
@@ -68,8 +67,8 @@ func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) e
 	return group.Wait()
 }
 
-// announceReady says READY once every task is, and until then which it waits
-// for.
+// announceReady notifies systemd once every task is ready, and until then of the tasks that are
+// not.
 func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	for i, t := range tasks {
 		notify(log, "STATUS=starting: "+names(tasks[i:]))
@@ -83,16 +82,15 @@ func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	log.Info("ready")
 }
 
-// NotifyFailed tells systemd, if it started us, by which error the program ends: the unit has it
-// as its status until the next start.
+// NotifyFailed notifies systemd of the error that ends the program, if systemd started it. The
+// error is the unit's status until the next start.
 func NotifyFailed(err error) {
-	// Where systemd does not hear it, the log has it too.
+	// The log has the error too.
 	_, _ = daemon.SdNotify(false, "STATUS="+api.UnitFailed+strings.Join(strings.Fields(err.Error()), " "))
 }
 
-// keepWatchdogContent tells systemd that the program is alive, for as long as it is. What
-// hangs is said in the log before systemd ends the program by SIGABRT, whose trace
-// has where it hangs.
+// keepWatchdogContent feeds systemd's watchdog while the program is alive. If a vital probe hangs,
+// the log names it before systemd ends the program with SIGABRT, which prints the goroutines.
 func keepWatchdogContent(ctx context.Context, log *slog.Logger, health *Health) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -102,11 +100,11 @@ func keepWatchdogContent(ctx context.Context, log *slog.Logger, health *Health) 
 	if interval == 0 {
 		return
 	}
-	// Half of the interval, so that a single late tick does not have systemd end us.
+	// Half the interval, so that one late tick does not end the program.
 	eachWhileAlive(ctx, log, interval/2, health, func() { notify(log, daemon.SdNotifyWatchdog) })
 }
 
-// eachWhileAlive calls do at each interval at which the program is alive, until ctx ends.
+// eachWhileAlive calls do at each interval if the program is alive, until ctx ends.
 func eachWhileAlive(ctx context.Context, log *slog.Logger, interval time.Duration, health *Health, do func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -127,8 +125,8 @@ func eachWhileAlive(ctx context.Context, log *slog.Logger, interval time.Duratio
 	}
 }
 
-// notify tells systemd, if it started us. What it does not hear it will ask
-// for by its own timeouts, so an error is only logged.
+// notify notifies systemd, if systemd started the program. It only logs errors: systemd acts on a
+// missing notification by its own timeouts.
 func notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("systemd was not told", "state", state, "err", err)

@@ -14,16 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketMode lets owner and group connect; what they may do there is another
-// question.
+// socketMode lets owner and group connect. Handlers decide what a peer may do.
 const socketMode = 0o660
 
-// maxSocketPath is what fits into a sockaddr_un, without its final zero.
+// maxSocketPath is the capacity of a sockaddr_un in bytes, without the final zero.
 const maxSocketPath = 107
 
-// listenSocket returns the listener at path that systemd handed over, else a
-// new one with mode 0660 and the group gid (negative for the process's own) in
-// a directory that is made with mode 0750 if it is missing.
+// listenSocket returns the listener at path that systemd passed. Otherwise it opens one with mode
+// 0660 and the group gid (the process's group if gid is negative), and makes a missing directory
+// with mode 0750.
 func listenSocket(ctx context.Context, path string, gid int) (net.Listener, error) {
 	if l, err := handedOver("unix", path); l != nil || err != nil {
 		return l, err
@@ -48,15 +47,15 @@ func listenSocket(ctx context.Context, path string, gid int) (net.Listener, erro
 	return l, nil
 }
 
-// restrictMode sets the mode that the socket will have when it appears in the
-// file system, so that there is no moment in which everybody may connect.
+// restrictMode sets the mode before the socket appears in the file system, so that other users can
+// never connect.
 func restrictMode(_, _ string, c syscall.RawConn) error {
 	var chmodErr error
 	err := c.Control(func(fd uintptr) { chmodErr = unix.Fchmod(int(fd), socketMode) })
 	return errors.Join(err, chmodErr)
 }
 
-// open gives the socket to its group, whatever the umask took away.
+// open sets group and mode of the socket, regardless of the umask.
 func open(path string, gid int) error {
 	if gid >= 0 {
 		if err := os.Chown(path, -1, gid); err != nil {
@@ -69,8 +68,8 @@ func open(path string, gid int) error {
 	return nil
 }
 
-// removeStale removes what a killed predecessor left at path, and nothing
-// else.
+// removeStale removes the socket of a killed process at path. It refuses other files and a socket
+// with a listener.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// Task is a part of a daemon that runs for as long as the daemon does.
+// Task is a part of a daemon that runs as long as the daemon.
 type Task interface {
-	// Run works until ctx ends, and then returns nil. If it cannot go on it returns an
-	// error, which ends the daemon. It does not return an error for a trouble that may
-	// pass.
+	// Run works until ctx ends, and then returns nil. An error ends the daemon, so Run must not
+	// return one for a temporary problem.
 	Run(ctx context.Context) error
-	// Ready is closed once the task does what it is there for.
+	// Ready is closed once the task does its work.
 	Ready() <-chan struct{}
 	// String names the task in logs and in the status of the unit.
 	String() string

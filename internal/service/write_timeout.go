@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// writeTimeout is how long what was written at once may take to go.
+// writeTimeout limits how long the data of one write may take to leave.
 const writeTimeout = time.Minute
 
-// withWriteTimeout bounds how long a peer may take to read, and not how long a request
-// lasts: one may wait for an event, or be a stream without end. The server takes
-// the bound away after the request.
+// withWriteTimeout limits how long a peer may take to read. It does not limit the request: some
+// wait for an event or are endless streams. The server lifts the deadline after the request.
 func withWriteTimeout(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(&boundedWriter{ResponseWriter: w, control: http.NewResponseController(w)}, r)
 	})
 }
 
-// boundedWriter gives each write its own deadline. If the deadline cannot be set the
-// connection is gone, which the write itself finds out.
+// boundedWriter sets a deadline for each write. If it cannot, the connection is gone and the write
+// fails.
 type boundedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
