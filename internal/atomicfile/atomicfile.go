@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile replaces and removes small files so that after a power
-// loss a file is either as before or as after, never in between. It owns the
-// order of write, fsync and rename; it knows nothing of what is in the files.
+// Package atomicfile replaces and removes small files. After a power cut, a file has either its old
+// or its new content. The package owns the order of write, fsync and rename.
 package atomicfile
 
 import (
@@ -14,11 +13,10 @@ import (
 	"time"
 )
 
-// Write puts data into the file at path, with exactly this mode whatever the
-// umask, in place of what was there. When it returns nil both content and name
-// are on stable storage. On error the file is as it was, unless the error is of
-// the last fsync of the directory: then it may be either. On a full disk it uses the
-// Reserve of the directory, if there is one.
+// Write replaces the file at path by one with this data and exactly this mode, regardless of the
+// umask. When it returns nil, content and name are on stable storage. After an error the file is
+// unchanged, except that after an error of the final fsync of the directory it may be old or new.
+// On a full disk Write uses the Reserve of the directory, if there is one.
 func Write(path string, data []byte, mode os.FileMode) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -28,12 +26,12 @@ func Write(path string, data []byte, mode os.FileMode) error {
 	return errors.Join(d.Write(filepath.Base(path), data, mode), d.Close())
 }
 
-// Sweep removes what every Write that a crash cut off has left in dir. No other process may write
-// files of dir meanwhile.
+// Sweep removes the temporary files that interrupted calls of Write left in dir. No other process
+// may write files in dir at the same time.
 func Sweep(dir string) error { return sweep(dir, time.Time{}) }
 
-// SweepOld is Sweep of a directory in which others may write files meanwhile: what is not
-// old stays.
+// SweepOld is Sweep for a directory in which other processes may write at the same time: it keeps
+// files younger than an hour.
 func SweepOld(dir string) error { return sweep(dir, time.Now().Add(-unfinishedFor)) }
 
 func sweep(dir string, olderThan time.Time) error {
@@ -45,9 +43,8 @@ func sweep(dir string, olderThan time.Time) error {
 	return errors.Join(d.sweep(olderThan), d.Close())
 }
 
-// Remove removes the file at path, durably. A file that is absent is no error;
-// its absence is made durable all the same, since an earlier Remove may have
-// been cut off before that.
+// Remove removes the file at path, durably. An absent file is no error; Remove syncs its directory
+// all the same, since an earlier Remove may have been interrupted before that.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove file: %w", err)
@@ -59,8 +56,7 @@ func Remove(path string) error {
 	return nil
 }
 
-// SyncDir makes the names in a directory durable: those that were created,
-// renamed and removed.
+// SyncDir makes the creation, renaming and removal of files in dir durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -18,25 +18,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Directory is an open directory. Another user may own it, and change at any time what is in it:
-// each method works on the open directory, whatever is at its path by now, and follows no link in
-// it.
+// Directory is an open directory. Another user may own it and change its entries at any time: each
+// method uses the open directory, not its path, and follows no link in it.
 type Directory struct {
 	file *os.File
 	path string
 }
 
-// temporary is in the name of a file that Write fills, before a random text.
+// temporary is a part of the names of Write's temporary files. Random text follows it.
 const temporary = ".tmp-"
 
-// maxFollowed is how many symbolic links a path may lead through.
+// maxFollowed limits the symbolic links of a path.
 const maxFollowed = 40
 
-// OpenDirectory opens the directory at path. It follows no symbolic link that another user than
-// root or the caller could have put there.
+// OpenDirectory opens the directory at path. It refuses symbolic links that a user other than root
+// and the caller could have made.
 func OpenDirectory(path string) (*Directory, error) { return openDirectory(path, nil) }
 
-// MakeDirectory is OpenDirectory, and makes with this mode what is missing of path.
+// MakeDirectory is OpenDirectory, but makes missing directories of path with this mode.
 func MakeDirectory(path string, mode os.FileMode) (*Directory, error) {
 	return openDirectory(path, func(in int, name string) error {
 		if err := unix.Mkdirat(in, name, uint32(mode.Perm())); !errors.Is(err, unix.EEXIST) {
@@ -67,7 +66,7 @@ func openDirectory(path string, mkdir func(in int, name string) error) (*Directo
 				continue
 			}
 		}
-		_ = unix.Close(at) // it was only looked at
+		_ = unix.Close(at) // opened with O_PATH only
 		if err != nil {
 			return nil, failed(err)
 		}
@@ -81,7 +80,7 @@ func openDirectory(path string, mkdir func(in int, name string) error) (*Directo
 	return &Directory{file: os.NewFile(uintptr(fd), path), path: path}, nil
 }
 
-// begin opens the directory from which path leads, and returns the names of path.
+// begin opens the directory where path starts, and returns the components of path.
 func begin(path string) (fd int, parts []string, err error) {
 	from := "."
 	if filepath.IsAbs(path) {
@@ -96,7 +95,7 @@ func split(path string) []string {
 }
 
 // enter opens a directory in another one. If name is a symbolic link that may be followed, it
-// returns its target.
+// returns the target instead.
 func enter(in int, name string, mkdir func(in int, name string) error) (fd int, target string, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err = unix.Openat(in, name, flags, 0)
@@ -122,8 +121,7 @@ func enter(in int, name string, mkdir func(in int, name string) error) (fd int, 
 	return -1, target, errors.Join(err, unix.Close(fd))
 }
 
-// follow returns the target of a symbolic link that nobody but root and the caller can have put
-// into a directory.
+// follow returns the target of a symbolic link if only root and the caller can have made the link.
 func follow(in, link int, name string, owner uint32) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(in, &st); err != nil {
@@ -146,7 +144,7 @@ func isTrusted(uid uint32) bool { return uid == 0 || int64(uid) == int64(os.Gete
 // Close closes the directory.
 func (d *Directory) Close() error { return d.file.Close() }
 
-// Lock waits for the lock of the directory, which Close releases.
+// Lock waits for the lock of the directory. Close releases it.
 func (d *Directory) Lock() error {
 	if err := unix.Flock(int(d.file.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", d.path, err)
@@ -154,7 +152,7 @@ func (d *Directory) Lock() error {
 	return nil
 }
 
-// Owner returns the user and the group that own the directory.
+// Owner returns the user and group ids of the directory.
 func (d *Directory) Owner() (uid, gid int, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.file.Fd()), &st); err != nil {
@@ -166,7 +164,7 @@ func (d *Directory) Owner() (uid, gid int, err error) {
 // Path returns the path of a file in the directory, for messages.
 func (d *Directory) Path(name string) string { return filepath.Join(d.path, name) }
 
-// Exists reports whether there is anything with this name.
+// Exists reports whether the directory has an entry with this name, of any kind.
 func (d *Directory) Exists(name string) (bool, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(d.file.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -179,10 +177,10 @@ func (d *Directory) Exists(name string) (bool, error) {
 	return true, nil
 }
 
-// Read returns the content of a regular file, which has at most that many bytes, and its owner.
-// Where others can make files in the directory, the file has no other name: it could be a hard link
-// of theirs to a file that they may not read. The kernel refuses such links only where
-// fs.protected_hardlinks is set.
+// Read returns the content of a regular file of at most that many bytes, and the file's owner. If
+// other users can make files in the directory, Read refuses a file with several names: it could be
+// their hard link to a file that they may not read. The kernel refuses such links only with
+// fs.protected_hardlinks.
 func (d *Directory) Read(name string, most int64) (data []byte, owner int, err error) {
 	path := d.Path(name)
 	fd, err := unix.Openat(int(d.file.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -216,8 +214,8 @@ func (d *Directory) Read(name string, most int64) (data []byte, owner int, err e
 	return data, int(st.Uid), nil
 }
 
-// checkHardLink refuses a file that has several names, where others than root and the caller can
-// make files.
+// checkHardLink refuses a file with several names if users other than root and the caller can make
+// files in the directory.
 func (d *Directory) checkHardLink(path string, names uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.file.Fd()), &st); err != nil {
@@ -230,12 +228,12 @@ func (d *Directory) checkHardLink(path string, names uint64) error {
 		path, names, api.ShellLine("find", "/", "-samefile", path))
 }
 
-// Write is the function Write for a file in the directory.
+// Write is the function Write, for a file in the directory.
 func (d *Directory) Write(name string, data []byte, mode os.FileMode) error {
 	return d.replace(name, data, mode, func(*os.File) error { return nil })
 }
 
-// WriteForOwner is Write. If the caller is root, the file belongs to the owner of the directory.
+// WriteForOwner is Write. If the caller is root, it gives the file to the owner of the directory.
 func (d *Directory) WriteForOwner(name string, data []byte, mode os.FileMode) error {
 	return d.replace(name, data, mode, func(f *os.File) error {
 		uid, gid, err := d.Owner()
@@ -258,8 +256,8 @@ func (d *Directory) replace(name string, data []byte, mode os.FileMode, give fun
 
 func (d *Directory) put(name string, data []byte, mode os.FileMode, give func(*os.File) error) error {
 	in := int(d.file.Fd())
-	// The leading dot and no suffix of a kind: a reader of the directory by
-	// pattern does not take the file that a crash leaves behind for a real one.
+	// A leading dot and no suffix: readers of the directory by pattern skip the temporary file of
+	// an interrupted Write.
 	part := "." + name + temporary + rand.Text()[:10]
 	fd, err := unix.Openat(in, part, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -291,21 +289,21 @@ func (d *Directory) sync() error {
 	return nil
 }
 
-// unfinishedFor is longer than any Write takes that has not been cut off.
+// unfinishedFor is longer than any Write takes.
 const unfinishedFor = time.Hour
 
-// SweepOld removes what a Write that was cut off has left. What is not old may be of one that goes
-// on, and stays.
+// SweepOld removes the temporary files of interrupted writes. It keeps files younger than an hour,
+// which another process may still write.
 func (d *Directory) SweepOld() error { return d.sweep(time.Now().Add(-unfinishedFor)) }
 
-// sweep is SweepOld of what is older than that, if it is not zero.
+// sweep removes temporary files older than the given time, or all if it is zero.
 func (d *Directory) sweep(olderThan time.Time) error {
 	entries, err := d.file.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("sweep directory: %w", err)
 	}
 	for _, e := range entries {
-		left, _ := filepath.Match(".*"+temporary+"*", e.Name()) // the pattern is no bad one
+		left, _ := filepath.Match(".*"+temporary+"*", e.Name()) // the pattern is valid
 		if !left || !e.Type().IsRegular() || !olderThan.IsZero() && !d.isOlder(e.Name(), olderThan) {
 			continue
 		}

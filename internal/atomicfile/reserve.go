@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseBytes are given back at a time: what is free on a full disk goes to whoever
-// asks for it next, so the rest is kept for later.
+// releaseBytes are released at a time. On a full disk any process may take the released space, so
+// the rest is kept.
 const releaseBytes = 1 << 20
 
-// Reserve is room on a filesystem that is kept in a file, for the small files in its
-// directory and below when the disk is full: a guest that has filled the disk with
-// its overlay can only be helped by operations that write a few records.
+// Reserve is a file that keeps space on a filesystem for small files in its directory and below. A
+// guest that has filled the disk with its overlay can only be helped by operations that write a few
+// records.
 type Reserve struct {
 	path  string
 	bytes int64
@@ -31,8 +31,8 @@ var (
 	reserves   []*Reserve
 )
 
-// NewReserve keeps room for the files below the directory of path, in a file at path.
-// It takes no room before Fill.
+// NewReserve registers a reserve in a file at path, for files in its directory and below. It takes
+// no space before Fill.
 func NewReserve(path string, bytes int64) *Reserve {
 	r := &Reserve{path: path, bytes: bytes}
 	reservesMu.Lock()
@@ -41,7 +41,7 @@ func NewReserve(path string, bytes int64) *Reserve {
 	return r
 }
 
-// Close ends that the reserve is used. Its file stays.
+// Close unregisters the reserve. Its file stays.
 func (r *Reserve) Close() {
 	reservesMu.Lock()
 	defer reservesMu.Unlock()
@@ -53,8 +53,8 @@ func (r *Reserve) Close() {
 	}
 }
 
-// Fill takes what is missing of the reserve, if so much is free that as much is left,
-// and returns how much of it there is.
+// Fill allocates the missing part of the reserve if afterwards at least the reserve's full size is
+// free. It returns the present size of the reserve in bytes.
 func (r *Reserve) Fill() (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *Reserve) Fill() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("open the reserve: %w", err)
 	}
-	defer func() { _ = f.Close() }() // nothing of its content is needed
+	defer func() { _ = f.Close() }() // opened only for its size
 	st, err := f.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("look at the reserve: %w", err)
@@ -81,8 +81,7 @@ func (r *Reserve) Fill() (int64, error) {
 	return r.bytes, nil
 }
 
-// release gives some of the reserve back to the filesystem, and reports whether there was
-// any left.
+// release returns a part of the reserve to the filesystem, and reports whether there was any.
 func (r *Reserve) release() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +89,8 @@ func (r *Reserve) release() bool {
 	return err == nil && st.Size() > 0 && os.Truncate(r.path, max(0, st.Size()-releaseBytes)) == nil
 }
 
-// UseReserve calls write, which writes to path, and calls it again while isFull says of its
-// error that the disk is full and a Reserve of the directory of path has room to give.
+// UseReserve calls write, which writes to path. While isFull reports that the disk is full, and a
+// Reserve for path can release space, it does so and calls write again.
 func UseReserve(path string, isFull func(error) bool, write func() error) error {
 	for {
 		if err := write(); err == nil || !isFull(err) || !makeRoom(path) {
@@ -100,7 +99,7 @@ func UseReserve(path string, isFull func(error) bool, write func() error) error 
 	}
 }
 
-// makeRoom reports whether there is more room for path than before.
+// makeRoom releases space of a Reserve for path, and reports whether it did.
 func makeRoom(path string) bool {
 	reservesMu.Lock()
 	var found *Reserve
@@ -113,7 +112,7 @@ func makeRoom(path string) bool {
 	return found != nil && found.release()
 }
 
-// IsFull reports whether an error of the kernel is that there is no room.
+// IsFull reports whether an error of the kernel means that the disk or a quota is full.
 func IsFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
