@@ -12,10 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// Backup writes a copy of the database at path, as of its last commit, to the
-// new file dst with mode 0600, and returns once it is on stable storage and was
-// checked. The database may be open in another process. A file at dst is never
-// replaced, and none is left there by a backup that did not succeed.
+// Backup copies the database at path, as of its last commit, to the new file dst with mode 0600.
+// When it returns nil, the copy is checked and on stable storage. Another process may have the
+// database open. Backup never replaces a file at dst, and a failed Backup leaves none.
 func Backup(ctx context.Context, path, dst string) (err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -27,7 +26,7 @@ func Backup(ctx context.Context, path, dst string) (err error) {
 	if dst, err = filepath.Abs(dst); err != nil {
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
-	// Made here for its mode; SQLite fills an empty file.
+	// Created here for its mode; SQLite fills an empty file.
 	f, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return fmt.Errorf("back up to: %w", err)

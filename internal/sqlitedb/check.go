@@ -14,12 +14,12 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// minVersion is the first SQLite without the WAL reset race that could lose
-// committed transactions (sqlite.org/wal.html).
+// minVersion is the first SQLite without the WAL reset bug that could lose committed transactions
+// (sqlite.org/wal.html).
 var minVersion = [3]int{3, 51, 3}
 
-// check looks at the file before anything may write to it: a file that is
-// refused must stay as it was, for whoever has to repair it.
+// check checks the file before anything may write to it: a refused file must stay unchanged for its
+// repair.
 func check(ctx context.Context, path string, newest int) (err error) {
 	pool, err := openPool(ctx, path, checkMode(path), 1)
 	if err != nil {
@@ -43,9 +43,9 @@ func check(ctx context.Context, path string, newest int) (err error) {
 	return nil
 }
 
-// checkMode is how check opens the file: read-only, except where a process
-// died while it turned a new file into a WAL database. That leaves a rollback
-// journal, which only a writer may play back.
+// checkMode returns the mode in which check opens the file: read-only, unless a process died while
+// it converted a new file into a WAL database. Then a rollback journal exists, which only a writer
+// may play back.
 func checkMode(path string) string {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return "rw"
@@ -100,12 +100,11 @@ func quickCheck(ctx context.Context, pool *sql.DB) (err error) {
 
 var errDamaged = errors.New("it is damaged or is no database, and was left as it is; restore a backup")
 
-// saysDamaged puts plain words before what SQLite says of a file that it
-// cannot make sense of.
+// saysDamaged adds an explanation to SQLite's error for a damaged file.
 func saysDamaged(err error) error {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
-		// The low byte is the primary code; the rest says where.
+		// The low byte is the primary code.
 		switch e.Code() & 0xff {
 		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 			return fmt.Errorf("%w: %w", errDamaged, err)

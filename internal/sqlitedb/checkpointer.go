@@ -9,19 +9,19 @@ import (
 	"fmt"
 )
 
-// checkpointAtLast is how long the log gets where a Checkpointer keeps it short, before a
-// commit has to do a checkpoint after all: 256 MiB.
+// checkpointAtLast is the length of the log in pages at which a commit makes a checkpoint although
+// a Checkpointer exists: 256 MiB.
 const checkpointAtLast = 65536
 
-// Checkpointer writes the log of commits (WAL) into the file on a connection of its own,
-// so that commits go on meanwhile. It is safe for concurrent use.
+// Checkpointer copies the log of commits (WAL) into the database file on its own connection, so
+// that commits need not wait. It is safe for concurrent use.
 type Checkpointer struct {
 	pool  *sql.DB
 	write *sql.DB
 }
 
-// NewCheckpointer opens the connection. From then on commits leave checkpoints to the
-// caller. Close it before the database.
+// NewCheckpointer opens the connection. From then on the caller makes the checkpoints, not commits.
+// Close it before the database.
 func (db *DB) NewCheckpointer(ctx context.Context) (*Checkpointer, error) {
 	pool, err := openPool(ctx, db.path, "rw", 1)
 	if err != nil {
@@ -36,21 +36,20 @@ func (db *DB) NewCheckpointer(ctx context.Context) (*Checkpointer, error) {
 // Close closes the connection.
 func (c *Checkpointer) Close() error { return c.pool.Close() }
 
-// Pending returns how many pages of the log are not in the file.
+// Pending returns how many pages of the log are not in the file yet.
 func (c *Checkpointer) Pending(ctx context.Context) (int, error) {
 	return checkpoint(ctx, c.pool, "NOOP")
 }
 
-// Checkpoint writes into the file what the log has now, and returns how many pages were
-// added to the log meanwhile. It does not wait for readers; pages that they need stay in
-// the log.
+// Checkpoint copies the present log into the file, and returns how many pages are not copied: new
+// ones, and those that readers still need. It does not wait for readers.
 func (c *Checkpointer) Checkpoint(ctx context.Context) (pending int, err error) {
 	return checkpoint(ctx, c.pool, "PASSIVE")
 }
 
-// Finish is Checkpoint on the connection that writes, and must not be called inside a
-// transaction. Nothing can be added meanwhile, so if no reader is in the way the next
-// commit begins the log anew: that keeps the log short.
+// Finish is Checkpoint on the writing connection. It must not be called inside a transaction. No
+// commit can extend the log at the same time, so unless a reader needs the log, the next commit
+// starts it from the beginning. That keeps the log short.
 func (c *Checkpointer) Finish(ctx context.Context) error {
 	_, err := checkpoint(ctx, c.write, "PASSIVE")
 	return err

@@ -9,13 +9,14 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// IsFull reports whether err means that the disk is full. The data of the failed write is not
-// in the file then.
+// IsFull reports whether err means that the disk is full. The data of the failed write is then not
+// in the file.
 func IsFull(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return false
 	}
-	// The second is of the file that connections share, which grows with the log.
+	// SQLITE_IOERR_SHMSIZE is an error of the -shm file, which connections share and which grows
+	// with the log.
 	return e.Code() == sqlite3.SQLITE_FULL || e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
 }

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes the lock that keeps a second process off the database. The
-// kernel gives it back when this process ends, however it ends; the file is
-// never removed, because removing it would let two processes lock two files of
-// one name.
+// lockFile locks the database against other processes. The kernel releases the lock when this
+// process ends. The file is never removed: otherwise two processes could lock two files with the
+// same name.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {

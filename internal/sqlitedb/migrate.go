@@ -13,10 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// migrate applies the migrations that the database does not have yet. Schema
-// and version change in the same transaction, so a crash leaves either both or
-// neither. What the database was before the first of them is kept in a file, whose name
-// it returns: there is no migration back.
+// migrate applies the missing migrations. Schema and version change in the same transaction, so a
+// crash leaves both or neither. Before the first migration it backs up the database and returns the
+// path of the backup, since there is no migration back.
 func migrate(ctx context.Context, path string, write *sql.DB, schema []string) (backup string, err error) {
 	have, err := userVersion(ctx, write)
 	if err != nil {
@@ -35,19 +34,18 @@ func migrate(ctx context.Context, path string, write *sql.DB, schema []string) (
 	return backup, nil
 }
 
-// VersionBackup returns the path of the backup that is made beside the database at path
-// before its schema is brought from this version to a later one.
+// VersionBackup returns the path of the backup of the database at path, made before its schema is
+// migrated from this version.
 func VersionBackup(path string, version int) string {
 	return fmt.Sprintf("%s.schema-%d", path, version)
 }
 
-// backUpVersion makes the VersionBackup of a database. There is one of each version: the
-// last, as an older one lacks what was committed since. It is whole under its name or not
-// there.
+// backUpVersion makes the VersionBackup of a database. It replaces an earlier backup of the same
+// version, which lacks later commits. The file is complete or does not exist.
 func backUpVersion(ctx context.Context, path string, version int) (string, error) {
 	final := VersionBackup(path, version)
 	partial := final + ".partial"
-	// Of a process that died. The lock of the database keeps others away.
+	// Of a process that died. The database lock excludes other processes.
 	if err := os.Remove(partial); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("remove an unfinished backup: %w", err)
 	}
@@ -68,7 +66,7 @@ func applyMigration(ctx context.Context, write *sql.DB, version int, statements 
 	if _, err := tx.ExecContext(ctx, statements); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	// A PRAGMA takes no parameters; version is a number of ours.
+	// A PRAGMA takes no parameters, and version is a number.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version)); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}

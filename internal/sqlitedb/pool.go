@@ -10,25 +10,25 @@ import (
 	"net/url"
 )
 
-// fileMode is the mode of the database and of the files SQLite makes beside
-// it: they hold who may use what and are nobody else's business.
+// fileMode is the mode of the database and of SQLite's files in its directory. Other users must not
+// read them.
 const fileMode = 0o600
 
-// busyTimeoutMS is how long a connection waits for another that is in its way,
-// for example a backup.
+// busyTimeoutMS is how long a connection waits for a lock of another connection, for example of a
+// backup.
 const busyTimeoutMS = 5000
 
-// writeCacheKiB is how much of the file the connection that writes may keep in
-// memory: what a busy registry looks up in one commit after the other.
+// writeCacheKiB is the page cache of the writing connection, for the pages that a busy registry
+// reads in one commit after the other.
 const writeCacheKiB = 16 << 10
 
-// checkpointPages is how long the log of commits gets before a commit writes it into the
-// file: 16 MiB. That costs the commit two more writes to stable storage. In a longer log
-// more changes of a page become one write of it.
+// checkpointPages is the length of the log at which a commit copies the log into the file: 16 MiB.
+// That costs the commit two more syncs. With a longer log, more changes of a page are copied as
+// one.
 const checkpointPages = 4096
 
-// openPool opens path with at most size connections, and opens the first of
-// them now so that an error comes from here.
+// openPool opens path with at most size connections. It opens the first one at once, so that it
+// returns the error.
 func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error) {
 	pool, err := sql.Open("sqlite", dsn(path, mode))
 	if err != nil {
@@ -42,9 +42,9 @@ func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error)
 	return pool, nil
 }
 
-// dsn names path for the driver. FULL, because in WAL mode NORMAL may lose
-// acknowledged commits at a power cut; group commit makes it cheap. What a
-// savepoint would undo needs no file: it is gone with the transaction.
+// dsn returns the driver's name for path. synchronous is FULL because NORMAL may lose acknowledged
+// commits in WAL mode at a power cut; group commit makes FULL cheap. The journals of savepoints are
+// in memory, because after a crash the transaction is lost anyway.
 func dsn(path, mode string) string {
 	q := url.Values{
 		"mode":       {mode},

@@ -7,21 +7,21 @@ import (
 	"fmt"
 )
 
-// Probe makes a commit that changes nothing, and returns nil once it is on stable storage,
-// as any other commit would be. It uses the connection that writes, so it must not be
-// called inside a transaction.
+// Probe commits a transaction that changes nothing, and returns nil once the commit is on stable
+// storage. It uses the writing connection, so it must not be called inside a transaction.
 func (db *DB) Probe(ctx context.Context) error {
 	tx, err := db.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin a commit: %w", err)
 	}
-	// SQLite may have rolled back by itself, and after a commit there is nothing to undo.
+	// An error is expected: SQLite may have rolled back already, and after Commit there is no
+	// transaction.
 	defer func() { _ = tx.Rollback() }()
 	var version int
 	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
-	// SQLite writes the page that has it, though it is what it was.
+	// SQLite writes the page although the value is the same.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version)); err != nil {
 		return fmt.Errorf("write schema version: %w", err)
 	}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlitedb opens the SQLite files that Volferry keeps its truths in:
-// one connection that writes, a pool that reads, every commit on stable
-// storage before it is acknowledged, one process per file. It owns how a file
-// is opened, checked and migrated, and knows nothing of what is in its tables.
+// Package sqlitedb opens the SQLite files of Volferry. A file has one process, one connection that
+// writes and a pool that reads; each commit is on stable storage before it is acknowledged. The
+// package owns how a file is opened, checked and migrated, and knows nothing of its tables.
 package sqlitedb
 
 import (
@@ -20,30 +19,27 @@ import (
 
 // DB is an open database. Both pools are safe for concurrent use.
 type DB struct {
-	// Write is the one connection that may change something. Its transactions
-	// take the write lock when they begin, so they never fail half way for
-	// want of it.
+	// Write is the only connection that writes. Its transactions take the write lock when they
+	// begin, so they never fail halfway for lack of it.
 	Write *sql.DB
-	// Read is a pool of read-only connections. A reader sees the last commit
-	// and never waits for the writer; it should be short, because the log
-	// cannot be written into the file past the oldest reader.
+	// Read is a pool of read-only connections. A reader sees the last commit and never waits for
+	// the writer. Readers should be short, because a checkpoint cannot pass the oldest reader.
 	Read *sql.DB
-	// MigratedFrom is the path of the backup that was made when the database was opened,
-	// because it had an older schema; "" if it had not. The backup is never removed.
+	// MigratedFrom is the path of the backup that Open made because the database had an older
+	// schema, or "". The backup is never removed.
 	MigratedFrom string
 
 	path string
 	lock *os.File
 }
 
-// Open opens the database at path, creating it with mode 0600 if it is missing
-// (its directory must exist), and brings it to the given schema: schema[i] is
-// migration i+1, which is applied once, in a transaction of its own. A database that
-// has an older schema is backed up before, to its VersionBackup; where that
-// cannot be done it is not opened.
+// Open opens the database at path and migrates it to the given schema. It creates a missing file
+// with mode 0600; the directory must exist. schema[i] is migration i+1; each is applied once, in
+// its own transaction. Open first backs up a database with an older schema to its VersionBackup,
+// and fails if it cannot.
 //
-// A file that another process has open, that is no database, that is damaged,
-// or that a newer program wrote is refused, and is left as it was.
+// Open refuses a file, and leaves it unchanged, if another process has it open, if it is damaged or
+// no database, or if a newer program wrote it.
 func Open(ctx context.Context, path string, schema []string) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -86,15 +82,15 @@ func open(ctx context.Context, path string, schema []string) (*DB, error) {
 	return &DB{Write: write, Read: read, MigratedFrom: backup}, nil
 }
 
-// Close closes both pools and lets other processes open the file.
+// Close closes both pools and releases the lock.
 func (db *DB) Close() error {
-	// The writer goes last: the last connection to close writes the log back
-	// into the file, and a read-only one cannot.
+	// The writer closes last: the last connection copies the log into the file, which a read-only
+	// one cannot.
 	return errors.Join(db.Read.Close(), db.Write.Close(), db.lock.Close())
 }
 
-// create makes an empty file with the right mode before SQLite can make one
-// with the wrong mode, and makes its name durable.
+// create creates an empty file with the right mode before SQLite creates it with another, and makes
+// its name durable.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if errors.Is(err, os.ErrExist) {

@@ -9,9 +9,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// StorageFailed reports whether err of SQLite is about the file or its storage (full, damaged,
-// unreadable) and not about a statement or its values. After such an error SQLite may have
-// rolled the transaction back by itself, so the transaction must not be used any more.
+// StorageFailed reports whether an error of SQLite concerns the file or its storage (full, damaged,
+// unreadable) rather than a statement or its values. After such an error the transaction must not
+// be used, since SQLite may have rolled it back.
 func StorageFailed(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

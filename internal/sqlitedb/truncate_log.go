@@ -8,17 +8,17 @@ import (
 	"fmt"
 )
 
-// TruncateLog writes the log of commits into the file and empties it, so that the log file
-// does not stay as long as it ever was. It does not wait for readers: the next call does
-// the rest. It uses the connection that writes, so it must not be called inside a
-// transaction.
+// TruncateLog copies the log of commits into the file and truncates the log file, which otherwise
+// keeps its largest size. It does not wait for readers: the next call does the rest. It uses the
+// writing connection, so it must not be called inside a transaction.
 func (db *DB) TruncateLog(ctx context.Context) (err error) {
 	conn, err := db.Write.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("truncate the log: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	// With a busy timeout the checkpoint would wait for readers, and every change for it.
+	// With a busy timeout the checkpoint would wait for readers, and all commits for the
+	// checkpoint.
 	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return fmt.Errorf("truncate the log: %w", err)
 	}
