@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client speaks to volferryd and volferry-registry over HTTP. It owns
-// how a request gets there and how an answer or an error comes back; it decides
-// nothing and keeps nothing.
+// Package client sends HTTP requests to volferryd and volferry-registry. It owns the transport, and
+// the decoding of answers and errors.
 package client
 
 import (
@@ -26,69 +25,68 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// maxAnswerBytes bounds what an answer may take of our memory.
+// maxAnswerBytes limits the memory for an answer.
 const maxAnswerBytes = 64 << 20
 
-// Client sends requests to one daemon. It is safe for concurrent use.
+// Client sends requests to one daemon or registry. It is safe for concurrent use.
 type Client struct {
 	connection
 	http    *http.Client
 	timeout time.Duration
 	clock   clock
-	// known is for a target of several URLs, as failover is, which is nil for one.
+	// known and failover are for a target of several URLs; failover is nil for one URL.
 	known    func() string
 	failover *failover
 }
 
-// Setting changes how a Client is made.
+// Setting configures a Client.
 type Setting func(*Client)
 
-// UnavailableAs sets the code of the error for a daemon that cannot be reached. The default
-// is CodeHypervisorUnavailable.
+// UnavailableAs sets the error code for a server that cannot be reached. Default:
+// CodeHypervisorUnavailable.
 func UnavailableAs(code api.Code) Setting {
 	return func(c *Client) { c.unavailable = code }
 }
 
-// Timeout bounds each Do. A daemon that does not answer in time counts as one that cannot
-// be reached. Without it there is no bound; streams never have one.
+// Timeout limits each Do. A server that does not answer in time counts as unreachable. The default
+// is no limit; streams have none.
 func Timeout(d time.Duration) Setting {
 	return func(c *Client) { c.timeout = d }
 }
 
-// TLS names the PEM files that an https:// target needs: the authority that must have
-// signed the server's certificate, and the client's own certificate and key. They are read
-// again when they change. A Unix socket needs none.
+// TLS sets the PEM files for an https:// target: the authority of the server's certificate, and the
+// client's own certificate and key. They are read again when they change. A Unix socket needs none.
 func TLS(caFile, certFile, keyFile string) Setting {
 	return func(c *Client) { c.tlsFiles = &tlsFiles{ca: caFile, cert: certFile, key: keyFile} }
 }
 
-// As has every request say for which host it is made, and in which epoch that host believes
-// to be at that moment. Requests say neither while the id is empty.
+// As adds to every request the host that makes it, and the epoch that this host believes to have at
+// that moment. Nothing is added while the id is empty.
 func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
 }
 
-// ForCaller has every request that has a key say who it is made for, as caller tells by the
-// key. Requests say nothing of it where that is empty.
+// ForCaller adds to every request with a key the caller for which it is made, as caller returns it
+// for the key. Nothing is added if that is empty.
 func ForCaller(caller func(key string) string) Setting {
 	return func(c *Client) { c.caller = caller }
 }
 
-// DialedBy connects to the address of an https:// target with dial, for a process that may not use
-// the network. The client still does the TLS itself. Errors are those of net.Dialer.
+// DialedBy sets the function that connects to the address of an https:// target, for a process
+// without access to the network. The client does the TLS. Errors are those of net.Dialer.
 func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }
 
-// OfRegistry has a client of several URLs refuse every registry but the one with the id that
-// known returns. While that is "", the first that answers is the one that counts.
+// OfRegistry makes a client of several URLs refuse every registry except the one with the id that
+// known returns. While that is "", the first registry that answers is accepted.
 func OfRegistry(known func() string) Setting {
 	return func(c *Client) { c.known = known }
 }
 
-// New returns a client of the daemon at target: unix:///path, the absolute path
-// of a socket, or https://host[:port] with TLS; or several URLs of one registry, with
-// commas between them. It connects with the first request.
+// New returns a client of the server at target: unix:///path, the absolute path of a socket,
+// https://host[:port] with TLS, or several URLs of one registry, separated by commas. It connects
+// at the first request.
 func New(target string, settings ...Setting) (*Client, error) {
 	c := &Client{connection: connection{unavailable: api.CodeHypervisorUnavailable}}
 	for _, set := range settings {
@@ -105,35 +103,33 @@ func New(target string, settings ...Setting) (*Client, error) {
 	}
 	c.http = &http.Client{
 		Transport: c.transport,
-		// What answers with a redirect is not ours, and is shown no certificate
-		// elsewhere.
+		// The servers do not redirect. No other server gets the certificate.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
 }
 
-// IsList reports whether a target is several, with commas between them. The path of a socket may
-// have a comma in it.
+// IsList reports whether a target is a comma-separated list of URLs. The path of a socket may
+// contain a comma.
 func IsList(target string) bool {
 	return strings.HasPrefix(target, "https://") && strings.Contains(target, ",") || strings.Contains(target, ",https://")
 }
 
-// Target returns where the daemon is, for messages: the path of a socket, or a
-// URL, or several with commas between them.
+// Target returns the server's address for messages: the path of a socket, a URL, or several URLs
+// separated by commas.
 func (c *Client) Target() string { return c.target }
 
-// Credentials returns the client's certificate, nil over a Unix socket.
+// Credentials returns the client's certificate, or nil for a Unix socket.
 func (c *Client) Credentials() *mtls.Credentials { return c.credentials }
 
-// Transport returns the client's connection to the daemon, for a proxy that sends requests
-// of its own: what is sent to the URL by the round tripper gets there as the client's
-// requests do. Errors are those of Do.
+// Transport returns a round tripper and a base URL, for a proxy: a request to that URL uses the
+// client's connections. Errors are those of Do.
 func (c *Client) Transport() (http.RoundTripper, *url.URL) {
 	base := *c.base
 	return explaining{&c.connection}, &base
 }
 
-// Close closes the connections that are idle.
+// Close closes the idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Option changes one request.
@@ -156,38 +152,35 @@ func newCall(opts []Option) (c call) {
 	return c
 }
 
-// IdempotencyKey sends the request under the op id key: however often it is
-// sent, it is done once.
+// IdempotencyKey sends the request under the op id key: the server does it once, however often it
+// is sent.
 func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 
-// waitLonger has Do wait for the answer for longer: the request asks the daemon to
-// hold it back for d.
+// waitLonger extends the timeout by d, for a request that asks the server to delay its answer.
 func waitLonger(d time.Duration) Option { return func(c *call) { c.extraWait = d } }
 
-// Within bounds this Do, in place of Timeout. A daemon that takes longer to answer counts
-// as one that cannot be reached.
+// Within limits this Do, instead of Timeout. A server that does not answer in time counts as
+// unreachable.
 func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
 
-// Whole has Do decode the whole document into out, even if the route has one noun, for a
-// caller that needs the members beside it (stale, age_seconds).
+// Whole makes Do decode the whole document into out, even if the route has one noun. It is for
+// members such as stale and age_seconds.
 func Whole() Option { return func(c *call) { c.whole = true } }
 
-// noun has Do fill out with that member of the answer, whatever other members a newer
-// program has put beside it.
+// noun makes Do decode only this member of the answer into out. A newer program may add other
+// members.
 func noun(name string) Option { return func(c *call) { c.noun = name } }
 
-// nextOf has Do fill next with where the next page of a list begins, "" if there is none.
+// nextOf makes Do set next to the cursor of a list's next page, "" if there is none.
 func nextOf(next *string) Option { return func(c *call) { c.next = next } }
 
-// Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil
-// ignores the answer). If the answer has several nouns, out gets the whole document. Path
-// may have a query.
+// Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil ignores
+// the answer). If the answer has several nouns, out gets the whole document. Path may have a query.
 //
-// The error is an *api.Error, or wraps the error of ctx if ctx ended first. If the
-// connection broke after the request was sent, the error has the detail "maybe_done": true;
-// to send the request again with the same Idempotency-Key finds out. A request that needs a
-// feature which the other side does not have is refused with state_forbidden, and is not
-// sent.
+// The error is an *api.Error, or wraps the error of ctx if ctx ended first. If the connection broke
+// after the request was sent, the error has the detail "maybe_done": true; the caller may repeat
+// the request with the same Idempotency-Key. A request that needs a feature which the server lacks
+// is not sent, and the error is state_forbidden.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	options := newCall(opts)
 	options.needs = protocol.Needs(in)
@@ -219,7 +212,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 		return err
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-	// The whole answer was read, or never will be.
+	// The answer is complete or failed, so an error here does not matter.
 	_ = resp.Body.Close()
 	if err != nil {
 		return c.transportError(ctx, err)
@@ -230,7 +223,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 	return decodeAnswer(method, path, body, out, options)
 }
 
-// send returns an answer of a 2xx status, whose body the caller closes.
+// send returns an answer with a 2xx status. The caller closes its body.
 func (c *Client) send(ctx context.Context, method, path string, in any, options call) (*http.Response, error) {
 	var body []byte
 	if in != nil {
@@ -275,7 +268,7 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte
 	return resp, wasSent(err, int(written.Load()))
 }
 
-// answeredError returns the error that the daemon answered.
+// answeredError returns the error in an answer of the server.
 func (c *Client) answeredError(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var e api.ErrorBody
@@ -285,8 +278,7 @@ func (c *Client) answeredError(resp *http.Response) error {
 	return api.Errorf(api.CodeInternal, "the answer was %s, which is not Volferry's way to say it; is %s the right place?", resp.Status, c.target)
 }
 
-// remarks are the members of an answer that say something about it and are not
-// what was asked for: that it is from memory and how old, and which instances
+// remarks are members that describe an answer: it is from a cache and its age, or some instances
 // were adopted before.
 var remarks = []string{"schema_version", "stale", "age_seconds", "already_adopted"}
 
@@ -325,8 +317,8 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 	return nil
 }
 
-// ClockAhead returns by how much at least the daemon's clock was ahead of this one at its
-// last answer, negative if it was behind. It returns false if there was no answer yet.
+// ClockAhead returns the least time by which the server's clock was ahead of this one at its last
+// answer, negative for a clock that was slow. It returns false before the first answer.
 func (c *Client) ClockAhead() (time.Duration, bool) {
 	ahead := c.clock.ahead.Load()
 	if ahead == nil {
@@ -335,7 +327,7 @@ func (c *Client) ClockAhead() (time.Duration, bool) {
 	return *ahead, true
 }
 
-// checkNeeds is CheckPeer that asks the other side who it is, where that is not known.
+// checkNeeds is CheckPeer, but first asks an unknown server for its version and features.
 func (c *Client) checkNeeds(ctx context.Context, needs []string) error {
 	if len(needs) == 0 {
 		return nil
@@ -346,7 +338,7 @@ func (c *Client) checkNeeds(ctx context.Context, needs []string) error {
 		if err != nil {
 			return err
 		}
-		_ = resp.Body.Close() // its header says it
+		_ = resp.Body.Close() // its header has the features
 	}
 	return c.CheckPeer(needs)
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// clock is what the answers of a daemon say of its clock.
+// clock compares a server's clock with this one, by the server's answers.
 type clock struct{ ahead atomic.Pointer[time.Duration] }
 
-// note takes the time at which an answer was made, which is some time between sent and
-// now. The header has whole seconds, so it may be a second early.
+// note reads the time of an answer. The server made the answer between sent and now; the Date
+// header has whole seconds, so it may be a second early.
 func (c *clock) note(header http.Header, sent, now time.Time) {
 	at, err := http.ParseTime(header.Get("Date"))
 	if err != nil {

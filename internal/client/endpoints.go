@@ -10,14 +10,13 @@ import (
 // Endpoint is one URL of a registry.
 type Endpoint struct {
 	URL string
-	// InUse: requests are sent there.
+	// InUse: requests go to this URL.
 	InUse bool
-	// Err is why it does not answer, or did not when it was last tried; nil if it did or was
-	// not tried.
+	// Err is why the last try of this URL failed, nil if it succeeded or there was none.
 	Err error
 }
 
-// Endpoints returns the URLs of a client that has several, nil for one.
+// Endpoints returns the URLs of a client of several URLs, or nil.
 func (c *Client) Endpoints() []Endpoint {
 	if c.failover == nil {
 		return nil
@@ -32,11 +31,12 @@ func (c *Client) Endpoints() []Endpoint {
 	return out
 }
 
-// ErrTwoRegistries is of an endpoint where a process answers beside the one in use.
+// ErrTwoRegistries is the error of an endpoint at which another process answers than at the
+// endpoint in use.
 var ErrTwoRegistries = errors.New("another process of the same registry answers there at the same time")
 
-// Probe asks each endpoint, by a connection of its own, who it is. It changes nothing about which
-// is in use.
+// Probe connects to each endpoint and identifies its registry. It does not change the endpoint in
+// use.
 func (c *Client) Probe(ctx context.Context) []Endpoint {
 	out := c.Endpoints()
 	if out == nil {

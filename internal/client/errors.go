@@ -18,21 +18,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// refused reports whether err means that nobody listens: nothing was sent.
+// refused reports whether err means that no process listens: nothing was sent.
 func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
 
-// sentError is of a request that was sent before: net/http sends one with an
-// Idempotency-Key again, by itself, where a connection that was kept breaks under
-// it. Then the last error says nothing of what became of the first attempt.
+// sentError is the error of a request that was written before: net/http sends a request with an
+// Idempotency-Key again by itself if a kept connection breaks. The last error then does not show
+// the outcome of the first attempt.
 type sentError struct{ err error }
 
 func (e *sentError) Error() string { return e.err.Error() }
 func (e *sentError) Unwrap() error { return e.err }
 
-// wasSent marks the error of a request that was written so many times, if it
-// could be taken for one of a request that never was.
+// wasSent returns err as a sentError if the request was written although err alone would mean that
+// it never was. Times is how often it was written.
 func wasSent(err error, times int) error {
 	var (
 		op        *net.OpError
@@ -45,7 +45,7 @@ func wasSent(err error, times int) error {
 	return err
 }
 
-// transportError says what it means for the caller that no answer came.
+// transportError explains to the caller why no answer came.
 func (c *connection) transportError(ctx context.Context, err error) error {
 	var (
 		op        *net.OpError
@@ -56,7 +56,7 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for %s: %w", c.target, ctx.Err())
-	case errors.As(err, &explained): // one of several URLs
+	case errors.As(err, &explained): // of a member of several URLs
 		return explained
 	case errors.As(err, &sent):
 	case refused(err):
@@ -66,8 +66,8 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	case errors.As(err, &op) && op.Op == "dial":
 		return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, op.Err)
 	case errors.As(err, &op) && op.Op == "remote error" && ofHandshake(op.Err):
-		// The server looks at our certificate after the handshake is over for us.
-		// Nothing that we sent meanwhile was read.
+		// In TLS 1.3 the server checks the client's certificate after the client's handshake is
+		// over. It has read nothing that was sent since.
 		return api.Errorf(c.unavailable, "%s refused us (%v): %s; it may be missing, revoked, expired or of another authority there, and the log of the registry says which", c.target, op.Err, c.credentials).With(api.DetailDistrust, api.DistrustsCaller)
 	case errors.As(err, &handshake):
 		return c.handshakeError(handshake.err)
@@ -79,8 +79,8 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	return api.Errorf(c.unavailable, "the connection to %s broke before the answer came (%v); the request may have been done", c.target, err).With("maybe_done", true)
 }
 
-// ofHandshake reports whether an alert is one by which a server ends a handshake,
-// and never a connection that was made.
+// ofHandshake reports whether a TLS alert only ever ends a handshake, and not an established
+// connection.
 func ofHandshake(alert error) bool {
 	text := alert.Error()
 	for _, word := range []string{"certificate", "access denied", "handshake failure", "protocol version"} {
@@ -91,7 +91,7 @@ func ofHandshake(alert error) bool {
 	return false
 }
 
-// handshakeError says why we did not go on with the server.
+// handshakeError explains why the client refused the server.
 func (c *connection) handshakeError(err error) error {
 	var (
 		name    x509.HostnameError
@@ -115,7 +115,7 @@ func (c *connection) handshakeError(err error) error {
 	return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, err)
 }
 
-// explaining says what went wrong in the words of the client.
+// explaining converts transport errors to those of the client.
 type explaining struct{ c *connection }
 
 // RoundTrip implements http.RoundTripper.

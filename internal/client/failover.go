@@ -17,24 +17,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// failover sends requests to the one registry that there is, at whichever of its URLs it
-// answers. See DESIGN.md.
+// failover sends requests to one registry, at the URL where it answers. See DESIGN.md.
 type failover struct {
 	members []*connection
-	// known returns the id of the registry that is meant, "" if none is known yet.
+	// known returns the id of the expected registry, "" if it is unknown.
 	known func() string
-	// reports: changes go only to a registry that a report of this host was sent to.
+	// reports: a session accepts changes only after a report of this host.
 	reports bool
 
 	mu      sync.Mutex
 	current *session
 	// first is the id of the registry that answered first.
 	first string
-	// failures are why the members did not answer when they were last tried.
+	// failures are the errors of the members' last tries.
 	failures []error
 }
 
-// connectToAny reads a list of URLs of the registry whose id known returns.
+// connectToAny parses a list of URLs of one registry. known returns the id of that registry, or "".
 func (c *connection) connectToAny(targets []string, known func() string) (*failover, error) {
 	f := &failover{known: known, reports: c.as != nil, failures: make([]error, len(targets))}
 	var names []string
@@ -68,8 +67,8 @@ func (f *failover) inUse() *session {
 	return f.current
 }
 
-// replace puts a new session at a member in the place of one, unless another has done so, and
-// returns the session in use.
+// replace replaces s by a new session at a member, unless s has been replaced already. It returns
+// the session in use.
 func (f *failover) replace(s *session, index int) *session {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,24 +79,24 @@ func (f *failover) replace(s *session, index int) *session {
 	return f.current
 }
 
-// note keeps why a member did not answer, nil if it did.
+// note stores the result of a member's last try.
 func (f *failover) note(index int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failures[index] = err
 }
 
-// CloseIdleConnections closes the connections that no request uses.
+// CloseIdleConnections closes the idle connections.
 func (f *failover) CloseIdleConnections() { f.inUse().transport.CloseIdleConnections() }
 
 type reportKey struct{}
 
-// asReport marks the request of ctx as this host's report.
+// asReport marks the request of ctx as a report of this host.
 func asReport(ctx context.Context) context.Context { return context.WithValue(ctx, reportKey{}, true) }
 
 type changeKey struct{}
 
-// asChange marks the request of ctx as one that changes something, whatever its method.
+// asChange marks the request of ctx as a change, regardless of its method.
 func asChange(ctx context.Context) context.Context { return context.WithValue(ctx, changeKey{}, true) }
 
 // RoundTrip implements http.RoundTripper. Its errors are those of Client.Do.
@@ -110,7 +109,7 @@ func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 	for first := true; ; first = false {
 		if f.reports && isChange && !isReport && !s.reported.Load() {
 			if r.Body != nil {
-				_ = r.Body.Close() // it is not sent
+				_ = r.Body.Close() // not sent
 			}
 			return nil, f.reportFirst(s)
 		}
@@ -126,10 +125,10 @@ func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 			return resp, nil
 		}
-		// What changes nothing may be asked again.
+		// A request without changes may be repeated.
 		if written > 0 && isChange || ctx.Err() != nil {
 			if written > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				f.replace(s, s.index) // it has to prove that it does not hang
+				f.replace(s, s.index) // a new session must show that the process does not hang
 			}
 			return nil, s.member.transportError(ctx, wasSent(err, written))
 		}
@@ -150,7 +149,7 @@ func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// reportFirst refuses a change that no report of this host went before.
+// reportFirst returns the error of a change before the first report of this host.
 func (f *failover) reportFirst(s *session) error {
 	e := api.Errorf(s.member.unavailable, "nothing was sent to the registry at %s: it has not answered a report of this host yet", s.member.target)
 	if down := f.nobody(); down != nil {
@@ -159,7 +158,7 @@ func (f *failover) reportFirst(s *session) error {
 	return e.With(api.DetailReportFirst, true)
 }
 
-// nobody says of every member why it did not answer; nil if one did.
+// nobody returns the errors of all members, or nil if one answered.
 func (f *failover) nobody() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,10 +182,10 @@ func (f *failover) nobody() error {
 	return e
 }
 
-// errOtherProcess is of a connection that leads to another process than those before it.
+// errOtherProcess is the error of a connection to another process than the session's.
 var errOtherProcess = errors.New("another process of the registry answers than before")
 
-// session is the connections to one process of a registry, by one URL.
+// session holds the connections to one process of a registry through one URL.
 type session struct {
 	f         *failover
 	index     int
@@ -210,7 +209,7 @@ func (f *failover) newSession(index int) *session {
 	return s
 }
 
-// request is r for this session.
+// request returns r for this session.
 func (s *session) request(r *http.Request, first bool) (*http.Request, error) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.Host = s.member.base.Scheme, s.member.base.Host, s.member.base.Host
@@ -222,7 +221,7 @@ func (s *session) request(r *http.Request, first bool) (*http.Request, error) {
 	return out, err //nolint:wrapcheck // of a reader of bytes
 }
 
-// roundTrip says also how often the request was written.
+// roundTrip also returns how often the request was written.
 func (s *session) roundTrip(r *http.Request) (resp *http.Response, written int, err error) {
 	var count atomic.Int32
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteHeaders: func() { count.Add(1) }})
@@ -230,8 +229,7 @@ func (s *session) roundTrip(r *http.Request) (resp *http.Response, written int, 
 	return resp, int(count.Load()), err
 }
 
-// check refuses a new connection that does not lead to the registry that is meant, or to another
-// process of it than the session's.
+// check refuses a new connection to another registry, or to another process than the session's.
 func (s *session) check(ctx context.Context, conn net.Conn) error {
 	id, process, err := s.member.identify(ctx, conn)
 	if err != nil {
@@ -249,7 +247,7 @@ func (s *session) check(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// checkID refuses every registry but the one that is meant.
+// checkID refuses every registry except the expected one.
 func (f *failover) checkID(member *connection, id string) error {
 	want := ""
 	if f.known != nil {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxPages bounds how long a list goes on: ten million things, or 10 GiB.
+	// maxPages limits the pages of a list, to ten million entries or 10 GiB.
 	maxPages = 10_000
-	// maxListBytes bounds what a list that is kept whole may take of our memory.
+	// maxListBytes limits the memory for a whole list.
 	maxListBytes = 256 << 20
 )
 
-// FollowPages calls ask for each page of a list, with the cursor of the page, which is empty for
-// the first one, until ask returns no next cursor. A list that does not end is an error, and so is
-// one whose page cannot be had: without it nothing can be said of what is not in the list.
+// FollowPages calls ask for each page of a list until ask returns no next cursor. The argument of
+// ask is the cursor of the page, "" for the first. It returns an error if a page fails or the list
+// does not end. The caller must then not conclude that anything is missing from the list.
 func FollowPages(ask func(after string) (next string, err error)) error {
 	seen := map[string]bool{}
 	for after := ""; ; {
@@ -37,8 +37,8 @@ func FollowPages(ask func(after string) (next string, err error)) error {
 	}
 }
 
-// NextIn returns where the next page of a list begins, by the members of an answer; "" if the
-// answer is the last page, or the whole list of a program that does not know pages.
+// NextIn returns the cursor of a list's next page from the members of an answer. It returns "" for
+// the last page, and for the whole list of a program without pages.
 func NextIn(members map[string]json.RawMessage) (next string, err error) {
 	value, there := members[routes.Next]
 	if !there {
@@ -50,7 +50,7 @@ func NextIn(members map[string]json.RawMessage) (next string, err error) {
 	return next, nil
 }
 
-// CheckListBytes refuses a list that takes too much memory to be kept whole.
+// CheckListBytes refuses a list that takes too much memory as a whole.
 func CheckListBytes(bytes int) error {
 	if bytes > maxListBytes {
 		return api.Errorf(api.CodeInternal, "the list has more than %d MiB, which is the most that is taken", maxListBytes>>20)

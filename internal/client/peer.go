@@ -6,8 +6,8 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// Peer returns what the other side announced with its last answer. It returns false if
-// there was no answer yet.
+// Peer returns the announcement of the server's last answer. It returns false before the first
+// answer.
 func (c *connection) Peer() (protocol.Announcement, bool) {
 	if peer := c.peer.Load(); peer != nil {
 		return *peer, true
@@ -15,8 +15,8 @@ func (c *connection) Peer() (protocol.Announcement, bool) {
 	return protocol.Announcement{}, false
 }
 
-// CheckPeer refuses, with state_forbidden, a request that needs features which the other
-// side is known not to have.
+// CheckPeer returns state_forbidden for a request that needs features which the server is known to
+// lack.
 func (c *connection) CheckPeer(needs []string) error {
 	peer, known := c.Peer()
 	if !known {

@@ -14,22 +14,20 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Registry is a client of volferry-registry. A reference may be an id, a name or the
-// beginning of an id. Methods that change something take an op id: it stands for one
-// request, however often that is sent, so an op that makes several requests needs an id for
-// each. An empty op id is for a request that is never sent again. Errors are those of
-// Client.Do, with CodeRegistryUnavailable if the registry cannot be reached.
+// Registry is a client of volferry-registry. A reference is an id, a name or the beginning of an
+// id. An op id identifies one change, however often its request is sent, so an op that makes
+// several changes needs an id for each. An empty op id is for a change that is never sent again.
+// Errors are those of Client.Do, with CodeRegistryUnavailable if the registry cannot be reached.
 type Registry struct {
 	*Client
 	through func(ctx context.Context, send func() error) error
 }
 
-// registryTimeout bounds every request to the registry, which answers in
-// milliseconds when it is well. What waits for it is woken when it is back.
+// registryTimeout limits every request to the registry, which normally answers in milliseconds. Ops
+// that wait for the registry are woken when it is back.
 const registryTimeout = 10 * time.Second
 
-// NewRegistry returns a client of the registry at target, which has the form that New
-// takes.
+// NewRegistry returns a client of the registry at target, with the targets of New.
 func NewRegistry(target string, settings ...Setting) (*Registry, error) {
 	ours := []Setting{UnavailableAs(api.CodeRegistryUnavailable), Timeout(registryTimeout)}
 	c, err := New(target, append(ours, settings...)...)
@@ -39,20 +37,20 @@ func NewRegistry(target string, settings ...Setting) (*Registry, error) {
 	return &Registry{Client: c}, nil
 }
 
-// ChangesThrough returns a client that hands every change to through, which sends it by
-// calling send: once, several times, or not at all.
+// ChangesThrough returns a client that passes every change to through. That function sends the
+// change by calling send: once, several times, or not at all.
 func (r *Registry) ChangesThrough(through func(ctx context.Context, send func() error) error) *Registry {
 	return &Registry{Client: r.Client, through: through}
 }
 
-// ask makes a request that changes nothing, about what refs name.
+// ask makes a request without changes. Refs are the references in its path.
 func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
 	err = r.Do(ctx, route.Method, route.PathOf(refs...), nil, &out, noun(route.Noun))
 	return out, err
 }
 
-// each calls do with the things of a list, of which it has one page in memory. After an error of do
-// it returns that.
+// each calls do with each entry of a list, and holds one page in memory. It stops at the first
+// error of do.
 func each[T any](ctx context.Context, r *Registry, route routes.Route[routes.None, []T], do func(*T) error) error {
 	return eachPage(ctx, r, route, func(things []T, _ int) error {
 		for i := range things {
@@ -64,7 +62,7 @@ func each[T any](ctx context.Context, r *Registry, route routes.Route[routes.Non
 	})
 }
 
-// list returns a list, in its order.
+// list returns a sorted list.
 func list[T any](ctx context.Context, r *Registry, route routes.Route[routes.None, []T]) ([]T, error) {
 	all, bytes := []T{}, 0
 	err := eachPage(ctx, r, route, func(things []T, size int) error {
@@ -78,7 +76,7 @@ func list[T any](ctx context.Context, r *Registry, route routes.Route[routes.Non
 	return all, nil
 }
 
-// eachPage calls do with the pages of a list and their sizes in bytes.
+// eachPage calls do with each page of a list and its size in bytes.
 func eachPage[T any](ctx context.Context, r *Registry, route routes.Route[routes.None, []T], do func(things []T, bytes int) error) error {
 	return FollowPages(func(after string) (next string, err error) {
 		var text json.RawMessage
@@ -93,7 +91,7 @@ func eachPage[T any](ctx context.Context, r *Registry, route routes.Route[routes
 	})
 }
 
-// change makes a request that changes what refs name.
+// change makes a request that changes something. Refs are the references in its path.
 func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
 	if peer, known := r.Peer(); known && peer.IsFirst() {
 		in = protocol.WithoutIgnorable(in)
@@ -109,7 +107,7 @@ func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In
 	return out, err
 }
 
-// Status returns one screen about the registry.
+// Status returns a summary of the registry.
 func (r *Registry) Status(ctx context.Context) (api.Status, error) {
 	return ask(ctx, r, routes.ShowStatus)
 }
@@ -119,8 +117,8 @@ func (r *Registry) Version(ctx context.Context) (string, error) {
 	return ask(ctx, r, routes.ShowRegistryVersion)
 }
 
-// Report reports this host to the registry and returns what the registry knows of the host,
-// above all its epoch. The last report counts, so it takes no op id.
+// Report reports this host to the registry. It returns the registry's view of the host, with its
+// epoch. It has no op id, since the last report counts.
 func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, error) {
 	return change(asReport(ctx), r, routes.ReportHost, "", in, in.ID)
 }
@@ -135,14 +133,13 @@ func (r *Registry) Host(ctx context.Context, ref string) (api.Host, error) {
 	return ask(ctx, r, routes.ShowHost, ref)
 }
 
-// FenceHost tells the registry, on the operator's word, that a host cannot touch any volume
-// any more.
+// FenceHost fences a host: the operator asserts that it cannot touch any volume any more.
 func (r *Registry) FenceHost(ctx context.Context, opID, ref string, in api.HostFence) (api.Host, error) {
 	return change(ctx, r, routes.FenceHost, opID, in, ref)
 }
 
-// RejoinHost tells the registry that a fenced host has let go of what it lost. To do it
-// twice changes nothing, so it takes no op id.
+// RejoinHost reports that a fenced host has released what it lost. It has no op id, since it may be
+// repeated.
 func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRejoin) (api.Host, error) {
 	return change(ctx, r, routes.RejoinHost, "", in, hostID)
 }
@@ -152,19 +149,18 @@ func (r *Registry) Pools(ctx context.Context) ([]api.Pool, error) {
 	return list(ctx, r, routes.ListPools)
 }
 
-// Pool returns the pool with this name on a host. The host may be empty if only one host
-// has the pool.
+// Pool returns the named pool of a host. The host may be empty if only one host has such a pool.
 func (r *Registry) Pool(ctx context.Context, name, host string) (api.Pool, error) {
 	return ask(ctx, r, routes.ShowPool.With("host", host), name)
 }
 
-// Events returns the audit trail after since, at most 1000 events of it.
+// Events returns at most 1000 events of the audit trail after since.
 func (r *Registry) Events(ctx context.Context, since int64) ([]api.Event, error) {
 	return ask(ctx, r, routes.ListEvents.With("since", strconv.FormatInt(since, 10)))
 }
 
-// FollowEvents yields the audit trail after since and then what is added to it,
-// as Stream does.
+// FollowEvents yields the events of the audit trail after since and then new events, as Stream
+// does.
 func (r *Registry) FollowEvents(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 	return r.Stream(ctx, routes.ListEvents.With("follow", "1").With("since", strconv.FormatInt(since, 10)).PathOf())
 }

@@ -19,7 +19,7 @@ func (r *Registry) Instance(ctx context.Context, ref string) (api.Instance, erro
 	return ask(ctx, r, routes.ShowInstance, ref)
 }
 
-// RegisterInstance records an adopted instance with its disks.
+// RegisterInstance stores an adopted instance with its disks.
 func (r *Registry) RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error) {
 	return change(ctx, r, routes.RegisterInstance, opID, in)
 }
@@ -30,8 +30,8 @@ func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) error {
 	return err
 }
 
-// Attachments returns the attachments of a volume at an instance. An empty reference stands
-// for every volume, or every instance.
+// Attachments returns the attachments of a volume at an instance. An empty reference means all
+// volumes or all instances.
 func (r *Registry) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	return list(ctx, r, routes.ListAttachments.With("volume", volume).With("instance", instance))
 }
@@ -41,7 +41,7 @@ func (r *Registry) Attachment(ctx context.Context, ref string) (api.Attachment, 
 	return ask(ctx, r, routes.ShowAttachment, ref)
 }
 
-// ReserveAttachment keeps a volume for an instance: the first step of an attach.
+// ReserveAttachment reserves a volume for an instance: the first step of an attach.
 func (r *Registry) ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
 	return change(ctx, r, routes.ReserveAttachment, opID, in)
 }
@@ -51,13 +51,13 @@ func (r *Registry) TransitionAttachment(ctx context.Context, opID, id string, in
 	return change(ctx, r, routes.TransitionAttachment, opID, in, id)
 }
 
-// ReleaseAttachment ends an attachment whose guest does not have the disk, and returns the
-// attachment as it was.
+// ReleaseAttachment ends an attachment and returns its last state. The guest must not have the
+// disk.
 func (r *Registry) ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error) {
 	return change(ctx, r, routes.ReleaseAttachment, opID, in, id)
 }
 
-// DeleteAttachment ends an attachment by force, if its host is fenced or finds that the
+// DeleteAttachment ends an attachment by force. Its host must be fenced, or have found that the
 // guest does not have the disk.
 func (r *Registry) DeleteAttachment(ctx context.Context, opID, id string) error {
 	_, err := change(ctx, r, routes.DeleteAttachment.With("force", "1"), opID, routes.None{}, id)

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Migrations returns the open migrations of a volume, or all of them. An empty reference
-// stands for every volume.
+// Migrations returns the open migrations of a volume, or with all its ended ones too. An empty
+// reference means all volumes.
 func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error) {
 	flag := ""
 	if all {
@@ -19,8 +19,8 @@ func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]a
 	return list(ctx, r, routes.ListMigrations.With("volume", volume).With("all", flag))
 }
 
-// EachOpenMigration calls do with every open migration, and keeps none. After an error of do it
-// returns that.
+// EachOpenMigration calls do with every open migration, without holding the list in memory. It
+// stops at the first error of do.
 func (r *Registry) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
 	return each(ctx, r, routes.ListMigrations, do)
 }
@@ -30,7 +30,7 @@ func (r *Registry) Migration(ctx context.Context, ref string) (api.Migration, er
 	return ask(ctx, r, routes.ShowMigration, ref)
 }
 
-// RegisterMigration locks a volume for a migration and reserves its dst.
+// RegisterMigration locks a volume for a migration and reserves its destination.
 func (r *Registry) RegisterMigration(ctx context.Context, opID string, in api.MigrationRegister) (api.Migration, error) {
 	return change(ctx, r, routes.RegisterMigration, opID, in)
 }
@@ -40,13 +40,13 @@ func (r *Registry) TransitionMigration(ctx context.Context, opID, ref string, in
 	return change(ctx, r, routes.TransitionMigration, opID, in, ref)
 }
 
-// PermitPause asks whether the host may now suspend, restore or resume a guest of a move
-// with all guests paused. Each question has its own op id.
+// PermitPause asks for permission to suspend, restore or resume a guest of a move with all guests
+// paused. Each request needs its own op id.
 func (r *Registry) PermitPause(ctx context.Context, opID, ref string, in api.PausePermit) (api.Migration, error) {
 	return change(ctx, r, routes.PermitPause, opID, in, ref)
 }
 
-// AbandonMigration ends a migration of a fenced host at the registry alone.
+// AbandonMigration ends a migration of a fenced host, in the registry only.
 func (r *Registry) AbandonMigration(ctx context.Context, opID, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return change(ctx, r, routes.AbandonMigration, opID, in, ref)
 }

@@ -19,7 +19,7 @@ func (r *Registry) Type(ctx context.Context, ref string) (api.VolumeType, error)
 	return ask(ctx, r, routes.ShowType, ref)
 }
 
-// CreateType makes a volume type.
+// CreateType creates a volume type.
 func (r *Registry) CreateType(ctx context.Context, opID string, in api.VolumeTypeCreate) (api.VolumeType, error) {
 	return change(ctx, r, routes.CreateType, opID, in)
 }
@@ -40,7 +40,8 @@ func (r *Registry) Volumes(ctx context.Context) ([]api.Volume, error) {
 	return list(ctx, r, routes.ListVolumes)
 }
 
-// EachVolume calls do with every volume, and keeps none. After an error of do it returns that.
+// EachVolume calls do with every volume, without holding the list in memory. It stops at the first
+// error of do.
 func (r *Registry) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
 	return each(ctx, r, routes.ListVolumes, do)
 }
@@ -50,7 +51,7 @@ func (r *Registry) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	return ask(ctx, r, routes.ShowVolume, ref)
 }
 
-// RegisterVolume records a volume.
+// RegisterVolume stores a volume.
 func (r *Registry) RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
 	return change(ctx, r, routes.RegisterVolume, opID, in)
 }
@@ -60,33 +61,33 @@ func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in ap
 	return change(ctx, r, routes.TransitionVolume, opID, in, ref)
 }
 
-// IdentifyVolume tells the registry what the device of a volume says of itself.
+// IdentifyVolume reports the identity that the device of a volume has to the registry.
 func (r *Registry) IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error) {
 	return change(ctx, r, routes.IdentifyVolume, opID, in, ref)
 }
 
-// GrowVolume tells the registry the new size of an image that has grown.
+// GrowVolume reports the new size of an image that has grown.
 func (r *Registry) GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return change(ctx, r, routes.GrowVolume, opID, in, ref)
 }
 
-// BeginResize locks a volume while its host makes it larger.
+// BeginResize locks a volume while its host enlarges it.
 func (r *Registry) BeginResize(ctx context.Context, opID, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
 	return change(ctx, r, routes.BeginResize, opID, in, ref)
 }
 
-// EndResize tells the registry the new size and unlocks the volume.
+// EndResize reports the new size and unlocks the volume.
 func (r *Registry) EndResize(ctx context.Context, opID, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
 	return change(ctx, r, routes.EndResize, opID, in, ref)
 }
 
-// RetypeVolume gives a volume another type without moving it. A retype that has to move the
-// volume goes to its host.
+// RetypeVolume changes the type of a volume in place. A retype that moves the volume is a request
+// to its host.
 func (r *Registry) RetypeVolume(ctx context.Context, opID, ref string, in api.VolumeRetype) (api.Volume, error) {
 	return change(ctx, r, routes.RetypeVolume, opID, in, ref)
 }
 
-// DeleteVolume forgets a volume whose bytes are gone.
+// DeleteVolume removes a volume from the registry after its data is deleted.
 func (r *Registry) DeleteVolume(ctx context.Context, opID, ref string) error {
 	_, err := change(ctx, r, routes.ForgetVolume, opID, api.VolumeForget{}, ref)
 	return err

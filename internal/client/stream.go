@@ -13,10 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Stream reads an NDJSON stream of events until the stream ends, the caller stops, or ctx
-// ends. If there is an error, it is the last thing that the stream yields; errors are those
-// of Do. After a broken connection the caller may begin another stream after the last Seq
-// that it saw.
+// Stream reads an NDJSON stream of events until the stream ends, the caller stops, or ctx ends. An
+// error is the last value that it yields; errors are as in Do. After a broken connection the caller
+// may begin another stream after the last Seq.
 func (c *Client) Stream(ctx context.Context, path string, opts ...Option) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		resp, err := c.send(ctx, http.MethodGet, path, nil, newCall(opts))

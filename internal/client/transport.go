@@ -21,63 +21,62 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// listening notes what the other side announces.
+// listening stores the announcements of the server.
 type listening struct {
 	transport
 	c *connection
 }
 
 const (
-	// defaultPort is the registry's, for hosts.
+	// defaultPort is the registry's port for hosts.
 	defaultPort = "7643"
-	// connectTimeout bounds the way to a connection, handshake included.
+	// connectTimeout limits a connection attempt, handshake included.
 	connectTimeout = 10 * time.Second
-	// minConnectTimeout is what each of several URLs has of that at least.
+	// minConnectTimeout is the least timeout for each of several URLs.
 	minConnectTimeout = 2 * time.Second
-	// maxIdleConnections is how many connections are kept for the next request.
-	// All are to one server, and a daemon with many guests has many requests at
-	// once.
+	// maxIdleConnections is how many idle connections are kept. All are to one server, and a daemon
+	// with many guests makes many requests at once.
 	maxIdleConnections = 1024
 )
 
-// keepAlive finds out within half a minute that the other machine is gone: who
-// waits for an answer sends nothing that could fail.
+// keepAlive detects within half a minute that the server's machine is gone. A client that waits for
+// an answer sends nothing, so no write could fail.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 type tlsFiles struct {
 	ca, cert, key string
 }
 
-// transport is what sends requests.
+// transport sends requests.
 type transport interface {
 	http.RoundTripper
 	CloseIdleConnections()
 }
 
-// connection is the way to one daemon, by which its errors are explained as well.
+// connection connects to one server and explains the errors.
 type connection struct {
 	transport transport
 	base      *url.URL
 	target    string
-	// unavailable is the code of the error for a daemon that cannot be reached.
+	// unavailable is the error code for a server that cannot be reached.
 	unavailable api.Code
 	tlsFiles    *tlsFiles
 	credentials *mtls.Credentials // nil over a Unix socket
 	as          func() (hostID string, epoch int64)
 	caller      func(key string) string
-	dial        func(ctx context.Context, address string) (net.Conn, error) // nil for the network's own
-	// peer is what the other side announced last; nil before its first answer.
+	dial        func(ctx context.Context, address string) (net.Conn, error) // nil for the network of this process
+	// peer is the server's last announcement, nil before its first answer.
 	peer atomic.Pointer[protocol.Announcement]
 }
 
-// connectTo reads target.
+// connectTo parses target.
 func (c *connection) connectTo(target string) error {
 	if !strings.HasPrefix(target, "https://") {
 		path, err := socketPath(target)
 		if err != nil {
 			return err
 		}
-		// The host is for the Host header; the dialer knows the way.
+		// The host is for the Host header; the dialer has the path.
 		c.target, c.base = path, &url.URL{Scheme: "http", Host: "volferry"}
 		c.transport = listening{c.speakingAs(newSocketTransport(path)), c}
 		return nil
@@ -89,8 +88,7 @@ func (c *connection) connectTo(target string) error {
 	if c.tlsFiles == nil || c.tlsFiles.ca == "" || c.tlsFiles.cert == "" || c.tlsFiles.key == "" {
 		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s without the files of tls_ca, tls_cert and tls_key; volferry-registry issue-cert makes them", target)
 	}
-	// Who is refused is told by the error of the request what is wrong with the
-	// files.
+	// No log: the error of a refused request explains what is wrong with the files.
 	credentials, err := mtls.NewCredentials(c.tlsFiles.ca, c.tlsFiles.cert, c.tlsFiles.key, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: %v", target, err)
@@ -126,8 +124,7 @@ func serverURL(target string) (*url.URL, error) {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), port)}, nil
 }
 
-// Addresses returns the addresses that the servers of https:// targets, with commas between
-// them, listen at.
+// Addresses returns the host:port addresses of comma-separated https:// targets.
 func Addresses(targets string) ([]string, error) {
 	var out []string
 	for _, target := range strings.Split(targets, ",") {
@@ -142,7 +139,7 @@ func Addresses(targets string) ([]string, error) {
 
 func newTransport() *http.Transport {
 	return &http.Transport{
-		// A daemon closes connections that are idle for longer.
+		// The servers keep idle connections for longer.
 		IdleConnTimeout:     time.Minute,
 		MaxIdleConnsPerHost: maxIdleConnections,
 		DisableCompression:  true,
@@ -157,15 +154,15 @@ func newSocketTransport(path string) *http.Transport {
 	return t
 }
 
-// tlsTransport makes connections with the credentials of now. Those that were
-// made with older ones answer what was sent on them and are then closed: a
-// connection is only as good as the certificate that it began with.
+// tlsTransport connects with the current credentials. When they change, connections with older ones
+// are closed as soon as they are idle, so that a connection is not used after its certificate was
+// replaced.
 type tlsTransport struct {
 	credentials *mtls.Credentials
 	serverName  string
-	connect     func(ctx context.Context, address string) (net.Conn, error) // nil for the network's own
-	// timeout bounds the way to a connection, check included, which may refuse one after the
-	// handshake; nil takes all.
+	connect     func(ctx context.Context, address string) (net.Conn, error) // nil for the network of this process
+	// timeout limits a connection attempt, check included. check may refuse a connection after the
+	// handshake; nil accepts all.
 	timeout time.Duration
 	check   func(context.Context, net.Conn) error
 
@@ -179,7 +176,7 @@ func (t *tlsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.now().RoundTrip(r)
 }
 
-// CloseIdleConnections closes the connections that no request uses.
+// CloseIdleConnections closes the idle connections.
 func (t *tlsTransport) CloseIdleConnections() { t.now().CloseIdleConnections() }
 
 func (t *tlsTransport) now() *http.Transport {
@@ -190,7 +187,7 @@ func (t *tlsTransport) now() *http.Transport {
 		return t.current
 	}
 	if t.current != nil {
-		// Those in use are closed as soon as they are not.
+		// Busy ones are closed when they are idle.
 		t.current.CloseIdleConnections()
 	}
 	t.version, t.current = version, newTransport()
@@ -224,17 +221,17 @@ func (t *tlsTransport) dial(ctx context.Context, network, address string) (net.C
 	return conn, nil
 }
 
-// handshakeError is of a connection that never came to be: nothing was sent.
+// handshakeError is the error of a connection that was not established: nothing was sent.
 type handshakeError struct{ err error }
 
 func (e *handshakeError) Error() string { return fmt.Sprintf("handshake: %v", e.err) }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// speaking sends requests that say for which host they are made.
+// speaking adds the sending host and the caller to requests.
 type speaking struct {
 	transport
 	as     func() (hostID string, epoch int64)
-	caller func(key string) string // nil says nothing
+	caller func(key string) string // nil adds none
 }
 
 func (c *connection) speakingAs(t transport) transport {
@@ -246,7 +243,7 @@ func (c *connection) speakingAs(t transport) transport {
 
 // RoundTrip implements http.RoundTripper.
 func (s speaking) RoundTrip(r *http.Request) (*http.Response, error) {
-	// A RoundTripper may not change what it was given.
+	// A RoundTripper must not change the request.
 	r = r.Clone(r.Context())
 	r.Header.Del(api.HostHeader)
 	r.Header.Del(api.EpochHeader)
