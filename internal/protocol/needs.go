@@ -12,16 +12,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// tagNeeds names, in a field of the body of a request, the feature that a program has to have
-// which is sent a value there. A program without it would do something else than was asked.
-// "-" is of a field that such a program may leave unread.
+// tagNeeds is the tag of a request's field. Its value is the feature that the receiver must have if
+// the field is set: without the feature, the receiver would do something else than requested. "-"
+// means that a receiver may ignore the field.
 const tagNeeds = "needs"
 
-// ignorable is the word for such a field.
+// ignorable is the tag's value for such a field.
 const ignorable = "-"
 
-// Needs returns the features that a program has to have which is sent body: those of its
-// fields that are not zero.
+// Needs returns the features that the receiver of body must have: the tags of the fields that are
+// not zero.
 func Needs(body any) []string {
 	if body == nil || !hasNeeds(reflect.TypeOf(body)) {
 		return nil
@@ -56,8 +56,8 @@ func collect(v reflect.Value, needs *[]string) {
 	}
 }
 
-// known has for types whether a value of theirs can need anything: most cannot, and are not
-// looked through.
+// known caches for each type whether its values can need a feature. Most cannot, and are not
+// walked.
 var known sync.Map
 
 func hasNeeds(t reflect.Type) bool {
@@ -87,14 +87,14 @@ func findNeeds(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// Require says in the header of a request what its receiver has to have.
+// Require sets the header of a request to the features that its receiver must have.
 func Require(h http.Header, needs []string) {
 	if len(needs) > 0 {
 		h.Set(needsHeader, strings.Join(needs, ", "))
 	}
 }
 
-// RequiredBy returns what a request says that its receiver has to have.
+// RequiredBy returns the features that a request's header requires.
 func RequiredBy(h http.Header) []string {
 	text := h.Get(needsHeader)
 	if text == "" {
@@ -103,15 +103,15 @@ func RequiredBy(h http.Header) []string {
 	return strings.Split(strings.ReplaceAll(text, " ", ""), ",")
 }
 
-// Check refuses what needs features that a program does not have, before that program
-// touches anything. Program is what it is called in the message.
+// Check returns an error if a program lacks a needed feature, before the program changes anything.
+// Program is its name in the message.
 func (a Announcement) Check(program string, needs []string) error {
 	lacking := a.Lacks(needs)
 	if len(lacking) == 0 {
 		return nil
 	}
 	for i, name := range lacking {
-		if !isName(name) { // it may be anything
+		if !isName(name) { // the header may contain anything
 			lacking[i] = "unknown"
 		}
 	}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protocol says what one program of Volferry knows of another that may be of
-// another version: the number of the protocol that it speaks, and the features that it has,
-// by name. It owns how they are announced and how a request says what it needs. It must not
-// know what a feature does.
+// Package protocol describes a program of Volferry to one of another version: the number of its
+// protocol, and its features by name. It owns how they are announced and how a request requires
+// them. It knows nothing of the effect of a feature.
 package protocol
 
 import (
@@ -16,89 +15,86 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// Number is the protocol of this program. It grows with each version in which a request got
-// a field or a program got a feature. A program that announces nothing speaks
-// protocol 1: it is older than announcements, and refuses fields that it does not know.
+// Number is the protocol of this program. It grows with each version that adds a field to a request
+// or a feature to a program. A program without an announcement has protocol 1: it is older than
+// announcements, and refuses unknown fields.
 const (
 	Number = 2
 	first  = 1
 )
 
-// OptionalFields is the feature to take a request of a newer program which has fields that
-// this one does not know, where the request does not need them.
+// OptionalFields is the feature to accept a newer program's request with unknown fields, if the
+// request does not need them.
 const OptionalFields = "optional_fields"
 
-// BaseImages is the feature to know that a volume may be a linked clone: a program without it
-// would take such a volume for one that stands alone.
+// BaseImages is the feature to support linked clones: a program without it would treat such a
+// volume as independent.
 const BaseImages = "base_images"
 
-// Slices is the feature to know volumes that are only the beginning of what is at their path.
+// Slices is the feature to support volumes that are only the first part of the image at their path.
 const Slices = "slices"
 
-// LUKS is the feature to know volumes that QEMU encrypts: a program without it would give a guest
-// ciphertext for its disk.
+// LUKS is the feature to support volumes that QEMU encrypts: a program without it would give a
+// guest ciphertext as its disk.
 const LUKS = "luks"
 
-// RetypeOptions is the feature to move a volume for a retype with the bandwidth that is asked for,
-// and to delete its source.
+// RetypeOptions is the feature to limit the bandwidth of the move of a retype, and to delete its
+// source.
 const RetypeOptions = "retype_options"
 
-// RetypeTarget is the feature to move a volume for a retype to where that is asked for, by the
-// method that is asked for.
+// RetypeTarget is the feature to accept a destination and a method for the move of a retype.
 const RetypeTarget = "retype_target"
 
-// RetypeFormat is the feature to give a volume another format by the move of a retype.
+// RetypeFormat is the feature to change the format of a volume in the move of a retype.
 const RetypeFormat = "retype_format"
 
-// LiveShared is the feature to move a volume while its guests on several hosts write: a host with
-// it can follow what its guests write.
+// LiveShared is the feature to move a volume while guests on several hosts write to it: a host with
+// it can track the writes of its guests.
 const LiveShared = "live_shared"
 
-// OpWait is the feature to answer the question how an op is only once the op is over, or after as
-// long as the question says: whoever waits for the end of an op then hears of it at once.
+// OpWait is the feature to delay the answer about an op until the op is over or the requested time
+// has passed, so that the caller learns of the end at once.
 const OpWait = "op_wait"
 
-// ThrottleWriters is the feature to hold back what guests write, on request, while their volume
-// moves and they write faster than it can be copied.
+// ThrottleWriters is the feature to throttle guests' writes, on request, while their volume moves
+// and they write faster than the copy.
 const ThrottleWriters = "throttle_writers"
 
-// DrainLiveShared is the feature to move the volumes of a drain that several instances have while
-// their guests write.
+// DrainLiveShared is the feature to move volumes of several instances in a drain while the guests
+// write.
 const DrainLiveShared = "drain_live_shared"
 
-// DrainPauseAll is the feature to move the volumes of a drain that several instances have with all
-// their guests paused.
+// DrainPauseAll is the feature to move volumes of several instances in a drain with all guests
+// paused.
 const DrainPauseAll = "drain_pause_all"
 
-// KeepBase is the feature to leave the base images of a linked clone below it when it moves.
+// KeepBase is the feature to move a linked clone and keep its base images.
 const KeepBase = "keep_base"
 
-// DrainVerify is the feature to verify the copies of a drain as that is asked for.
+// DrainVerify is the feature to accept how a drain verifies its copies.
 const DrainVerify = "drain_verify"
 
-// Identities is the feature to store what the device of a volume says of itself.
+// Identities is the feature to store the identity that the device of a volume has.
 const Identities = "identities"
 
-// Allocation is the feature to give the file that a move makes the room that is asked for.
+// Allocation is the feature to allocate the file of a move thin or thick, as requested.
 const Allocation = "allocation"
 
-// Checkpoints is the feature to lose the dirty bitmaps of a volume by a move only where that is
-// asked for.
+// Checkpoints is the feature to drop the dirty bitmaps of a volume in a move only if requested.
 const Checkpoints = "checkpoints"
 
-// DrainCheckpoints is the feature to lose the dirty bitmaps of the volumes of a drain where that is
-// asked for.
+// DrainCheckpoints is the feature to drop the dirty bitmaps of a drain's volumes if requested.
 const DrainCheckpoints = "drain_checkpoints"
 
-// Pages is the feature to read a list a page at a time. The registry answers a program that
-// announces it with pages, and every other one with the whole list.
+// Pages is the feature to read a list page by page. The registry sends pages to a program with this
+// feature, and the whole list to others.
 const Pages = "pages"
 
-// features are those of this program, oldest first. A name is never reused, and never taken out
-// while a program of a neighbouring version may ask for it.
+// features are the features of this program, oldest first. A name is never reused, and stays while
+// a program of an adjacent version may need it.
 var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities, Allocation, Checkpoints, Pages, DrainCheckpoints}
 
-// The headers of every request and answer between programs.
+// The headers of requests and answers between programs.
 const (
 	versionHeader  = "Volferry-Version"
 	protocolHeader = "Volferry-Protocol"
@@ -106,45 +102,44 @@ const (
 	needsHeader    = "Volferry-Needs"
 )
 
-// Announcement is what a program says of itself.
+// Announcement describes a program: its version, protocol and features.
 type Announcement struct {
-	// Version is for people; "" of a program that is older than announcements.
+	// Version is for display; "" for a program older than announcements.
 	Version  string
 	Protocol int
 	Features []string
 }
 
-// Own is the announcement of this program.
+// Own returns the announcement of this program.
 func Own() Announcement {
 	return Announcement{Version: version.String(), Protocol: Number, Features: slices.Clone(features)}
 }
 
-// Announce puts the announcement of this program into the header of a request or an answer.
+// Announce sets this program's announcement in the header of a request or answer.
 func Announce(h http.Header) {
 	h.Set(versionHeader, version.String())
 	h.Set(protocolHeader, strconv.Itoa(Number))
 	h.Set(featuresHeader, strings.Join(features, ", "))
 }
 
-// AnnounceFor puts into the header of a request that a program of this protocol has made it; 0 is
-// of a program that announces nothing.
+// AnnounceFor sets the protocol of another program, which made the request. 0 means that the
+// program announces nothing.
 func AnnounceFor(h http.Header, number int) {
 	if number > 0 {
 		h.Set(protocolHeader, strconv.Itoa(number))
 	}
 }
 
-// Remove takes an announcement out of a header: that of a program behind the one that
-// answers.
+// Remove removes the announcement of a header: a program that passes on an answer removes the
+// announcement of the answer's origin.
 func Remove(h http.Header) {
 	for _, name := range []string{versionHeader, protocolHeader, featuresHeader} {
 		h.Del(name)
 	}
 }
 
-// AnnouncedIn returns what the sender of a header announces. Who announces nothing, or what
-// cannot be read, speaks the first protocol. Nothing that it returns is longer than a
-// line or has anything but visible characters, whoever sent it.
+// AnnouncedIn returns the announcement in a header. Without a readable announcement, the sender has
+// the first protocol. The returned strings are short and printable, whatever the header contains.
 func AnnouncedIn(h http.Header) Announcement {
 	a := Announcement{Protocol: first}
 	number, err := strconv.Atoi(h.Get(protocolHeader))
@@ -160,13 +155,13 @@ func AnnouncedIn(h http.Header) Announcement {
 }
 
 const (
-	// maxName bounds the name of a feature, and a version.
+	// maxName limits the name of a feature, and a version.
 	maxName = 64
-	// maxNames bounds how many features are read.
+	// maxNames limits the features of an announcement.
 	maxNames = 256
 )
 
-// names reads a list of features, without what cannot be the name of one.
+// names parses a list of features and skips invalid names.
 func names(list string) []string {
 	var all []string
 	for _, name := range strings.Split(list, ",") {
@@ -185,7 +180,7 @@ func isName(name string) bool {
 // IsNewer reports whether the program speaks a later protocol than this one.
 func (a Announcement) IsNewer() bool { return a.Protocol > Number }
 
-// Lacks returns which of the features a program does not have.
+// Lacks returns the needed features that a program lacks.
 func (a Announcement) Lacks(needs []string) []string {
 	var lacking []string
 	for _, need := range needs {
@@ -196,10 +191,10 @@ func (a Announcement) Lacks(needs []string) []string {
 	return lacking
 }
 
-// LacksOfOurs returns the features of this program that another does not have.
+// LacksOfOurs returns the features of this program that another program lacks.
 func (a Announcement) LacksOfOurs() []string { return a.Lacks(features) }
 
-// String is the version, for people.
+// String returns the version, for display.
 func (a Announcement) String() string {
 	if a.Version == "" {
 		return "an older version"

@@ -4,20 +4,20 @@ package protocol
 
 import "reflect"
 
-// IsFirst reports whether a program is older than announcements. It refuses fields that it does not
-// know, where later ones leave them unread.
+// IsFirst reports whether a program is older than announcements. Such a program refuses unknown
+// fields, which later ones ignore.
 func (a Announcement) IsFirst() bool {
 	return a.Protocol == first && a.Version == "" && len(a.Features) == 0
 }
 
-// WithoutIgnorable returns body without the values that a program may leave unread, for a program
-// that refuses what it does not know. What body points to is not changed.
+// WithoutIgnorable returns body without the fields that a program may ignore. It is for a program
+// that refuses unknown fields. Values that body points to are copied, not changed.
 func WithoutIgnorable[T any](body T) T {
 	strip(reflect.ValueOf(&body).Elem())
 	return body
 }
 
-// strip zeroes the ignorable fields of a value, and copies what the value shares with others.
+// strip zeroes the ignorable fields of a value, and copies the values it shares with others.
 func strip(v reflect.Value) {
 	switch v.Kind() { //nolint:exhaustive // nothing else has fields
 	case reflect.Pointer:
