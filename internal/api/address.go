@@ -4,17 +4,17 @@ package api
 
 import "strings"
 
-// IsNetwork reports whether the path of a location is the address of something that no file and no
-// device of the host is.
+// IsNetwork reports whether the path of a location is a network address, and no file or device of
+// the host.
 func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) || IsRemote(path) }
 
-// IsNBD reports whether the path of a location is the address of an export of an NBD server.
+// IsNBD reports whether the path of a location is the address of an NBD export.
 func IsNBD(path string) bool { return IsNetwork(path) && !IsRBD(path) }
 
 // IsRemote reports whether the path of a location is an address that means the same on all hosts.
 func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) || IsRBD(path) }
 
-// CheckAddress returns what is wrong with the path of a location that IsNetwork.
+// CheckAddress validates the path of a location that IsNetwork.
 func CheckAddress(path string) (err error) {
 	if IsRBD(path) {
 		_, err = ParseRBD(path)
@@ -24,7 +24,7 @@ func CheckAddress(path string) (err error) {
 	return err
 }
 
-// AddressKind is what is at the path of a location that IsNetwork, in words.
+// AddressKind describes the object at the path of a location that IsNetwork.
 func AddressKind(path string) string {
 	if IsRBD(path) {
 		return "an RBD image"

@@ -7,21 +7,21 @@ import (
 	"fmt"
 )
 
-// BaseImage is an image that a linked clone reads from, directly or through other base
-// images. Block says that it is a block device.
+// BaseImage is an image that a linked clone reads from, directly or through other base images.
+// Block is true for a block device.
 type BaseImage struct {
 	Path   string `json:"path"`
 	Format Format `json:"format"`
 	Block  bool   `json:"block,omitempty"`
 }
 
-// Backing lists the base images of a linked clone, top first. The clone reads from them
-// what it does not have itself, and nothing writes to them. It is empty if an image stands
-// alone. In JSON it is an array of BaseImage. In Go it is the text of that array, so that
-// two locations can be compared with ==.
+// Backing lists the base images of a linked clone, top first. The clone reads the blocks that it
+// lacks from them, and nothing writes to them. It is empty for an image without base images. In
+// JSON it is an array of BaseImage. In Go it is the text of that array, so that locations can be
+// compared with ==.
 type Backing string
 
-// NewBacking makes a Backing of base images, top first.
+// NewBacking returns a Backing of base images, top first.
 func NewBacking(images []BaseImage) Backing {
 	if len(images) == 0 {
 		return ""

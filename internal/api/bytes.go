@@ -11,8 +11,7 @@ import (
 
 var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// Bytes writes n with a binary unit, at most one decimal and no blank, as people type
-// sizes: 512MiB, 1.5GiB.
+// Bytes formats n with a binary unit, at most one decimal and no space: 512MiB, 1.5GiB.
 func Bytes(n int64) string {
 	v, unit := float64(n), 0
 	for math.Abs(v) >= 1024 && unit < len(byteUnits)-1 {
@@ -27,7 +26,7 @@ func Bytes(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + byteUnits[unit]
 }
 
-// ExactBytes writes n as Bytes does and, from 1 KiB on, adds the exact number.
+// ExactBytes formats n like Bytes and, from 1 KiB, adds the exact number.
 func ExactBytes(n int64) string {
 	if n > -1024 && n < 1024 {
 		return Bytes(n)

@@ -2,13 +2,14 @@
 
 package api
 
-// ChainProblem is a disk that moves and whose images somebody else has changed.
+// ChainProblem describes a moving disk with images that another program has changed.
 type ChainProblem struct {
-	// Message says in words what was changed.
+	// Message describes the change.
 	Message string `json:"message"`
-	// Cure has the commands, in their order, that end it; it is empty where Message says what to
-	// do, and at the registry, which passes on no commands of hosts.
+	// Cure has the commands that solve the problem, in order. It is empty if Message has the
+	// advice, and at the registry, which passes on no commands of hosts.
 	Cure string `json:"cure,omitempty"`
-	// Guarded: the instance is kept from starting, since it would start without its newest writes.
+	// Guarded: a guard refuses the start of the instance, since it would start without its newest
+	// writes.
 	Guarded bool `json:"guarded"`
 }

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// What is wrong with a request by itself is found by whoever reads it first: a registry
-// refuses it as its hosts would, without asking them.
+// The checks of this file need only the request. The program that reads it first makes them: a
+// registry refuses a request as its hosts would, without calling them.
 
 const (
 	// SectorBytes is the sector size. The size of every disk is a multiple of it.
 	SectorBytes = 512
-	// MaxStopTimeout is the longest time that a guest may be given to shut down.
+	// MaxStopTimeout is the longest timeout of a guest's shutdown.
 	MaxStopTimeout = time.Hour
 )
 
 // The methods of a migration.
 const (
-	// MethodAuto leaves the choice to Volferry.
+	// MethodAuto lets Volferry choose.
 	MethodAuto    = "auto"
 	MethodOverlay = "overlay"
 	MethodMirror  = "mirror"
@@ -30,19 +30,19 @@ const (
 	MethodLive = "live"
 )
 
-// LedByRegistry reports whether the registry makes the migration, by asking the hosts of all
-// guests, and not one host.
+// LedByRegistry reports whether the registry leads the migration and calls the hosts of all guests.
+// Otherwise one host makes it.
 func (m *Migration) LedByRegistry() bool { return m.Method == MethodSave || m.Method == MethodLive }
 
 var (
-	// volumeNameRule is what a volume may be called: its name becomes the name of a
-	// file or a device. It leaves room for the ending of a file's name.
+	// volumeNameRule is the rule for names of volumes. A name becomes the name of a file or device,
+	// and leaves room for a suffix.
 	volumeNameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
-	// deviceRule is what a device may be called: its prefix is the bus.
+	// deviceRule is the rule for names of devices. The prefix is the bus.
 	deviceRule = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
 )
 
-// CheckVolumeName refuses a name that no volume may have.
+// CheckVolumeName validates the name of a volume.
 func CheckVolumeName(name string) error {
 	if !volumeNameRule.MatchString(name) {
 		return invalid("name %.80q is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 200 characters", name)
@@ -50,8 +50,7 @@ func CheckVolumeName(name string) error {
 	return nil
 }
 
-// CheckDevice refuses a device name that no disk of ours can have. It allows an empty name,
-// which leaves the choice to Volferry.
+// CheckDevice validates the name of a device. An empty name lets Volferry choose.
 func CheckDevice(device string) error {
 	if device == "" || deviceRule.MatchString(device) {
 		return nil
@@ -75,7 +74,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in VolumeCreate) Check() error {
 	if err := first(CheckVolumeName(in.Name), checkFormat("format", in.Format)); err != nil {
 		return err
@@ -83,10 +82,10 @@ func (in VolumeCreate) Check() error {
 	return checkSize(in.SizeBytes)
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in VolumeResize) Check() error { return checkSize(in.SizeBytes) }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in VolumeSize) Check() error { return checkSize(in.SizeBytes) }
 
 func checkSize(bytes int64) error {
@@ -96,7 +95,7 @@ func checkSize(bytes int64) error {
 	return nil
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in VolumeAdopt) Check() error {
 	if err := CheckVolumeName(in.Name); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (in VolumeAdopt) Check() error {
 	return checkFormat("format", in.Format)
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in MigrationTarget) Check() error {
 	if (in.ToPool == "") == (in.ToPath == "") {
 		return invalid("say where to: exactly one of to_pool and to_path")
@@ -192,7 +191,7 @@ func checkDeleteSource(deleteSource bool, verify string) error {
 	return nil
 }
 
-// MaxLivePause is the longest pause that may be allowed to a move while all guests write.
+// MaxLivePause is the limit of the allowed pause in a move while all guests write.
 const MaxLivePause = time.Hour
 
 func (in MigrationTarget) checkMaxPause() error {
@@ -224,7 +223,7 @@ func (in MigrationTarget) checkMethod() error {
 	return nil
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in MigrationComplete) Check() error {
 	if in.DstAttachmentID == "" {
 		return invalid("dst_attachment_id is missing; `volferryctl migration show` has it")
@@ -232,12 +231,12 @@ func (in MigrationComplete) Check() error {
 	return nil
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in VolumeAttach) Check() error {
 	return first(checkMode(in.Mode), checkGiven("instance", in.Instance), CheckDevice(in.Device))
 }
 
-// checkMode refuses a mode that is neither empty nor one of the modes above.
+// checkMode accepts an empty mode.
 func checkMode(m Mode) error {
 	if m != "" && !m.Valid() {
 		return invalid("mode is %.20q; it must be rw or ro", string(m))
@@ -245,10 +244,10 @@ func checkMode(m Mode) error {
 	return nil
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in VolumeDetach) Check() error { return checkGiven("instance", in.Instance) }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in VolumeRetype) Check() error {
 	switch in.MigrationPolicy {
 	case "", RetypeNever, RetypeOnDemand:
@@ -272,10 +271,10 @@ func (in VolumeRetype) Check() error {
 	return first(checkGiven("type", in.Type), checkFormat("to_format", in.ToFormat), in.CopyOptions().Check(), checkDeleteSource(in.DeleteSource, in.Verify), MigrationTarget{Checkpoints: in.Checkpoints}.checkCheckpoints())
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in InstanceStop) Check() error { return checkStopTimeout(in.TimeoutSeconds) }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in InstanceShelve) Check() error { return checkStopTimeout(in.TimeoutSeconds) }
 
 func checkStopTimeout(seconds int) error {

@@ -4,8 +4,8 @@ package api
 
 import "strings"
 
-// CheckChains checks that nobody else has changed the images of a disk that moves; those that were
-// changed are listed with the commands that end it.
+// CheckChains returns the check of moving disks for images that another program has changed. It
+// lists the problems and the commands that solve them.
 func CheckChains(problems []ChainProblem) Check {
 	check := Check{Name: "chains", Status: "ok", Message: "no instance is kept from starting: each definition names the newest image of its moving volumes"}
 	var guarded, others, advice []string
@@ -34,7 +34,7 @@ func CheckChains(problems []ChainProblem) Check {
 	return check
 }
 
-// ChainProblems returns the problems of the chains of migrations.
+// ChainProblems returns the chain problems of migrations.
 func ChainProblems(open []Migration) []ChainProblem {
 	var out []ChainProblem
 	for i := range open {

@@ -4,38 +4,38 @@ package api
 
 import "cmp"
 
-// CopyOptions say how the bytes of a volume are copied. Each request that leads to a copy
-// has them, and every layer hands them on as a whole.
+// CopyOptions configure the copy of a volume. Each request that leads to a copy has them, and every
+// layer passes them on as a whole.
 type CopyOptions struct {
-	// BandwidthBytesPerSecond caps the copy; 0 is no limit.
+	// BandwidthBytesPerSecond limits the copy; 0 is no limit.
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second,omitempty"`
 	// Verify is VerifyFull or VerifyNone. Empty means the default of the request.
 	Verify string `json:"verify,omitempty" enum:"full,none"`
-	// Pace says how far the copy gives way to the guest: PaceOff, PaceGentle or PaceFull. Empty
-	// is PaceGentle.
+	// Pace is how far the copy slows down for the guest: PaceOff, PaceGentle or PaceFull. Empty is
+	// PaceGentle.
 	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 }
 
 // The values of CopyOptions.Pace.
 const (
-	// PaceOff copies as fast as the storage allows, whatever the guest feels.
+	// PaceOff copies as fast as the storage allows.
 	PaceOff = "off"
-	// PaceGentle gives way to the guest as long as the copy keeps half of its speed, and the guest
-	// loses less by it. It is the default: a copy that takes much longer keeps the guest's newest
-	// writes in the overlay alone for as long.
+	// PaceGentle, the default, slows down for the guest while the copy keeps half of its speed and
+	// the guest benefits. During a much longer copy, the guest's newest writes would be in the
+	// overlay only.
 	PaceGentle = "gentle"
-	// PaceFull gives way as far as the guest needs it. The copy may become many times slower.
+	// PaceFull slows down as far as the guest needs. The copy may become many times slower.
 	PaceFull = "full"
 )
 
 // The values of CopyOptions.Verify.
 const (
-	// VerifyFull reads back what was copied.
+	// VerifyFull reads the copied blocks back and compares them.
 	VerifyFull = "full"
 	VerifyNone = "none"
 )
 
-// Check refuses what makes no sense by itself.
+// Check validates the options by themselves.
 func (o CopyOptions) Check() error {
 	if err := checkBandwidth(o.BandwidthBytesPerSecond); err != nil {
 		return err
@@ -56,7 +56,7 @@ func checkPace(pace string) error {
 	return invalid("pace is %.20q; it must be off, gentle or full", pace)
 }
 
-// AtMost returns rate, in bytes per second, or the cap of the options if that is lower.
+// AtMost returns rate, in bytes per second, or the limit of the options if that is lower.
 func (o CopyOptions) AtMost(rate float64) float64 {
 	if o.BandwidthBytesPerSecond == 0 {
 		return rate
@@ -64,14 +64,14 @@ func (o CopyOptions) AtMost(rate float64) float64 {
 	return min(rate, float64(o.BandwidthBytesPerSecond))
 }
 
-// MigrationUpdate changes a migration that is under way.
+// MigrationUpdate changes the options of an open migration.
 type MigrationUpdate struct {
 	BandwidthBytesPerSecond *int64 `json:"bandwidth_bytes_per_second,omitempty"`
-	// Pace is as in CopyOptions; empty changes nothing.
+	// Pace is as in CopyOptions; empty means no change.
 	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 }
 
-// Check refuses what makes no sense by itself.
+// Check validates the request by itself.
 func (in MigrationUpdate) Check() error {
 	if in.BandwidthBytesPerSecond == nil && in.Pace == "" {
 		return invalid("there is nothing to change: say bandwidth_bytes_per_second or pace")
@@ -84,7 +84,7 @@ func (in MigrationUpdate) Check() error {
 	return checkPace(in.Pace)
 }
 
-// After returns what was changed by in after it was changed by before.
+// After returns the update that is equivalent to before followed by in.
 func (in MigrationUpdate) After(before MigrationUpdate) MigrationUpdate {
 	if in.BandwidthBytesPerSecond == nil {
 		in.BandwidthBytesPerSecond = before.BandwidthBytesPerSecond
@@ -109,13 +109,13 @@ func checkBandwidth(b int64) error {
 	return nil
 }
 
-// CopyOptions returns how the copy of a migration is made. Migration does not embed
-// CopyOptions because its JSON document has the fields in another order.
+// CopyOptions returns the copy options of a migration. Migration does not embed CopyOptions because
+// its JSON document has the fields in another order.
 func (m *Migration) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: m.BandwidthBytesPerSecond, Verify: m.Verify, Pace: m.Pace}
 }
 
-// SetCopyOptions sets the fields of m that say how its copy is made.
+// SetCopyOptions sets the copy options of m.
 func (m *Migration) SetCopyOptions(o CopyOptions) {
 	m.BandwidthBytesPerSecond, m.Verify, m.Pace = o.BandwidthBytesPerSecond, o.Verify, o.Pace
 }

@@ -4,8 +4,8 @@ package api
 
 import "strconv"
 
-// Count says how many there are of a thing, in words: "1 volume", "2 volumes". The plural
-// of thing has to end in s.
+// Count formats a number with its noun: "1 volume", "2 volumes". The plural of thing has to end in
+// s.
 func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

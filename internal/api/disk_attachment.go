@@ -2,15 +2,15 @@
 
 package api
 
-// DiskAttachment says how a volume is attached as a disk of an instance. BootIndex is nil
-// for a slot that takes no part in booting.
+// DiskAttachment describes a volume as a disk of an instance. BootIndex is nil for a slot that
+// takes no part in booting.
 type DiskAttachment struct {
 	Mode      Mode   `json:"mode"`
 	Device    string `json:"device"`
 	BootIndex *int   `json:"boot_index"`
 }
 
-// Mode is how an attachment may use its volume.
+// Mode is the access mode of an attachment.
 type Mode string
 
 // The modes of an attachment.

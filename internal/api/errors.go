@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// Code names one kind of refusal or failure. The list is closed: scripts
-// branch on it, so a code is never renamed and never reused.
+// Code names one kind of error. The list is closed: scripts depend on codes, so a code is never
+// renamed or reused.
 type Code string
 
 // The closed list of error codes (the table of the public contract).
@@ -67,8 +67,7 @@ const (
 	ExitNeedsOperator = 7
 )
 
-// codeInfo says how a code is spoken over HTTP and by the exit status of
-// volferryctl.
+// codeInfo has the HTTP status of a code, and the exit status of volferryctl.
 type codeInfo struct {
 	http int
 	exit int
@@ -143,38 +142,38 @@ func (c Code) ExitStatus() int {
 	return ExitInternal
 }
 
-// DetailRegistry is a detail of the refusal of what the registry does and the host that was
-// asked does not. It is where the registry is, as --socket takes it.
+// DetailRegistry is a detail of a refused request that the registry serves and the host does not:
+// the address of the registry, in the form of --socket.
 const DetailRegistry = "registry"
 
-// DetailWrittenUnknown is a detail of a refusal to delete the source that a move has left, because
-// nobody can tell whether it was written since: its path. The same is done with force.
+// DetailWrittenUnknown is a detail of the refusal to delete the source that a move has left if it
+// is unknown whether it was written since: its path. With force it is deleted.
 const DetailWrittenUnknown = "written_unknown"
 
-// DetailOverwrites is a detail of a dst_in_use: the path of a file that a move would overwrite, and
-// that it does overwrite if that is asked for (MigrationTarget.Overwrite).
+// DetailOverwrites is a detail of dst_in_use: the path of an existing file. The move overwrites it
+// with MigrationTarget.Overwrite.
 const DetailOverwrites = "overwrites"
 
-// DetailCure is a detail of the error of a migration, or an op, that needs an operator, if it is
-// known what ends its standstill: commands, in their order.
+// DetailCure is a detail of the error of a migration or op that needs an operator, if a solution is
+// known: the commands, in order.
 const DetailCure = "cure"
 
-// CureSeparator stands between the commands of DetailCure.
+// CureSeparator separates the commands of DetailCure.
 const CureSeparator = ", then "
 
-// Error is the one error that crosses a socket. Its JSON form is the value of
-// "error" in an ErrorBody. Message is a whole sentence for a person: it names
-// the thing that is wrong and, where there is something to do, says what.
+// Error is the error of an API answer. Its JSON form is the value of "error" in an ErrorBody.
+// Message is a whole sentence: it names the thing, what is wrong with it and, if possible, what to
+// do.
 type Error struct {
 	Code    Code           `json:"code"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// Error returns the message alone: the code is for programs.
+// Error returns the message. The code is for programs.
 func (e *Error) Error() string { return e.Message }
 
-// With adds a detail to e and returns e, to be chained onto Errorf.
+// With adds a detail to e and returns e.
 func (e *Error) With(key string, value any) *Error {
 	if e.Details == nil {
 		e.Details = map[string]any{}
@@ -183,14 +182,13 @@ func (e *Error) With(key string, value any) *Error {
 	return e
 }
 
-// Errorf makes an Error. The format takes no %w: what crosses the socket has
-// no chain.
+// Errorf returns a new Error. The format takes no %w, since an API answer has no chain of errors.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// AsError returns the Error inside err. An err without one is by definition a bug of ours:
-// AsError makes it an Error with CodeInternal and the text of err. AsError of nil is nil.
+// AsError returns the Error in err. An err without one is a bug of Volferry: AsError returns an
+// Error with CodeInternal and the text of err. AsError of nil is nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -202,8 +200,7 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: "internal error: " + err.Error()}
 }
 
-// CodeOf returns the code inside err, CodeInternal if it carries none, and ""
-// for nil.
+// CodeOf returns the code of err, CodeInternal if err has none, and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -211,7 +208,7 @@ func CodeOf(err error) Code {
 	return AsError(err).Code
 }
 
-// ErrorBody is the JSON document of every answer that is not a success.
+// ErrorBody is the JSON document of every error answer.
 type ErrorBody struct {
 	Error *Error `json:"error"`
 }

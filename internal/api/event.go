@@ -4,8 +4,8 @@ package api
 
 import "time"
 
-// Event is one line of the audit trail, and of the stream of an op. Seq only
-// grows; a reader that knows the last one it saw misses nothing.
+// Event is an entry of the audit trail, or of the stream of an op. Seq only grows; a reader
+// continues after the last one it has seen.
 type Event struct {
 	Seq    int64     `json:"seq"`
 	At     time.Time `json:"at"`
@@ -16,7 +16,7 @@ type Event struct {
 	From   string    `json:"from,omitempty"`
 	To     string    `json:"to,omitempty"`
 	OpID   string    `json:"op_id,omitempty"`
-	// Token holds the fencing tokens with which the change was made.
+	// Token holds the fencing tokens of the change.
 	Token     *Token         `json:"token,omitempty"`
 	Result    string         `json:"result,omitempty"`
 	Migration *Migration     `json:"migration,omitempty"`

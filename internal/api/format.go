@@ -2,10 +2,10 @@
 
 package api
 
-// Format is the format of an image. It is stored state: never probed.
+// Format is the format of an image. It is stored and never probed.
 type Format string
 
-// The formats that a location may have.
+// The formats of a location.
 const (
 	FormatRaw   Format = "raw"
 	FormatQcow2 Format = "qcow2"

@@ -2,14 +2,13 @@
 
 package api
 
-// LiveOutcome is what an op of a move while all guests write has found: Op.Live.
+// LiveOutcome is the result of an op of a move while all guests write: Op.Live.
 type LiveOutcome struct {
-	// CopiedBytes is how much the op copied, and Seconds how long that took, with reading
-	// back.
+	// CopiedBytes is how much the op copied, and Seconds how long that took, verification included.
 	CopiedBytes int64   `json:"copied_bytes"`
 	Seconds     float64 `json:"seconds"`
-	// DirtyBytes is what this host has still to copy: in the bitmaps that are on, and what
-	// was different when it was read back. DirtySeconds is how long that took to come to be.
+	// DirtyBytes is how much this host still has to copy: the active bitmaps, and the blocks that
+	// differed at verification. DirtySeconds is the time in which it was written.
 	DirtyBytes   int64   `json:"dirty_bytes"`
 	DirtySeconds float64 `json:"dirty_seconds"`
 }

@@ -4,15 +4,14 @@ package api
 
 import "strings"
 
-// MinIDPrefix is the shortest beginning of an id that is taken for the id. A shorter text
-// could be its beginning by accident.
+// MinIDPrefix is the shortest prefix of an id that identifies it. A shorter text could match by
+// accident.
 const MinIDPrefix = 4
 
-// someID has the form of every id, with a 0 for each digit.
+// someID is an id with 0 for each digit.
 const someID = "00000000-0000-0000-0000-000000000000"
 
-// MayBeginID reports whether an id may begin with text, and text is long enough to be taken for
-// that id.
+// MayBeginID reports whether text can be a prefix of an id, and is long enough to identify it.
 func MayBeginID(text string) bool {
 	digits := strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' || 'a' <= r && r <= 'f' {
@@ -23,9 +22,9 @@ func MayBeginID(text string) bool {
 	return len(text) >= MinIDPrefix && strings.HasPrefix(someID, digits)
 }
 
-// Lookup returns the thing whose id is ref. If there is none it returns all things whose name is
-// ref or whose id begins with ref: a name never hides the id of another thing. key returns the id
-// and the name of a thing, "" if it does not have one.
+// Lookup returns the thing with the id ref. If there is none, it returns all things with the name
+// ref and all things with ids that begin with ref: a name never hides the id of another thing. key
+// returns the id and the name of a thing, or "".
 func Lookup[T any](things []T, ref string, key func(*T) (id, name string)) []T {
 	var found []T
 	for i := range things {

@@ -4,8 +4,8 @@ package api
 
 import "strings"
 
-// Nearest is the name that word was probably meant to be: word is its beginning, or differs by at
-// most two letters and by less than half of them; "" if there is none.
+// Nearest returns the name that word is probably a typo of, or "". Word is a prefix of the name, or
+// differs by at most two letters and less than half of its length.
 func Nearest(names []string, word string) string {
 	best, near := "", 3
 	for _, name := range names {
@@ -20,8 +20,8 @@ func Nearest(names []string, word string) string {
 	return best
 }
 
-// distance is how many letters of a have to be inserted, removed, replaced or swapped with
-// the next one to get b.
+// distance returns how many insertions, deletions, replacements and swaps of adjacent letters turn
+// a into b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// The paths of volumes that are exports of NBD servers begin with one of these, as QEMU writes
-// them: nbd+unix:///EXPORT?socket=/ABSOLUTE/PATH of a server at a Unix socket of the host, and
-// nbd://HOST:PORT/EXPORT of one that is reached over TCP.
+// The prefixes of the paths of NBD exports, in QEMU's syntax:
+// nbd+unix:///EXPORT?socket=/ABSOLUTE/PATH for a server at a Unix socket of the host, and
+// nbd://HOST:PORT/EXPORT for a server over TCP.
 const (
 	NBDScheme    = "nbd+unix:///"
 	NBDTCPScheme = "nbd://"
@@ -19,8 +19,8 @@ const (
 
 const socketParameter = "?socket="
 
-// NBDExport is an export of an NBD server. The name of the export may be empty, which is the
-// server's default. Of Socket and Server one is set.
+// NBDExport is an export of an NBD server. An empty name is the server's default export. Either
+// Socket or Server is set.
 type NBDExport struct {
 	Name   string
 	Socket string
@@ -28,7 +28,7 @@ type NBDExport struct {
 	Server string
 }
 
-// URI is the export as the path of a location.
+// URI returns the path of a location for the export.
 func (e NBDExport) URI() string {
 	if e.Server != "" {
 		return NBDTCPScheme + e.Server + "/" + e.Name
@@ -36,11 +36,11 @@ func (e NBDExport) URI() string {
 	return NBDScheme + e.Name + socketParameter + e.Socket
 }
 
-// maxSocketBytes is what a socket's address has room for (sun_path), without its terminator.
+// maxSocketBytes is the capacity of a socket address (sun_path), without its terminator.
 const maxSocketBytes = 107
 
-// Check returns what is wrong with the address of an export. Only characters are taken that
-// nobody escapes, so that the text is the same for QEMU, libvirt and this program.
+// Check validates the address of an export. It accepts only characters that need no escaping, so
+// that the text is the same for QEMU, libvirt and this program.
 func (e NBDExport) Check() error {
 	switch {
 	case strings.ContainsFunc(e.Name, isEscaped), strings.HasPrefix(e.Name, "/"):
@@ -61,10 +61,10 @@ func (e NBDExport) Check() error {
 	return nil
 }
 
-// maxHostBytes is the longest name that DNS knows.
+// maxHostBytes is the longest DNS name.
 const maxHostBytes = 253
 
-// CheckServer returns what is wrong with the HOST:PORT of a server. There is one text for each:
+// CheckServer validates the HOST:PORT of a server. Each server has only one valid text, since
 // addresses are compared as texts. An IPv6 address needs a name.
 func CheckServer(what, server string) error {
 	host, port, err := net.SplitHostPort(server)
@@ -87,7 +87,7 @@ func isEscaped(r rune) bool {
 	return !letter && !strings.ContainsRune("._-+:@/", r)
 }
 
-// ParseNBD reads the path of a location that is an export.
+// ParseNBD parses the path of a location as an NBD export.
 func ParseNBD(uri string) (NBDExport, error) {
 	if rest, is := strings.CutPrefix(uri, NBDTCPScheme); is {
 		server, name, found := strings.Cut(rest, "/")

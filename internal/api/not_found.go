@@ -2,7 +2,7 @@
 
 package api
 
-// listings say, of each noun, which command shows what there is.
+// listings has, for each noun, the command that lists its things.
 var listings = map[string]string{
 	"host":        "`volferryctl host list` shows them",
 	"pool":        "`volferryctl pool list` shows them",
@@ -15,10 +15,10 @@ var listings = map[string]string{
 	"operation":   "`volferryctl op list` shows those of a host that are not finished",
 }
 
-// NotFound is the refusal of a name or an id that no thing of this noun has.
+// NotFound returns the error for an unknown name or id.
 func NotFound(noun, ref string) *Error { return notFound(noun, ref, "") }
 
-// NotFoundHere is NotFound of what this host has; another one may have it.
+// NotFoundHere is NotFound for this host; another host may have the thing.
 func NotFoundHere(noun, ref string) *Error { return notFound(noun, ref, " on this host") }
 
 func notFound(noun, ref, where string) *Error {

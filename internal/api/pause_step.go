@@ -4,10 +4,10 @@ package api
 
 import "time"
 
-// PauseStep is something that was reached at this time while the guests of a move stand still:
-// a phase by the move, if it has no Host, a call by a host, or a state by an instance there.
-// TookMS is how long the host worked on it, by its own clock; what is between two steps beyond
-// that are the registry, and the way to the host and back.
+// PauseStep is an event while the guests of a move are paused. Without Host the move reached a
+// phase; with Host the host finished a call, or an instance there reached a state. TookMS is the
+// host's own time for it in milliseconds; the rest of the time between two steps is spent in the
+// registry and on the network.
 type PauseStep struct {
 	At       time.Time `json:"at"`
 	Phase    string    `json:"phase"`
@@ -17,11 +17,11 @@ type PauseStep struct {
 	TookMS   int64     `json:"took_ms,omitempty"`
 }
 
-// PauseRestored is what an instance has reached that runs on.
+// PauseRestored is the Reached of an instance that runs again.
 const PauseRestored = "restored"
 
-// StoodStill returns for how long, at most, a guest of the last pause among these steps has stood
-// still, as the registry saw it; 0 if there was none, or it is not over.
+// StoodStill returns the longest time, as the registry saw it, for which a guest was paused in the
+// last pause of these steps. It is 0 if there was no pause or it is not over.
 func StoodStill(steps []PauseStep) time.Duration {
 	var began, ended time.Time
 	for _, s := range steps {

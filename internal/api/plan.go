@@ -2,53 +2,54 @@
 
 package api
 
-// MigrationPlan says what a move would do, the answer to POST /v1/volumes/{volume}/migrate:plan.
-// Nothing was done for it and nothing is reserved: what it says may have changed when the move
-// is asked for.
+// MigrationPlan describes a move before it is requested: the answer to POST
+// /v1/volumes/{volume}/migrate:plan. Nothing is done or reserved for it, so the move itself may
+// differ.
 type MigrationPlan struct {
 	VolumeID   string `json:"volume_id"`
 	VolumeName string `json:"volume_name"`
-	// InstanceID, InstanceName and Device are of the attachment that moves, empty if there is none.
+	// InstanceID, InstanceName and Device identify the attachment that moves; they are empty
+	// without one.
 	InstanceID   string   `json:"instance_id,omitempty"`
 	InstanceName string   `json:"instance_name,omitempty"`
 	Device       string   `json:"device,omitempty"`
 	Src          Location `json:"src"`
 	Dst          Location `json:"dst"`
-	// CreatesDestination: dst is not there yet.
+	// CreatesDestination: the destination does not exist yet.
 	CreatesDestination bool `json:"creates_destination"`
-	// ConnectsDestination: dst is a volume of a target and has no device yet. The move connects it;
-	// whether it is there, and its size, are seen only then.
+	// ConnectsDestination: the destination is a volume of a target and has no device yet. The move
+	// connects it; only then are its existence and size checked.
 	ConnectsDestination bool `json:"connects_destination,omitempty"`
-	// DstLeftBy is the migration that has left the image that is overwritten, empty if none has.
+	// DstLeftBy is the migration that has left the image that is overwritten, or empty.
 	DstLeftBy string `json:"dst_left_by,omitempty"`
-	// Method is overlay, mirror, or offline: no instance has the volume.
+	// Method is overlay, mirror, or offline if no instance has the volume.
 	Method       string `json:"method"`
 	Verify       string `json:"verify"`
 	DeleteSource bool   `json:"delete_source"`
-	// Allocation is AllocationThick if the file that the move makes gets room for all of the volume
-	// at once, AllocationThin if not; left out for what is no file, or is there already.
+	// Allocation is AllocationThick if the whole size of the new file is allocated at once,
+	// AllocationThin if not; absent if the destination is no file or exists.
 	Allocation string `json:"allocation,omitempty"`
-	// NeededBytes is what dst may take of its pool or file system at most, FreeBytes what is
-	// free there; both are left out for a device that is there.
+	// NeededBytes is the most that the destination may take of its pool or file system, FreeBytes
+	// the free space there; both are absent for an existing device.
 	NeededBytes *int64 `json:"needed_bytes,omitempty"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
-	// Warning says what may go wrong after the move, and does not keep it from being made: the
-	// volume may grow to more than is free where it goes. It also names an op that waits for an
-	// operator, and that the move has to wait for.
+	// Warning is about a problem that does not prevent the move: the volume may grow to more than
+	// the free space at the destination, or an op that the move has to wait for needs an operator.
 	Warning string `json:"warning,omitempty"`
-	// OverlayDir is where the guest writes meanwhile, OverlayFreeBytes what is free there; left
-	// out unless the method is overlay.
+	// OverlayDir is the directory of the overlay, OverlayFreeBytes the free space there; absent
+	// unless the method is overlay.
 	OverlayDir       string `json:"overlay_dir,omitempty"`
 	OverlayFreeBytes *int64 `json:"overlay_free_bytes,omitempty"`
 }
 
-// RetypePlan is what a retype would do: the answer to POST /v1/volumes/{volume}/retype:plan.
+// RetypePlan describes a retype before it is requested: the answer to POST
+// /v1/volumes/{volume}/retype:plan.
 type RetypePlan struct {
 	VolumeID   string   `json:"volume_id"`
 	VolumeName string   `json:"volume_name"`
 	FromType   string   `json:"from_type"`
 	ToType     string   `json:"to_type"`
 	Location   Location `json:"location"`
-	// Move is the move at whose end the volume has its new type; left out if it stays where it is.
+	// Move is the move of the retype; absent if the volume stays.
 	Move *MigrationPlan `json:"move,omitempty"`
 }

@@ -2,9 +2,9 @@
 
 package api
 
-// OneShared takes the pools of one name on several hosts and returns the first that is
-// active, if all of them are shared and at the same path: then they are one pool. Otherwise
-// it returns false.
+// OneShared returns the first active pool, or the first, of pools with one name on several hosts.
+// It returns false unless all of them are shared and have the same path: only then are they one
+// pool.
 func OneShared(pools []Pool) (Pool, bool) {
 	var one Pool
 	for i, p := range pools {

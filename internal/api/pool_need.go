@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// Details of the error of a volume of a drain that is not in the pool and needs an image below its
+// Details of the error of a drain's volume that is not in the pool and needs an image below its
 // path: the path of its base image, or of the volume itself.
 const (
 	DetailBaseImage  = "base_image"
 	DetailImageBelow = "image_below"
 )
 
-// pathPools are the types of pools whose volumes are below the path of the pool, and nothing else
-// is. Pools of disks and of LUNs have directories of the whole host, as /dev and /dev/disk/by-path.
+// pathPools are the types of pools that have exactly their volumes below the path of the pool. The
+// path of a pool of disks or LUNs is a directory of the whole host, such as /dev or
+// /dev/disk/by-path.
 var pathPools = []string{"dir", "fs", "netfs", "vstorage", "logical", "zfs", "connector"}
 
-// HasBelow reports whether an image of the host of the pool is below the path of the pool. It
-// compares the paths and resolves no links.
+// HasBelow reports whether an image of the pool's host is below the path of the pool. It compares
+// the paths and resolves no links.
 func (p *Pool) HasBelow(image string) bool {
 	if p.Path == "" || !slices.Contains(pathPools, p.Type) {
 		return false
@@ -29,17 +30,17 @@ func (p *Pool) HasBelow(image string) bool {
 	if strings.HasPrefix(image, strings.TrimSuffix(dir, "/")+"/") {
 		return true
 	}
-	// A logical volume is below /dev/mapper too, with each dash of its group doubled.
+	// A logical volume is also below /dev/mapper, with each dash of its group doubled.
 	group, isGroup := strings.CutPrefix(dir, "/dev/")
 	mapped, isMapped := strings.CutPrefix(image, "/dev/mapper/"+strings.ReplaceAll(group, "-", "--")+"-")
 	return isGroup && isMapped && !strings.HasPrefix(mapped, "-")
 }
 
-// Covers reports whether a path is the path of the pool, or HasBelow is true of it.
+// Covers reports whether path is the path of the pool or below it.
 func (p *Pool) Covers(path string) bool { return p.HasBelow(path) || p.HasBelow(path+"/any") }
 
-// NeedsPool returns an error that names what to do if a volume is not in a pool of its host, and
-// its image or a base image is below the path of the pool: the volume is lost with the pool.
+// NeedsPool returns an error with the next command if a volume is not in a pool of its host, but
+// its image or a base image is below the path of the pool: the volume would be lost with the pool.
 func (v *Volume) NeedsPool(pool *Pool) *Error {
 	if v.Location.Pool == pool.Name || v.Host != pool.Host {
 		return nil

@@ -7,22 +7,22 @@ import (
 	"fmt"
 )
 
-// MaxPoolUses is how many uses of a pool a host reports at most.
+// MaxPoolUses limits the uses of a pool that a host reports.
 const MaxPoolUses = 64
 
-// PoolUse says that a domain of a host, whether adopted or not, names a file below the path of a
-// pool which is no volume of an attachment: the image of a CD-ROM, a disk that was left out of an
-// adoption, NVRAM, a kernel. The domain does not start without it. Or it says that a volume which
-// is not in the pool has an image there by a symbolic link.
+// PoolUse is a file below the path of a pool that a domain of a host, adopted or not, needs to
+// start and that is no volume of an attachment: the image of a CD-ROM, a disk left out of an
+// adoption, NVRAM, a kernel. Or it is the image of a volume outside the pool that a symbolic link
+// leads to.
 type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`
-	// Volume is the name of such a volume. Domain and What are empty then.
+	// Volume is the name of that volume. Domain and What are empty then.
 	Volume string `json:"volume,omitempty" needs:"-"`
 	// What names the disk (cdrom sda) or the element of the definition (nvram).
 	What string `json:"what,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Unknown says why it is not known what a domain, or the host without a domain, uses. What and
+	// Unknown is why the uses of a domain, or without a domain of the host, are unknown. What and
 	// Path are empty then.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -45,7 +45,7 @@ func (u *PoolUse) Text() string {
 	return fmt.Sprintf("domain %s%s has %s as its %s", u.Domain, host, u.Path, u.What)
 }
 
-// Compare orders uses by host, domain, volume, path and what they are.
+// Compare orders uses by host, domain, volume, path and the other fields.
 func (u PoolUse) Compare(other PoolUse) int {
 	return cmp.Or(cmp.Compare(u.Host, other.Host), cmp.Compare(u.Domain, other.Domain), cmp.Compare(u.Volume, other.Volume),
 		cmp.Compare(u.Path, other.Path), cmp.Compare(u.What, other.What), cmp.Compare(u.Unknown, other.Unknown))

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns text with U+FFFD in place of each character that a terminal would obey,
-// or that makes text look like other text. Line breaks and tabs stay.
+// Printable replaces by U+FFFD each character of text that controls a terminal or makes text look
+// like other text. It keeps line breaks and tabs.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) || r == '\n' || r == '\t' {
@@ -22,8 +22,8 @@ func Printable(text string) string {
 	}, text)
 }
 
-// PrintableJSON returns a JSON document in which all texts and field names are Printable. A
-// document that needs no change is returned as it is.
+// PrintableJSON makes all texts and field names of a JSON document Printable. It returns a document
+// without such characters unchanged.
 func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
 	if len(document) == 0 {
 		return document, nil
@@ -45,15 +45,14 @@ func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
 	return clean, nil
 }
 
-// PrintableDetails returns details that were read from JSON, with all texts and keys made
-// Printable.
+// PrintableDetails makes all texts and keys of details Printable. The details are decoded JSON.
 func PrintableDetails(details map[string]any) map[string]any {
 	value, _ := printableValue(details)
-	clean, _ := value.(map[string]any) // what a map becomes
+	clean, _ := value.(map[string]any) // printableValue returns a map for a map
 	return clean
 }
 
-// printableValue copies what it changes.
+// printableValue copies a value that it changes.
 func printableValue(value any) (_ any, changed bool) {
 	switch v := value.(type) {
 	case string:

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// RBDScheme is what the paths of volumes that are RBD images of a Ceph cluster begin with:
-// rbd://CLUSTER/POOL/IMAGE, with the id of the cluster (its fsid).
+// RBDScheme is the prefix of the paths of RBD images of a Ceph cluster: rbd://CLUSTER/POOL/IMAGE,
+// with the id of the cluster (its fsid).
 const RBDScheme = "rbd://"
 
-// RBDImage is an RBD image of a Ceph cluster. How the cluster is reached is each host's to know.
+// RBDImage is an RBD image of a Ceph cluster. Each host knows how to reach the cluster.
 type RBDImage struct {
-	// Cluster is the id of the cluster, which no two clusters share.
+	// Cluster is the unique id of the cluster.
 	Cluster string
 	Pool    string
 	Name    string
@@ -21,14 +21,14 @@ type RBDImage struct {
 // IsRBD reports whether the path of a location is the address of an RBD image.
 func IsRBD(path string) bool { return strings.HasPrefix(path, RBDScheme) }
 
-// URI is the image as the path of a location.
+// URI returns the path of a location for the image.
 func (i RBDImage) URI() string { return RBDScheme + i.Cluster + "/" + i.Spec() }
 
-// Spec is the image as Ceph names it within a cluster.
+// Spec returns the name of the image within a cluster, in Ceph's syntax.
 func (i RBDImage) Spec() string { return i.Pool + "/" + i.Name }
 
-// Check returns what is wrong with the address of an image. Only characters are taken that nobody
-// escapes, so that the text is the same for QEMU, libvirt, Ceph and this program.
+// Check validates the address of an image. It accepts only characters that need no escaping, so
+// that the text is the same for QEMU, libvirt, Ceph and this program.
 func (i RBDImage) Check() error {
 	if err := CheckCluster(i.Cluster); err != nil {
 		return err
@@ -44,13 +44,13 @@ func (i RBDImage) Check() error {
 	return nil
 }
 
-// maxRBDNameBytes is what librbd takes of a name (RBD_MAX_IMAGE_NAME_SIZE).
+// maxRBDNameBytes is the longest name that librbd accepts (RBD_MAX_IMAGE_NAME_SIZE).
 const maxRBDNameBytes = 96
 
 // clusterBytes is the length of a UUID as text.
 const clusterBytes = 36
 
-// CheckCluster returns what is wrong with the id of a Ceph cluster, a UUID as Ceph writes it.
+// CheckCluster validates the id of a Ceph cluster, a UUID in lower case.
 func CheckCluster(id string) error {
 	for at, r := range id {
 		hyphen := at == 8 || at == 13 || at == 18 || at == 23
@@ -64,7 +64,7 @@ func CheckCluster(id string) error {
 	return nil
 }
 
-// ParseRBD reads the path of a location that is an RBD image.
+// ParseRBD parses the path of a location as an RBD image.
 func ParseRBD(uri string) (RBDImage, error) {
 	rest, is := strings.CutPrefix(uri, RBDScheme)
 	parts := strings.Split(rest, "/")

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// MayHaveMore reports whether the source may have what its volume lacks.
+// MayHaveMore reports whether the source may have data that its volume lacks.
 func (r *ReleasedSource) MayHaveMore() bool { return r.Written || r.RunBy != "" }
 
-// Difference says, of a source that may have what its volume lacks, which of the two images is
-// which, and why they differ.
+// Difference describes a source that may have data that its volume lacks: it names both images and
+// why they differ.
 func (r *ReleasedSource) Difference() string {
 	left := fmt.Sprintf("%s, which volume %s has left by migration %s", r.Location.Path, r.VolumeName, r.MigrationID)
 	if r.Unrecorded {
@@ -30,8 +30,8 @@ func orUnknown(path string) string {
 	return path
 }
 
-// WayOut says, in lines, what an operator does about a source that may have what its volume
-// lacks.
+// WayOut returns, in lines, what an operator can do about a source that may have data that its
+// volume lacks.
 func (r *ReleasedSource) WayOut() string {
 	howTo := "docs/how-to/recover.md (A guest on another image than its volume)"
 	if r.Unrecorded {
@@ -62,8 +62,8 @@ func (r *ReleasedSource) WayOut() string {
 	}, "\n")
 }
 
-// ForgetRefusal refuses to forget an instance whose disks are not where its volumes are; what
-// says how they differ.
+// ForgetRefusal refuses to forget an instance with disks that are not at the locations of its
+// volumes. The text of what has the differences.
 func ForgetRefusal(name, what string) *Error {
 	return Errorf(CodeChainChanged, "cannot forget instance %s: %s. Once it is forgotten nothing says that its guest is on another image: its volume, with all that was written there since a move, is free to be deleted or given to another instance, and an adoption takes the image that the guest is on now. "+
 		"See first which image is the right one (`volferryctl volume which`). If it is the volume's, put its path back into the definition, with the guest off (`%s`; docs/how-to/recover.md, A guest on another image than its volume). "+

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// plainWord is what a shell takes as it is.
+// plainWord is a word that a shell does not interpret.
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// ShellLine writes the words of a command as a shell reads them. A word "--" says that no option
-// comes after it. It is printed only where a later word would be taken for one: `virsh destroy
-// --domain=web1` ends web1, and a domain may be called so.
+// ShellLine quotes the words of a command for a shell. A word "--" ends the options; it is left out
+// unless a later word looks like an option: `virsh destroy --domain=web1` ends web1, and a domain
+// may have that name.
 func ShellLine(words ...string) string {
 	quoted := make([]string, 0, len(words))
 	for i, w := range words {
@@ -31,8 +31,7 @@ func ShellLine(words ...string) string {
 
 func looksLikeOption(word string) bool { return strings.HasPrefix(word, "-") }
 
-// AttachLine is the command that attaches a volume to an instance, at a device or as its root,
-// whose device is known.
+// AttachLine returns the command that attaches a volume to an instance, at a device or as its root.
 func AttachLine(volume, instance, device string, root bool, mode Mode) string {
 	words := []string{"volferryctl", "volume", "attach", volume, instance}
 	if root {
@@ -46,13 +45,12 @@ func AttachLine(volume, instance, device string, root bool, mode Mode) string {
 	return ShellLine(words...)
 }
 
-// ExtendLine is the command that makes a logical volume of LVM as large as this.
+// ExtendLine returns the command that extends a logical volume of LVM to this size.
 func ExtendLine(device string, sizeBytes int64) string {
 	return ShellLine("lvextend", "--size", strconv.FormatInt(sizeBytes, 10)+"b", "--", device)
 }
 
-// DefineAgain is how an operator gives a guest that runs the definition back that somebody has
-// taken away.
+// DefineAgain returns the commands that restore the deleted definition of a running guest.
 func DefineAgain(instance string) string {
 	file := "./" + instance + ".xml"
 	return "`" + ShellLine("virsh", "dumpxml", "--security-info", "--", instance) + " > " + ShellLine(file) + "`, then `" + ShellLine("virsh", "define", "--", file) + "`"

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Standing reports whether an op waits for an operator and belongs to no migration, which would say
-// so itself (CheckMoves).
+// Standing reports whether an op waits for an operator and belongs to no migration. CheckMoves
+// reports the migrations.
 func (o *Op) Standing() bool { return o.State == OpNeedsOperator && o.MigrationID == "" }
 
-// WayOut says what brings an op that needs an operator to its end.
+// WayOut returns what ends an op that needs an operator.
 func (o *Op) WayOut() string {
 	return cmp.Or(o.Next, "mend what the error says, then give the command again that began it (docs/how-to/recover.md)")
 }
 
-// CountStanding counts the ops that stand.
+// CountStanding counts the standing ops.
 func CountStanding(open []Op) (n int) {
 	for i := range open {
 		if open[i].Standing() {
@@ -27,7 +27,7 @@ func CountStanding(open []Op) (n int) {
 	return n
 }
 
-// CheckOps checks that no op stands; those that do are listed with what brings them to their end.
+// CheckOps returns the check for standing ops. It lists them with what ends each.
 func CheckOps(open []Op) Check {
 	check := Check{Name: "operations", Status: "ok", Message: "none waits for an operator"}
 	var lines, advice []string

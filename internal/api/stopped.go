@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Stopped reports whether nothing more is done for the migration until somebody asks for it,
-// because its last operation failed or needs an operator, or whether it cannot go on by itself for
-// long. A migration that waits for the next call of whoever makes it step by step has not stopped.
+// Stopped reports whether a migration does not go on without an operator: its last operation failed
+// or needs an operator, or it has been unable to go on for long. A migration made step by step that
+// waits for its next call has not stopped.
 func (m *Migration) Stopped() bool {
 	return m.StoppedAt != nil || m.State == MigrationNeedsOperator || m.State == MigrationOrphaned
 }
 
-// Ref is the argument of the commands that move a volume step by step: the source's
-// attachment, or the id of the migration if the volume is not attached.
+// Ref returns the argument of the commands that move a volume step by step: the source's
+// attachment, or the migration's id if the volume is not attached.
 func (m *Migration) Ref() string {
 	if m.SrcAttachmentID != "" {
 		return m.SrcAttachmentID
@@ -24,13 +24,13 @@ func (m *Migration) Ref() string {
 	return m.ID
 }
 
-// CopyCommand is the command that copies, and that goes on with the copy of a migration whose copy
-// has failed. A Composite migration goes on from there to its end.
+// CopyCommand returns the command that starts or continues the copy. A Composite migration then
+// goes on to its end.
 func (m *Migration) CopyCommand() string {
 	return ShellLine("volferryctl", "migration", "copy", m.Ref())
 }
 
-// CompleteCommand is the command that completes the migration.
+// CompleteCommand returns the command that completes the migration.
 func (m *Migration) CompleteCommand() string {
 	words := []string{"volferryctl", "migration", "complete", m.Ref()}
 	if m.DstAttachmentID != "" {
@@ -39,15 +39,15 @@ func (m *Migration) CompleteCommand() string {
 	return ShellLine(words...)
 }
 
-// Cures returns the commands that end the standstill of a migration that has stopped: again
-// goes on with the move to its end, or shows what has to be known before that, and back takes
-// the move back. Back is empty where that is not the operator's first choice.
+// Cures returns the commands for a migration that has stopped: again continues the move, or shows
+// what an operator must know first, and back cancels it. Back is empty if a cancel is not the first
+// choice.
 func (m *Migration) Cures() (again, back string) {
 	again, back = m.goOn(), m.cancelCommand()
 	switch m.State {
 	case MigrationStarted, MigrationCopied:
 		if m.underSnapshot() {
-			return m.KnownCure() + CureSeparator + again, "" // a cancel is refused for the same reason until then
+			return m.KnownCure() + CureSeparator + again, "" // until the merge, a cancel is refused too
 		}
 		return m.lookFirst() + again, back
 	case MigrationCancelling:
@@ -57,7 +57,7 @@ func (m *Migration) Cures() (again, back string) {
 	}
 }
 
-// CancelAgain returns the commands that go on with a cancel that failed.
+// CancelAgain returns the commands that continue a failed cancel.
 func (m *Migration) CancelAgain() string {
 	if m.underSnapshot() {
 		return m.KnownCure() + CureSeparator + m.cancelCommand()
@@ -65,7 +65,7 @@ func (m *Migration) CancelAgain() string {
 	return m.lookFirst() + m.cancelCommand()
 }
 
-// goOn returns the commands that bring a migration that has stopped to its end, in their order.
+// goOn returns the commands that finish a migration that has stopped, in order.
 func (m *Migration) goOn() string {
 	switch m.State {
 	case MigrationNeedsOperator:
@@ -94,8 +94,7 @@ func (m *Migration) goOn() string {
 	}
 }
 
-// KnownCure returns the commands that the error of the migration says end its standstill, "" if it
-// does not know.
+// KnownCure returns the commands in the migration's error that solve the problem, or "".
 func (m *Migration) KnownCure() string {
 	if m.Error == nil {
 		return ""
@@ -110,13 +109,13 @@ func (m *Migration) underSnapshot() bool {
 	return m.ChainChanged() && strings.Contains(m.KnownCure(), "virsh blockcommit ")
 }
 
-// ChainChanged reports whether the last operation of the migration was refused because somebody
-// else has changed the disk: none succeeds before the change is taken back.
+// ChainChanged reports whether the last operation of the migration was refused because another
+// program has changed the disk. No operation succeeds until the change is reverted.
 func (m *Migration) ChainChanged() bool {
 	return m.Error != nil && m.Error.Code == CodeChainChanged
 }
 
-// lookFirst is what comes before any other command if the chain was changed, else empty.
+// lookFirst returns what comes before any other command if the chain was changed, or "".
 func (m *Migration) lookFirst() string {
 	if !m.ChainChanged() {
 		return ""
@@ -132,9 +131,9 @@ func (m *Migration) cancelCommand() string {
 	return ShellLine("volferryctl", "migration", "cancel", m.Ref())
 }
 
-// PausedGoal returns, of a move with all guests paused that needs an operator, the verb that goes
-// on with it and where its volume is. While its guests are let run the phase does not say which;
-// the commands do.
+// PausedGoal returns, for a move with all guests paused that needs an operator, the verb that
+// continues it and the location of its volume. While guests are being resumed, the phase does not
+// show the direction, but the commands in the error do.
 func (m *Migration) PausedGoal() (verb string, at Location) {
 	if m.Phase == string(MigrationCancelling) || strings.HasPrefix(m.KnownCure(), "volferryctl migration cancel ") {
 		return "cancel", m.Src
@@ -142,8 +141,7 @@ func (m *Migration) PausedGoal() (verb string, at Location) {
 	return "complete", m.Dst
 }
 
-// StoppedLine says of a migration that has stopped which volume it moves, since when it
-// stands, and why, in one line.
+// StoppedLine describes a migration that has stopped: the volume, since when, and why, in one line.
 func (m *Migration) StoppedLine() string {
 	line := "volume " + m.volume() + ": its move stands"
 	if m.StoppedAt != nil {
@@ -163,8 +161,8 @@ func (m *Migration) volume() string {
 	return m.VolumeID
 }
 
-// CheckMoves checks that no migration has stopped; those that have are listed with the commands
-// that end the standstill.
+// CheckMoves returns the check for migrations that have stopped. It lists them with the commands
+// that continue them.
 func CheckMoves(open []Migration) Check {
 	check := Check{Name: "moves", Status: "ok", Message: "none has stopped"}
 	var lines, advice []string
@@ -187,9 +185,9 @@ func CheckMoves(open []Migration) Check {
 	return check
 }
 
-// CheckOverlays checks that no guest stands still, or is slowed down, while its writes go to an
-// overlay; those are listed with what ends it. Unresumed says of other guests that a move has
-// suspended why libvirt does not resume them.
+// CheckOverlays returns the check for guests that are paused or throttled while they write to an
+// overlay. It lists them with the solution. Unresumed describes other guests that a move has
+// suspended and libvirt does not resume.
 func CheckOverlays(open []Migration, unresumed ...string) Check {
 	check := Check{Name: "overlays", Status: "ok", Message: "no guest stands still"}
 	var paused, slowed, advice []string
@@ -235,15 +233,15 @@ func CheckOverlays(open []Migration, unresumed ...string) Check {
 	return check
 }
 
-// resumeAdvice says what ends that libvirt does not resume a guest. After a refusal libvirt takes
-// the guest's own leases for the leases of another guest, and refuses each `virsh resume`.
+// resumeAdvice is the advice for a guest that libvirt does not resume. After a refusal libvirt
+// mistakes the guest's own leases for another guest's, and refuses each `virsh resume`.
 const resumeAdvice = "end what libvirt names, mostly a guest of another host that has the lease of an image of this guest; this guest goes on by itself within seconds then, and volferryd has to run for that (systemctl start volferryd): virsh resume is refused also then"
 
-// ResumeAdvice says, of a migration whose guest libvirt does not resume, what ends that.
+// ResumeAdvice returns the advice for a migration with a guest that libvirt does not resume.
 func (m *Migration) ResumeAdvice() string { return resumeAdvice }
 
-// WakeAdvice says, of a migration whose guest an I/O error has paused, or which is slowed down,
-// what ends that: what can be done about the overlay's storage is in GuestPaused.
+// WakeAdvice returns the advice for a migration with a guest that an I/O error has paused, or that
+// is throttled. GuestPaused has the advice for the overlay's storage.
 func (m *Migration) WakeAdvice() string {
 	const see = "see to the overlay's disk"
 	if m.State == MigrationStarted || m.State == MigrationCopying {

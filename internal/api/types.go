@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// SchemaVersion is the version of every JSON document, the value of
-// "schema_version" in what `volferryctl -o json` prints and the API answers.
+// SchemaVersion is the version of every JSON document, the value of "schema_version" in the output
+// of `volferryctl -o json` and in answers of the API.
 const SchemaVersion = 1
 
-// Location says where the bytes of a volume are. Path is always set once the location
-// exists; Pool and Name are empty for a location given by an absolute path. SizeBytes is
-// the exact virtual size.
+// Location is where the data of a volume is. Path is set once the location exists; Pool and Name
+// are empty for a location given by an absolute path. SizeBytes is the exact virtual size.
 type Location struct {
 	Pool string `json:"pool,omitempty"`
 	Name string `json:"name,omitempty"`
@@ -22,32 +21,32 @@ type Location struct {
 	Path      string `json:"path"`
 	Format    Format `json:"format"`
 	SizeBytes int64  `json:"size_bytes"`
-	// Backing are the base images of a linked clone, as they were when it became a volume.
+	// Backing are the base images of a linked clone at the time when it became a volume.
 	Backing Backing `json:"backing,omitempty" needs:"base_images"`
-	// ImageBytes is the size of what is at Path, if the volume is only the
-	// beginning of it; 0 if the volume is all of it. Raw only.
+	// ImageBytes is the size of the image at Path if the volume is only the first part of it, else
+	// 0. Raw only.
 	ImageBytes int64 `json:"image_bytes,omitempty" needs:"slices"`
-	// LUKSSecret is the UUID of the libvirt secret that has the passphrase, if the image is a
-	// LUKS container that QEMU opens for the guest; empty if it is none. SizeBytes is the size
-	// of the container, of which the guest sees all but the header. Raw only.
+	// LUKSSecret is the UUID of the libvirt secret with the passphrase if the image is a LUKS
+	// container that QEMU opens for the guest, else empty. SizeBytes is the size of the container;
+	// the guest sees all of it except the header. Raw only.
 	LUKSSecret string `json:"luks_secret,omitempty" needs:"luks"`
-	// Identity is what the device at Path said of itself when it became the volume's (the WWID of a
-	// LUN, the UUID of a map or namespace), or the id of the RBD image; empty for a file, an
-	// export, and a device that says nothing.
+	// Identity is the identity of the device at Path when it became the volume's (the WWID of a
+	// LUN, the UUID of a map or namespace), or the id of the RBD image. It is empty for a file, an
+	// export, and a device without an identity.
 	Identity string `json:"identity,omitempty" needs:"-"`
 }
 
-// IsLUKS reports whether QEMU encrypts what is at the path.
+// IsLUKS reports whether QEMU encrypts the data at the path.
 func (l Location) IsLUKS() bool { return l.LUKSSecret != "" }
 
-// IsSlice reports whether the volume is only the beginning of what is at its path.
+// IsSlice reports whether the volume is only the first part of the image at its path.
 func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
 
-// WholeBytes is the size of what is at the path, the volume and what is behind it.
+// WholeBytes returns the size of the image at the path, including the part after a slice.
 func (l Location) WholeBytes() int64 { return max(l.SizeBytes, l.ImageBytes) }
 
-// VolumeBytes returns the size of a volume at this location, given the size of the image
-// that was found there. The bytes behind a slice do not belong to the volume.
+// VolumeBytes returns the size of a volume at this location, given the found size of the image. The
+// bytes after a slice do not belong to the volume.
 func (l Location) VolumeBytes(imageBytes int64) int64 {
 	if l.IsSlice() && imageBytes > l.SizeBytes {
 		return l.SizeBytes
@@ -62,7 +61,7 @@ type InstanceState string
 const (
 	InstanceRunning          InstanceState = "running"
 	InstancePaused           InstanceState = "paused"
-	InstanceAsleep           InstanceState = "asleep"  // the guest has gone to sleep (S3)
+	InstanceAsleep           InstanceState = "asleep"  // the guest sleeps (S3)
 	InstanceCrashed          InstanceState = "crashed" // the guest has crashed, and its process is kept
 	InstanceStopped          InstanceState = "stopped"
 	InstanceShelved          InstanceState = "shelved"
@@ -70,11 +69,11 @@ const (
 	InstanceError            InstanceState = "error"
 )
 
-// Standstill reports whether a guest in this state stands still of its own accord. The registry's
-// rules take it for paused.
+// Standstill reports whether a guest in this state is halted without a pause. The registry treats
+// it as paused.
 func (s InstanceState) Standstill() bool { return s == InstanceAsleep || s == InstanceCrashed }
 
-// OnShelf reports whether the registry has an instance in this state on the shelf.
+// OnShelf reports whether an instance in this state is on the registry's shelf.
 func (s InstanceState) OnShelf() bool {
 	return s == InstanceShelved || s == InstanceShelvedOffloaded
 }
@@ -90,8 +89,7 @@ const (
 	VolumeInUse     VolumeStatus = "in-use"
 	VolumeDeleting  VolumeStatus = "deleting"
 	VolumeError     VolumeStatus = "error"
-	// VolumeResizing: an op makes the volume larger. Nothing else is done to it until that
-	// op is over.
+	// VolumeResizing: an op enlarges the volume. No other op changes it until that op is over.
 	VolumeResizing VolumeStatus = "resizing"
 )
 
@@ -110,11 +108,10 @@ const (
 // MigrationState is the state of a migration.
 type MigrationState string
 
-// The states of a migration. Completed, cancelled and error are final: error
-// means that start failed and was undone, so that nothing is left of it. A copy
-// or a complete that fails leaves the migration where it was, with Error set,
-// to be tried again or cancelled. Needs_operator means that Volferry will not
-// touch it unasked.
+// The states of a migration. Completed, cancelled and error are final: error means that the start
+// failed and was undone completely. A copy or a complete that fails leaves the migration in its
+// state, with Error set; it may be tried again or cancelled. Needs_operator means that Volferry
+// does nothing until an operator acts.
 const (
 	MigrationStarting      MigrationState = "starting"
 	MigrationStarted       MigrationState = "started"
@@ -143,28 +140,26 @@ type Host struct {
 	Version    string     `json:"version,omitempty"`
 	LastSeenAt *time.Time `json:"last_seen_at,omitempty"`
 	CreatedAt  time.Time  `json:"created_at"`
-	// Behind says that the host has not come back since a restore of the registry was
-	// accepted. It may have volumes of which the registry does not know that it has them.
+	// Behind: the host has not returned since a restore of the registry was accepted. It may have
+	// volumes that the registry does not know it has.
 	Behind bool `json:"behind,omitempty"`
 	// Mark is set in the answer to a report.
 	Mark *RegistryMark `json:"mark,omitempty"`
 	// ReportDigest is set in the answer to a report. The host may send it as
 	// HostReport.Digest in its next report, if nothing has changed.
 	ReportDigest string `json:"report_digest,omitempty"`
-	// ReportEverySeconds is set in the answer to a report: how often the registry wants to hear
-	// of the host while there is nothing new.
+	// ReportEverySeconds is set in the answer to a report: how often the registry expects a report
+	// while nothing changes.
 	ReportEverySeconds int `json:"report_every_seconds,omitempty"`
-	// Protocol is the protocol that the host's daemon speaks, 0 until the host has reported
-	// to this run of the registry. Lacks are the registry's features that the daemon does
-	// not have.
+	// Protocol is the protocol of the host's daemon, 0 until the host has reported to this run of
+	// the registry. Lacks are the registry's features that the daemon lacks.
 	Protocol int      `json:"protocol,omitempty"`
 	Lacks    []string `json:"lacks,omitempty"`
 }
 
-// Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool
-// of this name then see the same bytes. Multiattach says that several guests at once may
-// have a volume of the pool open. The registry sets Host and UpdatedAt; a host's report
-// need not have them.
+// Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool of this
+// name then see the same bytes. With Multiattach several guests may have a volume of the pool open
+// at once. The registry sets Host and UpdatedAt; a host's report may leave them out.
 type Pool struct {
 	Name          string    `json:"name"`
 	Host          string    `json:"host" schema:"optional"`
@@ -177,7 +172,7 @@ type Pool struct {
 	FreeBytes     int64     `json:"free_bytes"`
 	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
 	// Uses are the files below Path that domains of the host need and that are no volumes of
-	// attachments, MaxPoolUses at most.
+	// attachments, at most MaxPoolUses.
 	Uses []PoolUse `json:"uses,omitempty" needs:"-"`
 }
 
@@ -205,55 +200,53 @@ type Volume struct {
 	Location    Location     `json:"location"`
 	Attachments []Attachment `json:"attachments"`
 	MigrationID string       `json:"migration_id,omitempty"`
-	// ResizeOpID is the op that makes the volume larger, empty if there is none.
+	// ResizeOpID is the op that enlarges the volume, or empty.
 	ResizeOpID string `json:"resize_op_id,omitempty"`
-	// Adopted says that what the volume holds was there before it became a volume: it was
-	// given into care, and is not deleted unasked. It stays true when the volume moves, as
-	// the copy is the data that was given, and may be the only one; a source that a move
-	// has left belongs to no volume, and is nobody's to delete by way of the volume.
+	// Adopted: the data existed before it became a volume, and is not deleted without force.
+	// Adopted stays true when the volume moves, since the copy may be the only one of that data. A
+	// source that a move has left belongs to no volume, and deleting the volume does not delete it.
 	Adopted bool `json:"adopted"`
-	// SizeChangedAt is when the size was last seen to have changed, nil if it never has.
+	// SizeChangedAt is when the size was last found changed, or nil.
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`
 	CreatedAt     time.Time  `json:"created_at"`
 	UpdatedAt     time.Time  `json:"updated_at"`
 }
 
-// ReleasedSource is an image that a volume has left by a move and that was kept. It belongs to
-// no volume.
+// ReleasedSource is an image that a volume has left in a move and that was kept. It belongs to no
+// volume.
 type ReleasedSource struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
 	VolumeName  string   `json:"volume_name"`
 	Host        string   `json:"host"`
 	Location    Location `json:"location"`
-	// AllocatedBytes is how much of the disk a file takes; 0 for a device.
+	// AllocatedBytes is the allocated size of a file, 0 for a device.
 	AllocatedBytes int64     `json:"allocated_bytes"`
 	ReleasedAt     time.Time `json:"released_at"`
-	// Written says that something has written to it since the volume left it.
+	// Written: it was written since the volume left it.
 	Written bool `json:"written,omitempty"`
-	// WrittenUnknown says why nobody can tell whether it was written since, empty if that is known.
+	// WrittenUnknown is why it is unknown whether it was written since, else empty.
 	WrittenUnknown string `json:"written_unknown,omitempty"`
-	// RunBy is the name of a domain of its host whose running guest has it as a disk, empty
-	// if there is none.
+	// RunBy is the name of a domain of its host with a running guest that has it as a disk, or
+	// empty.
 	RunBy string `json:"run_by,omitempty"`
-	// VolumePath is where the volume is now, empty if it is not known.
+	// VolumePath is the path of the volume now, empty if unknown.
 	VolumePath string `json:"volume_path,omitempty"`
-	// Unrecorded says that the registry does not know the move, and has the volume here still:
-	// VolumePath is by the journal of the host then.
+	// Unrecorded: the registry does not know the move, and still has the volume here. VolumePath is
+	// from the host's journal then.
 	Unrecorded bool `json:"unrecorded,omitempty" needs:"-"`
-	// Blocked says why it is not deleted if that is asked for now; empty if it would be.
+	// Blocked is why a delete would be refused now, else empty.
 	Blocked string `json:"blocked,omitempty"`
 }
 
-// Unheld reports whether no host has an instance with the volume: it is attached to no
-// instance, or only to instances that are shelved_offloaded. No guest can have it open
-// then.
+// Unheld reports whether no host has an instance with the volume: it is attached to no instance, or
+// only to shelved_offloaded ones. No guest can have it open then.
 func (v *Volume) Unheld() bool {
 	return !slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Host != "" })
 }
 
-// Attachment is one volume at one instance. The names are for people, and a host leaves
-// them out of some answers.
+// Attachment is one volume at one instance. The names are for display, and a host leaves them out
+// of some answers.
 type Attachment struct {
 	ID           string `json:"id"`
 	VolumeID     string `json:"volume_id"`
@@ -268,69 +261,64 @@ type Attachment struct {
 	UpdatedAt time.Time       `json:"updated_at"`
 }
 
-// BlockDeviceMapping is a slot of an instance. VolumeID and AttachmentID are
-// nil for an empty slot and for an ephemeral disk, which is no volume.
+// BlockDeviceMapping is a slot of an instance. VolumeID and AttachmentID are nil for an empty slot
+// and for an ephemeral disk, which is no volume.
 type BlockDeviceMapping struct {
 	Device       string  `json:"device"`
 	BootIndex    *int    `json:"boot_index"`
 	VolumeID     *string `json:"volume_id"`
 	AttachmentID *string `json:"attachment_id"`
-	// Mode is the mode of the attachment, empty if the slot has none.
+	// Mode is the mode of the attachment, empty without one.
 	Mode Mode `json:"mode,omitempty"`
-	// Note says why the disk in the slot is not a volume.
+	// Note is why the disk in the slot is not a volume.
 	Note string `json:"note,omitempty"`
-	// Slot describes the last disk of an empty slot, so that a volume can be put there
-	// again.
+	// Slot describes the last disk of an empty slot.
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
-// SlotDefinition describes the disk that an empty slot had last, so that a volume can be
-// put there with the same settings.
+// SlotDefinition describes the last disk of an empty slot, so that another volume can get the same
+// settings.
 type SlotDefinition struct {
-	// Disk is the disk that was there, in the hypervisor's own words: target, bus,
-	// address, boot order and whatever else the definition of the domain had.
+	// Disk is the previous disk in the hypervisor's format: target, bus, address, boot order and
+	// everything else in the definition of the domain.
 	Disk string `json:"disk"`
-	// SerialOfVolume says that the disk's serial was the id of its volume, so the next
-	// volume's own id will be the serial. Otherwise the serial belongs to the slot and
-	// stays.
+	// SerialOfVolume: the disk's serial was the id of its volume, so the serial of the next disk is
+	// the id of the next volume. Otherwise the serial belongs to the slot and stays.
 	SerialOfVolume bool `json:"serial_of_volume"`
 }
 
-// Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID.
-// Host is empty for one that is shelved_offloaded.
+// Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID. Host is empty if
+// it is shelved_offloaded.
 type Instance struct {
 	ID    string        `json:"id"`
 	Name  string        `json:"name"`
 	Host  string        `json:"host"`
 	State InstanceState `json:"state"`
-	// LockReason is set while the instance is locked, by an operator or by the migration
-	// LockedBy.
+	// LockReason is set while the instance is locked, by an operator or by the migration LockedBy.
 	Locked     bool   `json:"locked"`
 	LockReason string `json:"lock_reason,omitempty"`
 	LockedBy   string `json:"locked_by,omitempty"`
-	// Note says what its host has found to differ from what Volferry left: the domain is
-	// gone, or has other disks than the registry knows.
+	// Note describes a difference that its host has found: the domain is gone, or has other disks
+	// than the registry knows.
 	Note string `json:"note,omitempty"`
-	// Differs says that the disks of its domain are not where its volumes are.
+	// Differs: the disks of the domain are not at the locations of its volumes.
 	Differs             bool                 `json:"differs,omitempty" needs:"-"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
-	// DetachedDisks describe the disks of volumes that were detached from the instance, so
-	// that each can come back with its settings. Lists leave them out.
+	// DetachedDisks describe the disks of volumes that were detached from the instance, so that
+	// each can return with its settings. Lists leave them out.
 	DetachedDisks []DetachedDisk `json:"detached_disks,omitempty"`
 	CreatedAt     time.Time      `json:"created_at"`
 	UpdatedAt     time.Time      `json:"updated_at"`
 }
 
-// DetachedDisk describes the disk that a volume was at an instance when it was last
-// detached.
+// DetachedDisk describes a volume's disk at an instance at its last detach.
 type DetachedDisk struct {
 	VolumeID string         `json:"volume_id"`
 	Device   string         `json:"device"`
 	Slot     SlotDefinition `json:"slot"`
 }
 
-// Detached returns the disk that the volume was when it was last detached from the
-// instance, nil if that is not known.
+// Detached returns the volume's disk at its last detach from the instance, nil if unknown.
 func (i *Instance) Detached(volumeID string) *DetachedDisk {
 	for n := range i.DetachedDisks {
 		if i.DetachedDisks[n].VolumeID == volumeID {
@@ -340,13 +328,13 @@ func (i *Instance) Detached(volumeID string) *DetachedDisk {
 	return nil
 }
 
-// StallMS is how long the guest could not complete a write, in milliseconds, as the host
-// measured it. A value is nil if that phase has not come yet, or if there was no guest.
+// StallMS is how long the guest could not complete a write, in milliseconds, as the host measured
+// it. A value is nil if that phase has not begun, or there was no guest.
 type StallMS struct {
 	Start  *float64 `json:"start"`
 	Switch *float64 `json:"switch"`
-	// Job is for the beginning of a block job; nil if the guest went on meanwhile, as it does
-	// unless its QEMU may lose a write then.
+	// Job is for the start of a block job; nil if the guest kept running, as it does unless its
+	// QEMU may lose a write then.
 	Job *float64 `json:"job,omitempty" needs:"-"`
 }
 
@@ -367,67 +355,63 @@ type Migration struct {
 	BytesTotal         int64          `json:"bytes_total"`
 	BytesDone          int64          `json:"bytes_done"`
 	RateBytesPerSecond int64          `json:"rate_bytes_per_second"`
-	// BandwidthBytesPerSecond is the operator's cap on the copy; 0 is none.
+	// BandwidthBytesPerSecond is the operator's limit of the copy; 0 is none.
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second"`
-	// Pace is as in CopyOptions. Pacing says in words what is done for the guest now, and why;
-	// it is empty where the copy is not held back.
+	// Pace is as in CopyOptions. Pacing describes how the copy is slowed down for the guest now,
+	// and why; it is empty if it is not.
 	Pace         string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 	Pacing       string `json:"pacing,omitempty" needs:"-"`
 	OverlayBytes int64  `json:"overlay_bytes"`
-	// GuestPaused says why the guest stands still, if an I/O error has paused it while its
-	// writes go to the overlay. Mostly the overlay has no room left.
+	// GuestPaused is why an I/O error has paused the guest while it writes to the overlay. Usually
+	// the overlay has no space left.
 	GuestPaused string `json:"guest_paused,omitempty"`
-	// GuestNotResumed says why the guest stands still, if the migration has paused it and libvirt
-	// refuses to resume it.
+	// GuestNotResumed is why libvirt refuses to resume a guest that the migration has paused.
 	GuestNotResumed string `json:"guest_not_resumed,omitempty" needs:"-"`
-	// ChainProblem is what somebody else has done to the images of the disk, nil if nothing was
-	// seen.
+	// ChainProblem is a change by another program to the images of the disk, nil if none was seen.
 	ChainProblem *ChainProblem `json:"chain_problem,omitempty" needs:"-"`
-	// GuestThrottled says how fast the guest may write, and why, while the room for overlays is
-	// short and the host slows its guests for that.
+	// GuestThrottled is how fast the guest may write, and why, while the space for overlays is
+	// short and the host throttles its guests.
 	GuestThrottled string  `json:"guest_throttled,omitempty" needs:"-"`
 	StallMS        StallMS `json:"stall_ms"`
 	ExposedSeconds float64 `json:"exposed_seconds"`
-	// OverlayShared says that the overlay is on storage that other hosts see, so that the loss of
-	// this host does not take with it what the guest wrote in ExposedSeconds.
+	// OverlayShared: the overlay is on storage that other hosts see, so the guest's writes of
+	// ExposedSeconds survive the loss of this host.
 	OverlayShared bool   `json:"overlay_shared,omitempty" needs:"-"`
 	Verify        string `json:"verify"`
 	ExternalCopy  bool   `json:"external_copy"`
 	DeleteSource  bool   `json:"delete_source"`
-	// Composite says that the migration goes on by itself from one call to the next, as that of
-	// a `volume migrate` does. With an external copy it waits for that.
+	// Composite: the migration goes on by itself from one call to the next, as in `volume migrate`.
+	// It waits for an external copy.
 	Composite  bool       `json:"composite,omitempty" needs:"-"`
 	StartedAt  *time.Time `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
-	// StoppedAt is since when nothing more is done until somebody asks for it, because the
-	// last operation failed or needs an operator, or since when a migration that would go on by
-	// itself cannot; Error says why. It is nil while the migration goes on, or waits for the next
-	// call of whoever makes it.
+	// StoppedAt is when the migration stopped, because its last operation failed or needs an
+	// operator, or when a migration that goes on by itself became unable to; Error has the reason.
+	// It is nil while the migration goes on, or waits for its caller's next call.
 	StoppedAt *time.Time `json:"stopped_at,omitempty" needs:"-"`
-	// PauseSteps are, of one migration that the registry leads, what was reached when while its
-	// guests stood still; lists have none of them.
+	// PauseSteps are the steps of a migration that the registry leads, while its guests were
+	// paused; lists leave them out.
 	PauseSteps []PauseStep `json:"pause_steps,omitempty" needs:"-"`
-	// Remark says how the result of a migration differs, or may differ, from what the caller
+	// Remark describes how the result of a migration differs, or may differ, from what the caller
 	// may expect.
 	Remark string `json:"remark,omitempty"`
 	Error  *Error `json:"error"`
 }
 
-// Op is a durable operation on a host. Migration is set if the op is part of a migration.
-// Location is what a copy with all guests paused has made, once it is done. Remark says how
-// the result of a finished op differs from what the caller may expect.
+// Op is a durable operation on a host. MigrationID is set if the op is part of a migration.
+// Location is the destination that a copy with all guests paused has created, once it is done.
+// Remark describes how the result of a finished op differs from what the caller may expect.
 //
-// WaitingFor is what the op waits for: registry, hypervisor, processes, storage, guest, backup,
-// turn (the op Behind comes first) or another word; it is empty while the op works. WaitingSince is
-// when the wait began. Next has, for people, the commands that bring an op that needs an operator
-// to its end, if they are known.
+// WaitingFor is the reason of a wait: registry, hypervisor, processes, storage, guest, backup, turn
+// (the op Behind comes first) or another word; it is empty while the op works. WaitingSince is when
+// the wait began. Next has the commands that end an op that needs an operator, if they are known,
+// for display.
 type Op struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`
 	State string `json:"state" enum:"running,undoing,done,undone,needs_operator"`
 	Step  string `json:"step,omitempty"`
-	// Subject is the volume or instance that the op is about, for people; empty where
-	// the op does not say.
+	// Subject is the volume or instance of the op, for display; it may be empty.
 	Subject string `json:"subject,omitempty"`
 
 	WaitingFor   string     `json:"waiting_for,omitempty"`
@@ -436,7 +420,7 @@ type Op struct {
 
 	MigrationID string    `json:"migration_id,omitempty"`
 	Location    *Location `json:"location,omitempty"`
-	// Live is what an op of a move while all guests write has found, once it is done.
+	// Live is the result of an op of a move while all guests write, once it is done.
 	Live       *LiveOutcome `json:"live,omitempty"`
 	Remark     string       `json:"remark,omitempty"`
 	CreatedAt  time.Time    `json:"created_at"`
@@ -445,15 +429,15 @@ type Op struct {
 	Next       string       `json:"next,omitempty"`
 }
 
-// The states of an op that has ended or waits for the operator. The last line of its stream
-// has one of them as its result.
+// The states of an op that has ended or waits for the operator. The last line of its stream has one
+// of them as its result.
 const (
 	OpDone          = "done"
 	OpUndone        = "undone"
 	OpNeedsOperator = "needs_operator"
 )
 
-// Took is how long a host has worked on an op, 0 if it is not over.
+// Took returns how long a host has worked on an op, 0 if it is not over.
 func (o *Op) Took() time.Duration {
 	if o.FinishedAt == nil {
 		return 0
@@ -461,17 +445,17 @@ func (o *Op) Took() time.Duration {
 	return max(0, o.FinishedAt.Sub(o.CreatedAt))
 }
 
-// Token holds fencing tokens: the epoch of the host that made a change, and the generation
-// of the volume that it changed. 0 where there is none.
+// Token holds fencing tokens: the epoch of the host that made a change, and the generation of the
+// changed volume. 0 means none.
 type Token struct {
 	Epoch      int64 `json:"epoch,omitempty"`
 	Generation int64 `json:"generation,omitempty"`
 }
 
-// IsLinkedClone reports whether the image at a location is over base images.
+// IsLinkedClone reports whether the image at a location has base images.
 func (l Location) IsLinkedClone() bool { return l.Backing != "" }
 
-// NotMoving returns the attachments whose volumes none of these migrations moves.
+// NotMoving returns the attachments with a volume that none of these migrations moves.
 func NotMoving(atts []Attachment, open []Migration) []Attachment {
 	moving := func(a Attachment) bool {
 		return slices.ContainsFunc(open, func(m Migration) bool { return m.VolumeID == a.VolumeID })

@@ -2,6 +2,6 @@
 
 package api
 
-// UnitFailed begins the status of the unit of a daemon or registry that has ended by an error, as
-// systemctl shows it; the error comes behind it.
+// UnitFailed is the prefix of the unit's status after a daemon or registry ended with an error. The
+// error follows it.
 const UnitFailed = "failed: "

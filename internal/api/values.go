@@ -2,25 +2,25 @@
 
 package api
 
-// Values are the formats.
+// Values returns the formats.
 func (Format) Values() []string { return words(FormatRaw, FormatQcow2) }
 
-// Values are the states of an instance.
+// Values returns the states of an instance.
 func (InstanceState) Values() []string {
 	return words(InstanceRunning, InstancePaused, InstanceAsleep, InstanceCrashed, InstanceStopped, InstanceShelved, InstanceShelvedOffloaded, InstanceError)
 }
 
-// Values are the statuses of a volume.
+// Values returns the statuses of a volume.
 func (VolumeStatus) Values() []string {
 	return words(VolumeCreating, VolumeAvailable, VolumeReserved, VolumeInUse, VolumeDeleting, VolumeError, VolumeResizing)
 }
 
-// Values are the states of an attachment.
+// Values returns the states of an attachment.
 func (AttachmentState) Values() []string {
 	return words(AttachmentReserved, AttachmentAttaching, AttachmentAttached, AttachmentDetaching, AttachmentError)
 }
 
-// Values are the states of a migration.
+// Values returns the states of a migration.
 func (MigrationState) Values() []string {
 	return words(MigrationStarting, MigrationStarted, MigrationCopying, MigrationCopied, MigrationCompleting, MigrationCompleted,
 		MigrationCancelling, MigrationCancelled, MigrationError, MigrationNeedsOperator, MigrationOrphaned)
@@ -34,5 +34,5 @@ func words[T ~string](values ...T) []string {
 	return out
 }
 
-// Values are the modes of an attachment.
+// Values returns the modes of an attachment.
 func (Mode) Values() []string { return words(ModeRW, ModeRO) }
