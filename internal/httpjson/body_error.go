@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// clip bounds what a message repeats of a request.
+// clip limits the text of a request that a message repeats.
 func clip(text string) string {
 	const enough = 300
 	if len(text) > enough {
@@ -52,8 +52,8 @@ func bodyError(err error) error {
 	return &api.Error{Code: api.CodeInvalidArgument, Message: clip(text)}
 }
 
-// memberPath takes the names of embedded structs, which are types of Go, out of what
-// encoding/json calls the path of a member: the document does not have them.
+// memberPath removes the names of embedded Go structs from the path of a member by encoding/json:
+// the document does not have them.
 func memberPath(path string) string {
 	names := slices.DeleteFunc(strings.Split(path, "."), token.IsExported)
 	return strings.Join(names, ".")

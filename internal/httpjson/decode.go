@@ -15,28 +15,25 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// MaxBodyBytes is far above the largest honest request (an instance with a few
-// dozen disks) and far below what would hurt.
+// MaxBodyBytes is far above the largest legitimate request (an instance with a few dozen disks).
 const MaxBodyBytes = 1 << 20
 
 const (
-	// maxKeyLength bounds the Idempotency-Key of a client: it is stored with every
-	// answer. It leaves room for what a daemon adds to make the keys of its own
-	// requests from it.
+	// maxKeyLength limits the Idempotency-Key of a client: it is stored with every answer. A daemon
+	// adds a suffix to make the keys of its own requests.
 	maxKeyLength = 96
-	// maxDerivedKeyLength bounds those.
+	// maxDerivedKeyLength limits those keys.
 	maxDerivedKeyLength = 192
 )
 
-// Decode reads the body of r into v. The body must be one JSON document of at most 1 MiB,
-// with members that v's type has, each at most once and with exactly its name, and with all
-// members that the type requires. No body counts as a document without members. If v has a
-// method Check, Decode calls it, and it refuses values that make no sense by themselves.
-// Every other error is an invalid_argument that says what is wrong where.
+// Decode reads the body of r into v. The body must be one JSON document of at most 1 MiB. Its
+// members must be fields of v's type, each at most once and with its exact name, and include all
+// required ones. No body counts as a document without members. If v has a method Check, Decode
+// calls it. Every other error is an invalid_argument that names the fault and its place.
 //
-// If the sender announces that it is newer, members that v's type does not have are left
-// unread: the sender says separately which features it needs (protocol.Needs), and those
-// were checked. From all other senders such members are refused as a person's mistake.
+// If the sender announces a newer protocol, Decode ignores unknown members: the sender requires the
+// features that it needs separately (protocol.Needs), and those were checked. Unknown members from
+// other senders are refused as mistakes.
 func Decode(r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, MaxBodyBytes))
 	if err != nil {
@@ -68,20 +65,19 @@ func decodeExactly(body []byte, kind reflect.Type, v any, newer bool) error {
 	return checkDocument(body, kind, newer)
 }
 
-// Reference returns the first wildcard of the path of the route that serves r: the id, the
-// name or the beginning of an id of a thing. It is empty if the path has no wildcard.
+// Reference returns the first wildcard of the path of r's route: the id, the name or the prefix of
+// an id. It is "" if the path has no wildcard.
 func Reference(r *http.Request) string {
 	_, name, _ := strings.Cut(r.Pattern, "{")
 	name, _, _ = strings.Cut(name, "}")
 	return r.PathValue(name)
 }
 
-// IdempotencyKey returns the op id that the caller gave the request, "" if it
-// gave none.
+// IdempotencyKey returns the op id of the request, or "".
 func IdempotencyKey(r *http.Request) (string, error) { return keyOf(r, maxKeyLength) }
 
-// DerivedKey returns the IdempotencyKey of a request by a daemon, which makes several
-// requests out of one that it was asked for, each with a key derived from that one's.
+// DerivedKey is IdempotencyKey for a request of a daemon. A daemon makes several requests for one
+// of its own, and derives their keys from its key.
 func DerivedKey(r *http.Request) (string, error) { return keyOf(r, maxDerivedKeyLength) }
 
 func keyOf(r *http.Request, most int) (string, error) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpjson is how both daemons speak HTTP: one table of routes, strict
-// JSON in, documents with a schema version out, one shape for every error, and
-// who is at the other end of a Unix socket. It knows nothing of volumes or
-// guests, and its handlers never see an HTTP status for an error.
+// Package httpjson is the HTTP server of both daemons: the table of routes, strict decoding of
+// JSON, documents with a schema version, the error document, and the peer of a Unix socket. It
+// knows nothing of volumes or guests. Handlers return errors, and no HTTP status for them.
 package httpjson

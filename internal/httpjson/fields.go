@@ -11,36 +11,35 @@ import (
 	"time"
 )
 
-// field is a member of a document, as its struct says. What it says is in the OpenAPI
-// document and holds for every body that is read.
+// field is a member of a document, as declared by its struct. The declaration is in the OpenAPI
+// document and applies to every body.
 type field struct {
 	name  string
 	typ   reflect.Type
 	index []int
-	// required: the member has to be there. That is every one without omitempty.
+	// required: the member must be present. True for fields without omitempty.
 	required bool
-	// nullable: it may be null. That is every pointer.
+	// nullable: it may be null. True for pointers.
 	nullable bool
-	// enum are the values that it may have, nil for any.
+	// enum are the allowed values, nil for any.
 	enum []string
 }
 
-// The words of the tag `schema` of a field, separated by commas, and of `enum`, which
-// lists its values.
+// The words of the tag `schema` of a field, separated by commas. The tag `enum` lists the values of
+// a field.
 const (
-	// tagOptional: the field may be left out, though an encoder always writes it.
+	// tagOptional: the field may be absent, though an encoder always writes it.
 	tagOptional = "optional"
 	// tagNullable: the field may be null, though it is no pointer.
 	tagNullable = "nullable"
-	// tagExtensible, of an embedded struct: its members may have values that their enums
-	// do not list.
+	// tagExtensible, of an embedded struct: its members may have values that their enums do not
+	// list.
 	tagExtensible = "extensible"
 )
 
-var knownFields sync.Map // of reflect.Type to []field
+var knownFields sync.Map // reflect.Type to []field
 
-// fieldsOf returns the members of a document of the struct t, by what encoding/json
-// calls them.
+// fieldsOf returns the members of a document of the struct t, with their names in JSON.
 func fieldsOf(t reflect.Type) []field {
 	if known, ok := knownFields.Load(t); ok {
 		fields, _ := known.([]field)
@@ -75,8 +74,8 @@ var (
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// needsBody reports whether a document of the type has a member that is required, so that
-// a request with no body at all cannot mean it.
+// needsBody reports whether a document of the type has a required member, so that a request must
+// have a body.
 func needsBody(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -18,13 +18,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overflowUID is what the kernel shows for a user of another user namespace:
-// it may be anybody.
+// overflowUID is the uid that the kernel shows for any user of another user namespace.
 const overflowUID = 65534
 
-// Peer is the process at the other end of a Unix socket, as the kernel knew it
-// when it connected. PID is for the audit trail, never for a decision: by the
-// time it is read it may be another process's.
+// Peer is the process at the other end of a Unix socket, as the kernel knew it when it connected.
+// PID is for the audit trail, never for a decision: the process may have ended and its PID may be
+// reused.
 type Peer struct {
 	UID    uint32
 	GID    uint32
@@ -32,8 +31,8 @@ type Peer struct {
 	Groups []uint32
 }
 
-// String returns the peer in the form of the audit trail, with the user's name where
-// this machine knows it.
+// String returns the peer in the form of the audit trail, with the user's name if this machine
+// knows it.
 func (p Peer) String() string {
 	name := ""
 	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil {
@@ -44,8 +43,8 @@ func (p Peer) String() string {
 
 type peerKey struct{}
 
-// ConnContext is for the ConnContext of an http.Server: it puts the peer of a Unix socket
-// into the context of its requests.
+// ConnContext is an http.Server.ConnContext. It adds the peer of a Unix socket to the context of
+// its requests.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -58,21 +57,20 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return WithPeer(ctx, p)
 }
 
-// WithPeer returns ctx for requests of p.
+// WithPeer returns ctx with the peer p.
 func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerOf returns the peer that sent the request of ctx. It returns false if the request did
-// not come by a Unix socket.
+// PeerOf returns the peer that sent the request of ctx. It returns false if the request did not
+// come through a Unix socket.
 func PeerOf(ctx context.Context) (Peer, bool) {
 	p, ok := ctx.Value(peerKey{}).(Peer)
 	return p, ok
 }
 
-// SocketAuthorizer allows reads to everybody whom the mode of the socket lets connect. Only
-// root, the user that this program runs as, and members of group may do the rest. A
-// negative group is no group.
+// SocketAuthorizer allows reads to all users that the mode of the socket lets connect. Root, the
+// user of this program, and members of group may do everything. A negative group has no members.
 func SocketAuthorizer(group int) Authorizer {
 	self := os.Getuid()
 	return func(r *http.Request, route Route) error {
@@ -116,9 +114,8 @@ func peerOf(c *net.UnixConn) (Peer, error) {
 	return p, nil
 }
 
-// peerGroups returns the supplementary groups of the peer, as the kernel holds
-// them: a look-up in /etc/group would be another answer. None if there are more
-// than fit, which only takes rights away.
+// peerGroups returns the supplementary groups of the peer from the kernel: /etc/group may differ.
+// It returns none if there are more than fit, which only removes rights.
 func peerGroups(fd uintptr) []uint32 {
 	groups := make([]uint32, 256)
 	size := uint32(len(groups) * 4)

@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// Access is what a route asks of its caller.
+// Access is the right that a route requires from its caller.
 type Access int
 
 // The accesses, weakest first.
@@ -28,15 +28,15 @@ const (
 	Read Access = iota + 1
 	// Operate is for routes that change something.
 	Operate
-	// Fence is for routes that take something away from a host which cannot be asked.
+	// Fence is for routes that take something away from an unreachable host.
 	Fence
-	// Local is for routes by which a daemon speaks for its own host. No role of an operator
-	// allows them: who could say what a host did could take anything away from it. The
-	// local administrator may use them.
+	// Local is for routes by which a daemon reports about its own host. No role of an operator
+	// allows them: a false report could take anything away from a host. The local administrator may
+	// use them.
 	Local
 )
 
-// String returns the word that messages use.
+// String returns the word for messages.
 func (a Access) String() string {
 	switch a {
 	case Read:
@@ -51,18 +51,18 @@ func (a Access) String() string {
 	return fmt.Sprintf("access %d", int(a))
 }
 
-// HostAccess says what a route lets a host do. A host is known by its certificate; Access
-// applies to people only.
+// HostAccess is the right of hosts at a route. A certificate identifies a host; Access applies to
+// people only.
 type HostAccess int
 
 // The host accesses.
 const (
 	// HostNever: the route is for operators only.
 	HostNever HostAccess = iota
-	// HostOwn: a host may use the route for what is its own. For what belongs to another
-	// host the handler refuses with not_your_host, or leaves it out of a list.
+	// HostOwn: a host may use the route for its own objects. For objects of another host the
+	// handler answers not_your_host, or omits them from a list.
 	HostOwn
-	// HostAny: the answer belongs to no host, as with versions and types.
+	// HostAny: the answer belongs to no host, as for versions and types.
 	HostAny
 )
 
@@ -79,7 +79,7 @@ func (h HostAccess) String() string {
 	return fmt.Sprintf("host access %d", int(h))
 }
 
-// Route is one line of a program's API table.
+// Route is an entry of a program's API table.
 type Route struct {
 	Method string
 	// Path is a pattern of http.ServeMux without method and host.
@@ -87,53 +87,50 @@ type Route struct {
 	Access  Access
 	Hosts   HostAccess
 	Summary string
-	// Query are the names of the query parameters that the route has. A request with any
-	// other parameter, or with one of them twice, is refused before the handler is called.
+	// Query are the names of the query parameters. A request with another parameter, or a parameter
+	// twice, is refused before the handler is called.
 	Query []string
-	// In is a value of the type of the request's body, nil if there is none. Out has the
-	// nouns of the answer, with values of their types; Lines is a value of the type of each
-	// line if the answer is NDJSON. They are for the OpenAPI document.
+	// In is a value of the type of the request's body, nil without a body. Out has the nouns of the
+	// answer, with values of their types; Lines is a value of the type of each line of an NDJSON
+	// answer. They are for the OpenAPI document.
 	In      any
 	Out     []Noun
 	Lines   any
 	Handler Handler
 }
 
-// Handler answers a request. If it returns an error, the error becomes the answer, unless
-// the handler has already begun to write one.
+// Handler answers a request. An error becomes the answer, unless the handler has already begun to
+// write one.
 type Handler = func(http.ResponseWriter, *http.Request) error
 
-// Authorizer returns nil if the caller of r may use the route, else a permission_denied
-// error.
+// Authorizer returns nil if the caller of r may use the route, else a permission_denied error.
 type Authorizer func(r *http.Request, route Route) error
 
-// Config is what a Handler needs.
+// Config configures NewHandler.
 type Config struct {
 	Routes []Route
-	// Elsewhere are the calls that the other program of Volferry answers, and not this one.
+	// Elsewhere are the calls that only the other program of Volferry serves.
 	Elsewhere []Elsewhere
 	Authorize Authorizer
-	// Program is the name of this program, for the refusal of a request that needs a newer
-	// version.
+	// Program is the name of this program, for the error of a request that needs a newer version.
 	Program string
-	// Refused, if not nil, is called for every request that is refused before its handler
-	// is called.
+	// Refused, if not nil, is called for every request that is refused before its handler is
+	// called.
 	Refused func(r *http.Request, err error)
 	Log     *slog.Logger
-	// Observe, if not nil, is called for every answered request that had a route.
+	// Observe, if not nil, is called for every answered request with a route.
 	Observe func(route Route, status int, took time.Duration)
 }
 
-// Elsewhere is a call that another program answers. Err says which, and is the answer to
-// whoever makes the call here.
+// Elsewhere is a call that another program serves. Err names that program, and is the answer here.
 type Elsewhere struct {
 	Method, Path string
 	Err          error
 }
 
-// NewHandler serves the routes of c. A path without a route is answered with not_found, a
-// wrong method with 405, and a handler that panics with internal: always with an ErrorBody.
-// It panics if two routes clash, as http.ServeMux does.
+// NewHandler returns a handler for the routes of c. The answer to a path without a route is
+// not_found, to a wrong method 405, and after a panic of a handler internal, always with an
+// ErrorBody. NewHandler panics if two routes clash, as http.ServeMux does.
 func NewHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range c.Routes {
@@ -147,7 +144,7 @@ func NewHandler(c Config) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, w, r) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protocol.Announce(w.Header())
-		// The mux would answer with HTML that names another path.
+		// The mux would answer with HTML and a redirect.
 		if clean := path.Clean(r.URL.Path); clean != r.URL.Path {
 			WriteError(w, api.Errorf(api.CodeNotFound, "there is nothing at %.200s; a path has no empty part and none of dots", r.URL.Path))
 			return
@@ -171,8 +168,8 @@ func (c Config) serve(route Route, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call runs the handler of a caller that may, and turns a panic into an error:
-// a bug in one request must not end a daemon that others lean on.
+// call checks the caller and runs the handler. It turns a panic into an error: a bug in one request
+// must not end the daemon.
 func (c Config) call(route Route, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		what := recover()
@@ -204,8 +201,7 @@ func (c Config) admit(route Route, r *http.Request) error {
 	return checkQuery(r, route)
 }
 
-// noRoute answers what no route matched: 405 if another method would have
-// matched, else not_found.
+// noRoute answers a request without a route: 405 if another method has one, else not_found.
 func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -224,7 +220,7 @@ func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		api.Errorf(api.CodeInvalidArgument, "%.20s is no method of %s; it has %s", r.Method, r.URL.Path, allow))
 }
 
-// answerWriter remembers whether an answer was begun, and with which status.
+// answerWriter stores the status of an answer, 0 before the answer begins.
 type answerWriter struct {
 	http.ResponseWriter
 	status int
@@ -251,8 +247,7 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// checkQuery refuses query parameters that the route of r does not have, and those that
-// are given twice.
+// checkQuery refuses query parameters that the route lacks, and repeated ones.
 func checkQuery(r *http.Request, route Route) error {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

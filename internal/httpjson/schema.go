@@ -6,11 +6,10 @@ import (
 	"reflect"
 )
 
-// schemas are the JSON schemas of Go types, by the names of the types.
+// schemas are the JSON schemas of Go types, by type name.
 type schemas map[string]any
 
-// of returns the schema of what encoding/json makes of t. Structs become
-// components that are referred to.
+// of returns the schema of t in JSON. It adds structs as components and refers to them.
 func (s schemas) of(t reflect.Type) map[string]any {
 	t = inJSON(t)
 	switch t {
@@ -41,10 +40,10 @@ func (s schemas) of(t reflect.Type) map[string]any {
 	return map[string]any{}
 }
 
-// documented are the types that are something else in JSON than in Go.
+// documented is implemented by types that have another type in JSON.
 type documented interface{ Documented() any }
 
-// inJSON is the type of what encoding/json makes of t.
+// inJSON returns the type that t has in JSON.
 func inJSON(t reflect.Type) reflect.Type {
 	if t == nil || t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return t
@@ -55,7 +54,7 @@ func inJSON(t reflect.Type) reflect.Type {
 	return t
 }
 
-// valued are the types of strings that have only some values.
+// valued is implemented by string types with a fixed set of values.
 type valued interface{ Values() []string }
 
 func stringSchema(t reflect.Type) map[string]any {
@@ -72,7 +71,7 @@ func (s schemas) component(t reflect.Type) {
 	}
 	properties, required := map[string]any{}, []string{}
 	schema := map[string]any{"type": "object", "properties": properties}
-	s[t.Name()] = schema // before its fields, which may be of its type
+	s[t.Name()] = schema // before its fields, which may have its type
 	for _, f := range fieldsOf(t) {
 		properties[f.name] = s.member(f)
 		if f.required {
@@ -84,7 +83,7 @@ func (s schemas) component(t reflect.Type) {
 	}
 }
 
-// member is the schema of a field.
+// member returns the schema of a field.
 func (s schemas) member(f field) map[string]any {
 	schema := s.of(f.typ)
 	if f.enum != nil {

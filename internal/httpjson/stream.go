@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// lineTimeout is how long a reader may leave a line lying before it is taken
-// for dead.
+// lineTimeout is how long a reader may take to read a line.
 const lineTimeout = 30 * time.Second
 
 // Stream is an answer of JSON documents, one per line, each sent at once.
@@ -20,8 +19,8 @@ type Stream struct {
 	control *http.ResponseController
 }
 
-// NewStream begins an NDJSON answer with status 200, and sends the header now,
-// so that a reader knows that it is connected before anything happens.
+// NewStream begins an NDJSON answer with status 200. It sends the header at once, so that the
+// reader knows that it is connected.
 func NewStream(w http.ResponseWriter) (*Stream, error) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
@@ -33,12 +32,11 @@ func NewStream(w http.ResponseWriter) (*Stream, error) {
 	return s, nil
 }
 
-// errGone says that the reader of a stream went away, which is how most
-// streams end.
+// errGone: the reader of a stream has disconnected, as most readers do.
 var errGone = errors.New("the reader is gone")
 
-// Send sends one line. If it fails, the reader is gone; the handler should return the
-// error, which is not logged.
+// Send sends one line. An error means that the reader has disconnected; the handler should return
+// the error, which is not logged.
 func (s *Stream) Send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkDocument refuses what encoding/json overlooks in a body that it has read into a
-// value of type t: a member that is missing or null, so that it would be taken for
-// false or 0; one whose name is written in another case; and one that is there twice,
-// of which the last would count. Members that the type does not have are refused too, unless
-// the sender is newer.
+// checkDocument refuses faults that encoding/json ignores in a body that it has decoded into a
+// value of type t: a missing or null member, which would become false or 0; a name in another case;
+// and a repeated member, of which the last would count. It also refuses unknown members, unless the
+// sender is newer.
 func checkDocument(body []byte, t reflect.Type, newer bool) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -26,13 +25,13 @@ func checkDocument(body []byte, t reflect.Type, newer bool) error {
 	return c.value(t, false, "")
 }
 
-// checker walks through a document whose syntax and types are known to be right.
+// checker walks through a document with correct syntax and types.
 type checker struct {
 	dec   *json.Decoder
-	newer bool // the sender is
+	newer bool // the sender is newer
 }
 
-// value checks the next value, which is of type t (nil for any) and is called path.
+// value checks the next value, of type t (nil for any), at path.
 func (c checker) value(t reflect.Type, nullable bool, path string) error {
 	token, err := c.dec.Token()
 	if err != nil {
@@ -57,7 +56,7 @@ func (c checker) value(t reflect.Type, nullable bool, path string) error {
 	return nil
 }
 
-// open reports whether any document will do for a type.
+// open reports whether the type accepts any document.
 func open(t reflect.Type) bool {
 	return t == nil || t.Kind() == reflect.Interface || t == rawType
 }
@@ -87,7 +86,7 @@ func (c checker) object(t reflect.Type, path string) error {
 		if err != nil {
 			return bodyError(err)
 		}
-		name, _ := token.(string) // a member of an object begins with its name
+		name, _ := token.(string) // the first token of a member is its name
 		if seen[name] {
 			return api.Errorf(api.CodeInvalidArgument, "the request body has the field %.80q twice", within(path, name))
 		}
@@ -99,7 +98,7 @@ func (c checker) object(t reflect.Type, path string) error {
 		case closed && (!c.newer || misspelt(name, fields)):
 			return unknownField(within(path, name), name, fields)
 		case closed:
-			member = field{nullable: true} // whatever it is
+			member = field{nullable: true} // any value
 		case t != nil && t.Kind() == reflect.Map:
 			member = field{typ: t.Elem()}
 		}
@@ -108,7 +107,7 @@ func (c checker) object(t reflect.Type, path string) error {
 		}
 	}
 	for _, f := range fields {
-		if f.required && f.typ.Kind() != reflect.Pointer && !seen[f.name] { // no pointer is the same as null
+		if f.required && f.typ.Kind() != reflect.Pointer && !seen[f.name] { // an absent pointer means null
 			return api.Errorf(api.CodeInvalidArgument, "the request body lacks the field %.80q", within(path, f.name))
 		}
 	}
@@ -123,13 +122,12 @@ func (c checker) end() error {
 	return nil
 }
 
-// misspelt reports whether encoding/json takes a name that no field has for that of one.
+// misspelt reports whether encoding/json matches an unknown name to a field, ignoring case.
 func misspelt(name string, fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }
 
-// unknownField refuses a member that encoding/json took for one that is written in
-// another case.
+// unknownField returns the error for an unknown member. It names a field that differs only in case.
 func unknownField(path, name string, fields []field) error {
 	for _, f := range fields {
 		if strings.EqualFold(f.name, name) {
@@ -139,8 +137,7 @@ func unknownField(path, name string, fields []field) error {
 	return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %.80q, which is not part of this request", path)
 }
 
-// within returns the path to a member: the path to the document that it is in, and its
-// name.
+// within returns the path of a member in the document at path.
 func within(path, name string) string {
 	if path == "" {
 		return name

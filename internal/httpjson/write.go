@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Write answers with the document {"schema_version":1, noun: v}. If v is a list it should
-// not be nil: an empty list is [], not null.
+// Write answers with the document {"schema_version":1, noun: v}. A list v should not be nil: an
+// empty list is [], not null.
 func Write(w http.ResponseWriter, status int, noun string, v any) error {
 	return WriteAll(w, status, Noun{Name: noun, Value: v})
 }
 
-// Noun is one member of a document that has several.
+// Noun is a member of a document.
 type Noun struct {
 	Name  string
 	Value any
@@ -27,9 +27,9 @@ type Noun struct {
 
 // WriteAll answers with the document {"schema_version":1, noun: value, ...}.
 func WriteAll(w http.ResponseWriter, status int, nouns ...Noun) error {
-	d, _ := documents.Get().(*document) // nothing else is in it
+	d, _ := documents.Get().(*document) // the pool has only documents
 	defer d.done()
-	// By hand, so that a reader meets the version before what it governs.
+	// By hand, so that the version is the first member.
 	d.text.WriteString(documentHead)
 	for _, n := range nouns {
 		d.text.WriteByte(',')
@@ -47,14 +47,14 @@ func WriteAll(w http.ResponseWriter, status int, nouns ...Noun) error {
 
 var documentHead = fmt.Sprintf(`{"schema_version":%d`, api.SchemaVersion)
 
-// document is an answer in the making. They are used again: most answers are
-// short, and there are many.
+// document is an answer being written. Documents are reused, since most answers are short and there
+// are many.
 type document struct {
 	text   bytes.Buffer
 	values *json.Encoder // into text
 }
 
-// keepDocument is the size of an answer above which its memory is given back.
+// keepDocument is the largest buffer that is reused.
 const keepDocument = 64 << 10
 
 var documents = sync.Pool{New: func() any {
@@ -78,15 +78,14 @@ func WriteError(w http.ResponseWriter, err error) {
 func writeError(w http.ResponseWriter, status int, err error) {
 	body, encodeErr := json.Marshal(api.ErrorBody{Error: api.AsError(err)})
 	if encodeErr != nil {
-		// Only details can be at fault; the code and the message matter more.
+		// Only the details can fail to encode; code and message matter more.
 		e := api.AsError(err)
 		body, _ = json.Marshal(api.ErrorBody{Error: &api.Error{Code: e.Code, Message: e.Message}})
 	}
 	writeJSON(w, status, append(body, '\n'))
 }
 
-// writeJSON sends an answer. That the caller went away meanwhile is not ours
-// to report.
+// writeJSON sends an answer. It ignores an error, since the caller has disconnected.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
