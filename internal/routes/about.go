@@ -4,11 +4,11 @@ package routes
 
 import "github.com/volferry/volferry/internal/api"
 
-// Routes about the program that is asked, its operations and what happened.
+// Routes about the program itself, its operations and events.
 var (
 	ShowStatus = get[api.Status]("/v1/status",
 		"Show how this program is, and what it depends on", registry(anyOf), daemon(Answers))
-	// The two programs say their version in two ways.
+	// The version documents of the two programs differ.
 	ShowDaemonVersion = get[map[string]string]("/v1/version",
 		"Show the version of this program", daemon(Answers))
 	ShowRegistryVersion = get[string]("/v1/version",

@@ -11,29 +11,28 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// A list of the registry comes in pages for a program that announces protocol.Pages, and for a
-// request with AfterParameter. A page has the things whose keys follow that parameter, which is
-// empty for the first page, in the order of the keys. A key never changes, so a thing that is
-// there all the time is in one of the pages, whatever becomes of the others meanwhile.
+// The registry sends a list in pages to a program that announces protocol.Pages, and for a request
+// with AfterParameter. A page has the things with keys greater than that parameter, which is empty
+// for the first page, in the order of the keys. Keys never change, so a thing that exists all the
+// time is in one of the pages, even if others come and go.
 const (
-	// AfterParameter is the query parameter with the Next of the page before.
+	// AfterParameter is the query parameter with the Next of the previous page.
 	AfterParameter = "after"
-	// Next is the member of an answer that is a page and not the last one. It stands beside the
-	// noun, and its value means nothing to a client.
+	// Next is a member of each page except the last. Its value is opaque to clients.
 	Next = "next"
 )
 
-// Declaration is all that is declared of a route but its types.
+// Declaration is the declaration of a route, without its types.
 type Declaration struct {
 	Method string
 	// Path is a pattern of http.ServeMux without method and host.
 	Path string
-	// Noun is the member of the answer that holds Out. It is empty where Out is the
-	// whole answer, and where there is none.
+	// Noun is the member of the answer that holds Out. It is empty if Out is the whole answer, or
+	// if there is none.
 	Noun    string
 	Access  httpjson.Access
 	Summary string
-	// Daemon and Registry say how each program serves the route; nil if it does not.
+	// Daemon and Registry describe how each program serves the route; nil if it does not.
 	Daemon   *AtDaemon
 	Registry *AtRegistry
 
@@ -41,42 +40,41 @@ type Declaration struct {
 	in    any
 	out   []httpjson.Noun
 	lines any
-	// order is a func(a, b T) int, of a list that the registry answers in pages.
+	// order is a func(a, b T) int, for a list that the registry sends in pages.
 	order any
 }
 
-// AtDaemon is a route as the daemon serves it.
+// AtDaemon is how the daemon serves a route.
 type AtDaemon struct {
 	Part Part
 	// Query are the names of its query parameters.
 	Query []string
 }
 
-// AtRegistry is a route as the registry serves it.
+// AtRegistry is how the registry serves a route.
 type AtRegistry struct {
 	Hosts httpjson.HostAccess
 	// Query are the names of its query parameters.
 	Query []string
 }
 
-// Part is what the daemon does about a call.
+// Part is the daemon's part in a call.
 type Part int
 
 const (
-	// Answers says that the host does it. A change is refused while the host is fenced.
-	// The registry may ask for it by a task.
+	// Answers: the host serves the call. A change is refused while the host is fenced. The registry
+	// may call it by a task.
 	Answers Part = iota + 1
-	// Streams says that the host answers with a stream, which no task can carry.
+	// Streams: the host answers with a stream, which a task cannot transport.
 	Streams
-	// PassesOn says that the registry answers. As a task the call would go back where it
-	// came from.
+	// PassesOn: the registry serves the call. A task would return the call to the registry.
 	PassesOn
-	// Remembers says that the registry answers, and that while it is away the daemon
-	// answers with what the registry said last.
+	// Remembers: the registry serves the call. While it is unavailable, the daemon returns the
+	// registry's last answer.
 	Remembers
 )
 
-// ByRegistry reports whether the registry answers what the daemon is asked.
+// ByRegistry reports whether the registry serves the daemon's calls.
 func (p Part) ByRegistry() bool { return p == PassesOn || p == Remembers }
 
 var all []*Declaration
@@ -84,16 +82,16 @@ var all []*Declaration
 // All returns every route of both programs.
 func All() []*Declaration { return slices.Clone(all) }
 
-// In returns a value of the type of the body of a request; nil if it has none.
+// In returns a value of the type of the request's body, or nil.
 func (d *Declaration) In() any { return d.in }
 
-// String returns the route as net/http calls it: its method and its path.
+// String returns method and path, as net/http formats a pattern.
 func (d *Declaration) String() string { return d.Method + " " + d.Path }
 
 var wildcard = regexp.MustCompile(`\{\w+\}`)
 
-// PathOf returns the path of a request, with refs in the places of the wildcards. It
-// panics if there are not as many: that is a mistake of the caller's code.
+// PathOf returns the path of a request, with refs in place of the wildcards. It panics if their
+// numbers differ, which is a bug of the caller.
 func (d *Declaration) PathOf(refs ...string) string {
 	if want := len(wildcard.FindAllString(d.Path, -1)); want != len(refs) {
 		panic(fmt.Sprintf("%s names %d things and was given %q", d, want, refs))
@@ -105,8 +103,8 @@ func (d *Declaration) PathOf(refs ...string) string {
 	})
 }
 
-// ServedByDaemon returns the route with the daemon's handler. It panics if the daemon is not
-// declared to have it.
+// ServedByDaemon returns the route with the daemon's handler. It panics if the daemon does not
+// serve the route.
 func (d *Declaration) ServedByDaemon(h httpjson.Handler) httpjson.Route {
 	if d.Daemon == nil {
 		panic(d.String() + " is no route of the daemon")
@@ -121,8 +119,8 @@ func (d *Declaration) ServedByDaemon(h httpjson.Handler) httpjson.Route {
 	return served
 }
 
-// ServedByRegistry returns the route with the registry's handler. It panics if the registry
-// is not declared to have it.
+// ServedByRegistry returns the route with the registry's handler. It panics if the registry does
+// not serve the route.
 func (d *Declaration) ServedByRegistry(h httpjson.Handler) httpjson.Route {
 	if d.Registry == nil {
 		panic(d.String() + " is no route of the registry")
@@ -142,7 +140,7 @@ func (d *Declaration) served(query []string, h httpjson.Handler) httpjson.Route 
 	}
 }
 
-// addPages adds the query parameter where the registry answers.
+// addPages adds AfterParameter to the programs that return the registry's list.
 func (d *Declaration) addPages() {
 	if d.Registry != nil {
 		d.Registry.Query = append(d.Registry.Query, AfterParameter)

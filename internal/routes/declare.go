@@ -10,50 +10,50 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// option is something that is said of a route beside its types, path and summary.
+// option declares a property of a route.
 type option func(*Declaration)
 
-// daemon says that the daemon has the route, and which query parameters there are at the
-// daemon alone.
+// daemon declares that the daemon serves the route, and the query parameters that only the daemon
+// has.
 func daemon(part Part, query ...string) option {
 	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part, Query: query} }
 }
 
-// registry says that the registry has the route, what hosts may do there, and which
-// query parameters there are at the registry alone.
+// registry declares that the registry serves the route, the rights of hosts, and the query
+// parameters that only the registry has.
 func registry(hosts httpjson.HostAccess, query ...string) option {
 	return func(d *Declaration) { d.Registry = &AtRegistry{Hosts: hosts, Query: query} }
 }
 
-// The words for host access, in declarations.
+// Short names for host access in declarations.
 const (
 	never = httpjson.HostNever
 	own   = httpjson.HostOwn
 	anyOf = httpjson.HostAny
 )
 
-// query names the parameters that the route has at every program.
+// query declares the parameters that the route has at every program.
 func query(names ...string) option { return func(d *Declaration) { d.query = names } }
 
-// needs asks for more of the caller than the method does.
+// needs declares a higher access than the default of the method.
 func needs(a httpjson.Access) option { return func(d *Declaration) { d.Access = a } }
 
-// also names a member that an answer may have beside its noun.
+// also declares another member of the answer.
 func also[T any](noun string) option {
 	var none T
 	return func(d *Declaration) { d.out = append(d.out, httpjson.Noun{Name: noun, Value: none}) }
 }
 
-// paged says that the registry answers with the list in pages. Order is that of the whole list.
+// paged declares that the registry sends the list in pages. Order is the order of the whole list.
 func paged[T any](order func(a, b T) int) option {
 	return func(d *Declaration) { d.order = order }
 }
 
-// waitParameter is how long a host may wait for the end of the op before it answers: a
-// duration such as "30s". The registry has no such parameter, as it keeps no task waiting.
+// waitParameter is the query parameter for how long a host may wait for the end of the op before it
+// answers: a duration such as "30s". The registry does not have it, since no task may wait.
 const waitParameter = "wait"
 
-// begins says that the answer is of an op which goes on: it stands beside the noun.
+// begins declares that the answer also has the op that was begun.
 var begins = also[api.Op]("op")
 
 // declare adds a route to All.
@@ -106,7 +106,7 @@ func remove[Out any](path, summary string, options ...option) Route[None, Out] {
 	return declare[None, Out](httpjson.Operate, http.MethodDelete, path, summary, options)
 }
 
-// report is a post by which a daemon tells the registry of its own host.
+// report is a post by which a daemon reports about its own host to the registry.
 func report[In, Out any](path, summary string, options ...option) Route[In, Out] {
 	return declare[In, Out](httpjson.Local, http.MethodPost, path, summary, append([]option{registry(own)}, options...))
 }

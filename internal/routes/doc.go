@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package routes is the API: every call that the daemon or the registry answers is
-// declared here, once. The servers bind handlers to the declarations, the clients send
-// by them, and the OpenAPI documents are made of them. The package must not know how a
-// call is answered.
+// Package routes declares every call of the API of daemon and registry, once. The servers bind
+// handlers to the declarations, the clients send requests by them, and the OpenAPI documents are
+// made from them. The package knows nothing of the handlers.
 //
-// To find what a call does, follow the uses of its variable: the handler in
+// To find the effect of a call, follow the uses of its variable: the handler in
 // daemon/internal/adminapi or registry/internal/server, and the callers.
 package routes

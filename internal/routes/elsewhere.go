@@ -4,8 +4,8 @@ package routes
 
 import "github.com/volferry/volferry/internal/httpjson"
 
-// Elsewhere returns the calls that are declared and that the program which serves the routes
-// for which here is true does not have, with the refusal of whoever makes them there.
+// Elsewhere returns the declared calls that a program does not serve, each with refusal as its
+// answer. Here reports whether the program serves a route.
 func Elsewhere(here func(*Declaration) bool, refusal error) []httpjson.Elsewhere {
 	served := map[string]bool{}
 	for _, d := range all {

@@ -11,12 +11,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sort puts the things of all pages into the order of the whole list.
+// Sort sorts the things of all pages into the order of the whole list.
 func Sort[T any](route Route[None, []T], things []T) {
 	SortBy(route, things, func(thing T) T { return thing })
 }
 
-// SortBy is Sort for items that have the things in them.
+// SortBy is Sort for items that contain the things.
 func SortBy[T, Item any](route Route[None, []T], items []Item, thing func(Item) T) {
 	if order, ok := route.order.(func(a, b T) int); ok {
 		slices.SortStableFunc(items, func(a, b Item) int { return order(thing(a), thing(b)) })

@@ -11,17 +11,17 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Route is a call with the type of its body and the type of its answer. A route
-// without a body has None for In, one without an answer of its own None for Out.
+// Route is a call with the types of its body and its answer. In is None without a body, Out is None
+// without a noun in the answer.
 type Route[In, Out any] struct {
 	*Declaration
 	query url.Values
 }
 
-// None stands for a body or an answer that a route does not have.
+// None is the type of an absent body or answer.
 type None struct{}
 
-// With returns the route with a query parameter for requests, unless its value is empty.
+// With returns the route with a query parameter for requests. An empty value adds nothing.
 func (r Route[In, Out]) With(name, value string) Route[In, Out] {
 	if value == "" {
 		return r
@@ -34,7 +34,7 @@ func (r Route[In, Out]) With(name, value string) Route[In, Out] {
 	return r
 }
 
-// PathOf returns the path of a request, as Declaration.PathOf, with the parameters of With.
+// PathOf returns the path of a request, like Declaration.PathOf, with the parameters of With.
 func (r Route[In, Out]) PathOf(refs ...string) string {
 	path := r.Declaration.PathOf(refs...)
 	if len(r.query) > 0 {
@@ -43,13 +43,13 @@ func (r Route[In, Out]) PathOf(refs ...string) string {
 	return path
 }
 
-// WithoutBody returns the route for a client that leaves out an optional body, and for a
-// server that does not read it.
+// WithoutBody returns the route for a client that omits an optional body, and for a server that
+// does not read it.
 func (r Route[In, Out]) WithoutBody() Route[None, Out] {
 	return Route[None, Out](r)
 }
 
-// Body returns what a client sends for in: nil for None.
+// Body returns the body that a client sends for in: nil for None.
 func (r Route[In, Out]) Body(in In) any {
 	if _, none := any(in).(None); none {
 		return nil
@@ -57,8 +57,8 @@ func (r Route[In, Out]) Body(in In) any {
 	return in
 }
 
-// Decode reads the body of a request, as httpjson.Decode does. Where there is None to
-// read it is not looked at.
+// Decode reads the body of a request, like httpjson.Decode. It does not read the body of a route
+// with None.
 func (r Route[In, Out]) Decode(req *http.Request) (in In, err error) {
 	if _, none := any(in).(None); none {
 		return in, nil
@@ -72,5 +72,5 @@ func (r Route[In, Out]) Write(w http.ResponseWriter, status int, out Out) error 
 	return httpjson.Write(w, status, r.Noun, out)
 }
 
-// Stream is a route that answers with events, one per line, until there are no more.
+// Stream is a route that answers with events, one per line.
 type Stream = Route[None, api.Event]

@@ -19,7 +19,7 @@ var (
 
 	ListPolicies = get[[]api.Policy]("/v1/policies",
 		"List the policies", registry(anyOf), daemon(Remembers), paged(policyOrder))
-	// The registry does not have it, so this is answered only while that is away.
+	// The registry does not serve it, so the daemon answers only while the registry is unavailable.
 	ShowPolicy = get[api.Policy]("/v1/policies/{policy}",
 		"Show a policy", daemon(Remembers))
 	SetPolicy = put[api.PolicyUpdate, api.Policy]("/v1/policies/{policy}",
