@@ -202,9 +202,10 @@ type Volume struct {
 	MigrationID string       `json:"migration_id,omitempty"`
 	// ResizeOpID is the op that enlarges the volume, or empty.
 	ResizeOpID string `json:"resize_op_id,omitempty"`
-	// Adopted: the data existed before it became a volume, and is not deleted without force.
-	// Adopted stays true when the volume moves, since the copy may be the only one of that data. A
-	// source that a move has left belongs to no volume, and deleting the volume does not delete it.
+	// Adopted: the data existed before it became a volume, so volferryctl asks the operator before
+	// a delete. Adopted stays true when the volume moves, since the copy may be the only one of
+	// that data. A source that a move has left belongs to no volume, and deleting the volume does
+	// not delete it.
 	Adopted bool `json:"adopted"`
 	// SizeChangedAt is when the size was last found changed, or nil.
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`

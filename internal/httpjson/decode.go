@@ -15,7 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// MaxBodyBytes is far above the largest legitimate request (an instance with a few dozen disks).
+// MaxBodyBytes is far above the largest legitimate request (an instance with a few dozen disks),
+// and small enough to hold in memory.
 const MaxBodyBytes = 1 << 20
 
 const (

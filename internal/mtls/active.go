@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// active are the requests that are being answered, so that long ones can be
-// ended when their caller is not let in any more.
+// active holds the requests being answered, so that long ones can be ended when their caller loses
+// access.
 type active struct {
 	mu       sync.Mutex
 	requests map[*request]struct{}
@@ -18,12 +18,12 @@ type active struct {
 type request struct {
 	id   Identity
 	cert *x509.Certificate
-	// of are the authorities by which the certificate was found to be the sender's.
+	// of are the authorities that verified the certificate.
 	of  *authorities
 	end context.CancelFunc
 }
 
-// enter notes a request. Done must be called at its end.
+// enter adds a request. The caller must call done at its end.
 func (a *active) enter(ctx context.Context, id Identity, cert *x509.Certificate, of *authorities) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &request{id: id, cert: cert, of: of, end: cancel}
@@ -41,7 +41,7 @@ func (a *active) enter(ctx context.Context, id Identity, cert *x509.Certificate,
 	}
 }
 
-// all returns the requests that are being answered now.
+// all returns the requests being answered.
 func (a *active) all() []*request {
 	a.mu.Lock()
 	defer a.mu.Unlock()

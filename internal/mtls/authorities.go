@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// authorities are those whose certificates are taken. Replaced authorities are
-// another value, so nothing is remembered of the old ones.
+// authorities are the accepted authorities. When the file changes there is a new value, with an
+// empty cache.
 type authorities struct {
 	pool     *x509.CertPool
 	verified *verified
 }
 
-// verified has the identity of each certificate that was found to be an authority's. Only
-// who has such a certificate gets into it. It is asked at every request.
+// verified caches the identities of verified certificates, for every request. Only holders of a
+// valid certificate can add to it.
 type verified struct {
 	mu sync.RWMutex
-	// byDER has the certificates as they are, which costs less to look up than a hash of them.
+	// byDER has the certificates in DER, which is cheaper to look up than a hash of them.
 	byDER map[string]Identity
 }
 
@@ -38,14 +38,14 @@ func (v *verified) put(cert *x509.Certificate, id Identity) {
 	v.byDER[string(cert.Raw)] = id
 }
 
-// forget drops the certificates that have expired.
+// forget removes expired certificates.
 func (v *verified) forget(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	maps.DeleteFunc(v.byDER, func(_ string, id Identity) bool { return now.After(id.NotAfter) })
 }
 
-// identify says who a certificate is, if it is of these authorities.
+// identify verifies that one of these authorities signed a certificate, and returns its identity.
 func (a *authorities) identify(cert *x509.Certificate, now time.Time) (Identity, error) {
 	if id, known := a.verified.get(cert); known {
 		return id, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Handler puts the identity of the sender of each request over TLS into the request's
-// context, for IdentityOf and Authorizer. It hands on other requests as they are.
+// Handler adds the identity of the sender of each TLS request to the request's context, for
+// IdentityOf and Authorizer. Other requests pass unchanged.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {
@@ -20,7 +20,7 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 		roots := g.roots.get()
 		id, err := g.look(roots, *r.TLS)
 		if err != nil {
-			// On a connection that was good when it was made.
+			// The certificate was valid when the connection was made.
 			w.Header().Set("Connection", "close")
 			httpjson.WriteError(w, api.Errorf(api.CodePermissionDenied, "%v; ask for a new one", err))
 			return
@@ -31,8 +31,8 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Authorizer lets callers over TLS do what their certificates allow: operators by their
-// role, hosts by the HostAccess of the route. Requests by a Unix socket are left to socket.
+// Authorizer authorizes callers over TLS by their certificates: operators by their role, hosts by
+// the HostAccess of the route. Requests through a Unix socket are authorized by socket.
 func Authorizer(socket httpjson.Authorizer) httpjson.Authorizer {
 	return func(r *http.Request, route httpjson.Route) error {
 		id, ok := IdentityOf(r.Context())
@@ -61,8 +61,7 @@ func Authorizer(socket httpjson.Authorizer) httpjson.Authorizer {
 	}
 }
 
-// checkHostHeader refuses a caller that says it is another than its certificate
-// says.
+// checkHostHeader refuses a request with a host header that differs from the certificate.
 func checkHostHeader(r *http.Request, id Identity) error {
 	for _, said := range r.Header.Values(api.HostHeader) {
 		if id.Kind != KindHost {

@@ -24,17 +24,15 @@ import (
 )
 
 const (
-	// Day is the unit in which certificates are issued.
+	// Day is the unit of the validity of certificates.
 	Day = 24 * time.Hour
-	// DefaultValidity is how long a certificate is good unless something else is
-	// asked for.
+	// DefaultValidity is the default validity of a certificate.
 	DefaultValidity = 30 * Day
-	// MaxValidity is the longest time that a certificate may be good.
+	// MaxValidity is the longest validity of a certificate.
 	MaxValidity = 90 * Day
-	// caValidity is long: a new authority means new certificates for everybody.
+	// caValidity is long: a new authority means new certificates for all hosts and operators.
 	caValidity = 10 * 365 * Day
-	// skew is how far the clock of a host may be behind that of the authority for
-	// a new certificate to be good at once.
+	// skew is how slow a host's clock may be for a new certificate to be valid at once.
 	skew = 5 * time.Minute
 )
 
@@ -42,13 +40,13 @@ const (
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// Now is the clock of the certificates: time.Now, but in tests.
+	// Now is the clock of the certificates: time.Now, except in tests.
 	Now func() time.Time
 }
 
-// CreateCA makes an authority: ca.crt and an empty deny-list in dir, ca.key in keyDir,
-// which may be the same. Both are made with mode 0700 if they are missing. It never
-// touches an authority that exists.
+// CreateCA creates an authority: ca.crt and an empty deny-list in dir, ca.key in keyDir. Both may
+// be the same directory; missing ones are made with mode 0700. It never replaces an existing
+// authority.
 func CreateCA(dir, keyDir string) (_ *CA, err error) {
 	certs, err := atomicfile.MakeDirectory(dir, 0o700)
 	if err != nil {
@@ -60,7 +58,7 @@ func CreateCA(dir, keyDir string) (_ *CA, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, keys.Close()) }()
-	// Half of an authority is one as well: its other half may be elsewhere.
+	// Either half counts as an authority: the other half may be elsewhere.
 	if err := cmp.Or(refuseExisting(certs, CACertFile), refuseExisting(keys, CAKeyFile)); err != nil {
 		return nil, err
 	}
@@ -68,7 +66,7 @@ func CreateCA(dir, keyDir string) (_ *CA, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The key first: a certificate whose key was never written is worth nothing.
+	// The key first: a certificate without its key is useless.
 	if err := keys.Write(CAKeyFile, pair.Key, 0o600); err != nil {
 		return nil, err
 	}
@@ -81,7 +79,7 @@ func CreateCA(dir, keyDir string) (_ *CA, err error) {
 	return LoadCA(dir, keyDir)
 }
 
-// selfSigned makes the certificate and the key of a new authority.
+// selfSigned returns the certificate and the key of a new authority.
 func selfSigned() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -94,7 +92,7 @@ func selfSigned() (Pair, error) {
 	begin := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// The number tells authorities apart that were made one after the other.
+		// The number distinguishes authorities that replace each other.
 		Subject:               pkix.Name{Organization: []string{"Volferry"}, CommonName: fmt.Sprintf("Volferry CA %x", serial.Bytes()[:4])},
 		NotBefore:             begin.Add(-skew),
 		NotAfter:              begin.Add(caValidity),
@@ -106,7 +104,7 @@ func selfSigned() (Pair, error) {
 	return sign(template, template, key, key)
 }
 
-// LoadCA reads the authority whose ca.crt is in dir, and its ca.key in keyDir.
+// LoadCA reads the authority from ca.crt in dir and ca.key in keyDir.
 func LoadCA(dir, keyDir string) (*CA, error) {
 	certs, err := readCertificatesIn(dir, CACertFile)
 	if err != nil {
@@ -116,7 +114,7 @@ func LoadCA(dir, keyDir string) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	// While an authority is being replaced the file has the old one as well.
+	// While an authority is being replaced, the file has the old one too.
 	for _, cert := range certs {
 		if key.PublicKey.Equal(cert.PublicKey) {
 			return &CA{cert: cert, key: key, Now: time.Now}, nil
@@ -125,7 +123,7 @@ func LoadCA(dir, keyDir string) (*CA, error) {
 	return nil, fmt.Errorf("%s and %s do not belong together", filepath.Join(dir, CACertFile), filepath.Join(keyDir, CAKeyFile))
 }
 
-// IssueHost makes a certificate for a host.
+// IssueHost issues a certificate for a host.
 func (ca *CA) IssueHost(id, name string, valid time.Duration) (Pair, error) {
 	if u, err := uuid.Parse(id); err != nil || u.String() != id {
 		return Pair{}, fmt.Errorf("the host id %.80q is not a UUID in lower case", id)
@@ -133,7 +131,7 @@ func (ca *CA) IssueHost(id, name string, valid time.Duration) (Pair, error) {
 	return ca.issueClient(Identity{Kind: KindHost, ID: id, Name: name}, valid)
 }
 
-// IssueOperator makes a certificate for an operator.
+// IssueOperator issues a certificate for an operator.
 func (ca *CA) IssueOperator(role httpjson.Access, name string, valid time.Duration) (Pair, error) {
 	if _, err := ParseRole(role.String()); err != nil {
 		return Pair{}, err
@@ -153,14 +151,14 @@ func (ca *CA) issueClient(id Identity, valid time.Duration) (Pair, error) {
 	return ca.issue(template, valid)
 }
 
-// IssueServer makes a certificate for the registry, for all names by which it is reached:
-// host names and addresses.
+// IssueServer issues a certificate for the registry. Names are all host names and addresses of the
+// registry.
 func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 	if err := CheckServerNames(names); err != nil {
 		return Pair{}, err
 	}
 	template := &x509.Certificate{
-		// Who checks a name looks at the alternative names alone.
+		// Only the alternative names are checked against a server's name.
 		Subject:     pkix.Name{CommonName: "volferry-registry"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -174,7 +172,7 @@ func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 	return ca.issue(template, valid)
 }
 
-// CheckServerNames refuses names that cannot stand in a server certificate.
+// CheckServerNames refuses names that are not valid in a server certificate.
 func CheckServerNames(names []string) error {
 	if len(names) == 0 {
 		return errors.New("a server certificate needs the names or addresses under which hosts reach the registry")
@@ -187,7 +185,7 @@ func CheckServerNames(names []string) error {
 	return nil
 }
 
-// ServerNames returns the names that stand in a server certificate.
+// ServerNames returns the names in a server certificate.
 func ServerNames(cert *x509.Certificate) []string {
 	names := slices.Clone(cert.DNSNames)
 	for _, ip := range cert.IPAddresses {
@@ -235,8 +233,8 @@ func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pa
 	return Pair{Cert: encodeCertificate(der), Key: encodeKey(encoded)}, nil
 }
 
-// newSerial returns 128 random bits, of which the first is one and not of the
-// sign.
+// newSerial returns 128 random bits as a positive number. The first two bits are 01, so that its
+// length is fixed.
 func newSerial() (*big.Int, error) {
 	b := make([]byte, 16)
 	if _, err := rand.Read(b); err != nil {

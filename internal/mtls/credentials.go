@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Credentials are the certificate that a client shows to the registry, and the authority
-// that must have signed the registry's. They look at their files with each use. Safe for
+// Credentials are the certificate of a client, and the authority that must have signed the
+// registry's certificate. Each use checks whether the files have changed. They are safe for
 // concurrent use.
 type Credentials struct {
 	certFile string
@@ -19,8 +19,8 @@ type Credentials struct {
 	roots    *watched[authorities]
 }
 
-// NewCredentials reads the files, which must be valid now. If they cannot be read later,
-// the last good ones stay in use.
+// NewCredentials reads the files, which must be valid. If they cannot be read later, the last valid
+// ones stay in use.
 func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Credentials, error) {
 	c := &Credentials{certFile: certFile}
 	var errs [2]error
@@ -32,24 +32,23 @@ func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Creden
 	return c, nil
 }
 
-// Config returns the configuration of one connection to the registry at serverName, with
-// the files as they are now.
+// Config returns the TLS configuration of one connection to the registry at serverName, with the
+// current files.
 func (c *Credentials) Config(serverName string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		ServerName: serverName,
 		RootCAs:    c.roots.get().pool,
 		NextProtos: []string{"http/1.1"},
-		// Whatever the server says it would take: its refusal says more than the
-		// missing of a certificate.
+		// Regardless of the authorities that the server accepts: its refusal of a certificate has
+		// more information than its refusal of a missing one.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return c.pair.get(), nil
 		},
 	}
 }
 
-// Version returns a value that changes when the files change. Values can be compared with
-// ==.
+// Version returns a value that changes when the files change, for comparison with ==.
 func (c *Credentials) Version() any {
 	return [2]any{c.pair.get(), c.roots.get()}
 }
@@ -63,10 +62,10 @@ func (c *Credentials) Identity() (Identity, error) {
 	return id, nil
 }
 
-// Trouble returns why the files as they are now are not in use, nil if they are.
+// Trouble returns why the current files are not in use, or nil.
 func (c *Credentials) Trouble() error { return errors.Join(c.pair.trouble(), c.roots.trouble()) }
 
-// String names the certificate and the time at which it ends, for messages.
+// String returns the certificate's file and its end, for messages.
 func (c *Credentials) String() string {
 	text := fmt.Sprintf("the certificate %s is good until %s", c.certFile, c.pair.get().Leaf.NotAfter.UTC().Format(time.RFC3339))
 	if err := c.Trouble(); err != nil {

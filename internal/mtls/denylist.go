@@ -21,25 +21,25 @@ const denyListHead = `# Public keys that the registry refuses, whatever their ce
 # "volferry-registry revoke" adds to it.
 `
 
-// denyList is the set of public keys that are refused.
+// denyList is the set of refused public keys.
 type denyList map[string]bool
 
 func createDenyList(d *atomicfile.Directory) error {
-	// One that is left of an older authority is kept: it can only refuse.
+	// A list of an older authority is kept: it can only refuse.
 	if exists, err := d.Exists(DenyListFile); err != nil || exists {
 		return err
 	}
 	return d.Write(DenyListFile, []byte(denyListHead), 0o644)
 }
 
-// readDenyList reads the file at path. A missing file is an error: somebody who
-// was refused must not be let in because a file is gone.
+// readDenyList reads the file at path. A missing file is an error, since otherwise its loss would
+// admit denied callers.
 func readDenyList(path string) (denyList, error) {
 	data, err := os.ReadFile(path)
 	return denyListOf(path, data, err)
 }
 
-// denyListOf is the list that was read from path, or why there is none.
+// denyListOf parses the list read from path, or explains the error.
 func denyListOf(path string, data []byte, err error) (denyList, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the deny-list %s is missing; bring it back, or make an empty file if nobody is to be refused", path)
@@ -72,7 +72,7 @@ func parseDenyList(data []byte) (denyList, error) {
 	return list, nil
 }
 
-// ParseSPKI checks the SHA-256 of a public key, and returns it in lower case.
+// ParseSPKI validates the SHA-256 of a public key, and returns it in lower case.
 func ParseSPKI(text string) (string, error) {
 	if sum, err := hex.DecodeString(text); err != nil || len(sum) != 32 {
 		return "", fmt.Errorf("%.80q is no SHA-256 in hex", text)
@@ -80,8 +80,8 @@ func ParseSPKI(text string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// Deny adds a public key to the deny-list in dir, with a comment that names its holder. It
-// returns false if the key was there already. It does not touch a list that cannot be read.
+// Deny adds a public key to the deny-list in dir, with a comment that names the holder. It returns
+// false if the list already has the key. It does not change a list that cannot be read.
 func Deny(dir, spki, comment string) (added bool, err error) {
 	err = underLock(dir, func(d *atomicfile.Directory) error {
 		data, _, err := d.Read(DenyListFile, maxListBytes)

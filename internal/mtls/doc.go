@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mtls is how hosts and operators prove to the registry over the
-// network who they are: the site's own certificate authority, the certificates
-// that it issues, who a certificate is, and who is let in. It must not know what
-// the callers ask for.
+// Package mtls authenticates hosts and operators to the registry over the network: the site's
+// certificate authority, its certificates, their identities, and the authorization of callers. It
+// knows nothing of the requests.
 package mtls

@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	// maxFileBytes bounds a certificate or key, maxListBytes a list of certificates.
+	// maxFileBytes limits a certificate or key, maxListBytes a list of certificates.
 	maxFileBytes = 1 << 20
 	maxListBytes = 64 << 20
 )
@@ -37,10 +37,10 @@ const (
 	pemKey         = "PRIVATE KEY"
 )
 
-// dnsName is a host name as certificates have it: no wildcard, no final dot.
+// dnsName matches a host name in a certificate: no wildcard, no final dot.
 var dnsName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
-// Pair is a certificate with its key and the authority that signed it, as PEM.
+// Pair is a certificate, its key, and the authority that signed it, as PEM.
 type Pair struct {
 	Cert, Key, CA []byte
 }
@@ -58,16 +58,15 @@ func (p Pair) Identity() (Identity, error) {
 	return IdentityOfCertificate(cert)
 }
 
-// Write puts the pair into dir as name.crt and name.key, and its authority as ca.crt. It
-// does not replace a certificate or key, and if there is a ca.crt, that must contain the
-// authority. Other users may own dir: no link in it is followed, and a server's key is given
-// to the owner, who has to read it.
+// Write writes the pair to dir as name.crt and name.key, and its authority as ca.crt. It does not
+// replace a certificate or key, and an existing ca.crt must contain the authority. Other users may
+// own dir: Write follows no link in it, and gives a server's key to the owner, who has to read it.
 func (p Pair) Write(dir, name string) error {
 	return p.write(dir, name, func(d *atomicfile.Directory) error { return refuseExisting(d, name+".crt", name+".key") })
 }
 
-// Replace is Write, and replaces a pair that is there. A reader that comes between the two
-// files finds that they do not belong together, and keeps the pair that it had.
+// Replace is Write, but replaces an existing pair. A reader that reads between the two writes finds
+// a mismatch, and keeps its previous pair.
 func (p Pair) Replace(dir, name string) error {
 	return p.write(dir, name, func(*atomicfile.Directory) error { return nil })
 }
@@ -81,7 +80,7 @@ func (p Pair) write(dir, name string, check func(*atomicfile.Directory) error) (
 	if err := check(d); err != nil {
 		return err
 	}
-	// One that was killed here has left a key under a name of no use.
+	// A killed call has left the key in a temporary file.
 	if err := d.SweepOld(); err != nil {
 		return err
 	}
@@ -132,8 +131,8 @@ func encodeKey(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der})
 }
 
-// ReadCertificate returns the first certificate of the PEM file with this name in dir, where it
-// follows no link.
+// ReadCertificate returns the first certificate of the PEM file with this name in dir. It follows
+// no link in dir.
 func ReadCertificate(dir, name string) (*x509.Certificate, error) {
 	certs, err := readCertificatesIn(dir, name)
 	if err != nil {
@@ -167,7 +166,7 @@ func IdentityOfFile(path string) (Identity, error) {
 	return identityOfFirst(path, certs, err)
 }
 
-// IdentityIn is IdentityOfFile of the file with this name in dir, where it follows no link.
+// IdentityIn is IdentityOfFile for the file with this name in dir. It follows no link in dir.
 func IdentityIn(dir, name string) (Identity, error) {
 	certs, err := readCertificatesIn(dir, name)
 	return identityOfFirst(filepath.Join(dir, name), certs, err)
@@ -184,8 +183,8 @@ func identityOfFirst(path string, certs []*x509.Certificate, err error) (Identit
 	return id, nil
 }
 
-// readCertificates returns the certificates of a PEM file, which has at least
-// one and nothing else.
+// readCertificates returns the certificates of a PEM file with at least one certificate and nothing
+// else.
 func readCertificates(path string) ([]*x509.Certificate, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -212,7 +211,7 @@ func parseCertificates(path string, data []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// readKey reads the key with this name in dir, where it follows no link.
+// readKey reads the key with this name in dir. It follows no link in dir.
 func readKey(dir, name string) (*ecdsa.PrivateKey, error) {
 	path := filepath.Join(dir, name)
 	data, err := readIn(dir, name)
@@ -234,8 +233,8 @@ func readKey(dir, name string) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
-// underLock runs do while no other process changes the lists in dir: two at a time would lose
-// what one of them wrote.
+// underLock runs do while no other process changes the lists in dir. Otherwise one of two
+// concurrent writes would be lost.
 func underLock(dir string, do func(*atomicfile.Directory) error) (err error) {
 	d, err := atomicfile.OpenDirectory(dir)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// renewBefore is how long before its end a server certificate is talked about.
+// renewBefore is how long before its end a server certificate causes warnings.
 const renewBefore = 5 * Day
 
-// Gate decides who is let in over TLS, by the files of a TLS directory. It looks at them
-// with every handshake and every request, so that certificates that are issued, replaced or
-// denied count at once. If a file cannot be read, that is logged once, and the last good
-// one stays in use. Safe for concurrent use.
+// Gate authenticates TLS connections with the files of a TLS directory. It checks them for changes
+// at every handshake and every request, so that certificates that are issued, replaced or denied
+// take effect at once. If a file cannot be read, that is logged once, and the last valid one stays
+// in use. A Gate is safe for concurrent use.
 type Gate struct {
-	// Now is the clock by which certificates begin and end.
+	// Now is the clock for the lifetimes of certificates.
 	Now func() time.Time
 
 	dir    string
@@ -31,8 +31,8 @@ type Gate struct {
 	active active
 }
 
-// NewGate reads the files of dir: server.crt, server.key, ca.crt and the
-// deny-list. All must be right now.
+// NewGate reads the files of dir: server.crt, server.key, ca.crt and the deny-list. All must be
+// valid.
 func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	certFile, keyFile := filepath.Join(dir, ServerCertFile), filepath.Join(dir, ServerKeyFile)
 	caFile, denyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, DenyListFile)
@@ -47,13 +47,13 @@ func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// Trouble returns which files are not in use as they are (the last good ones are then), and
-// whether the server certificate is about to end. It is nil if all is well.
+// Trouble returns why current files are not in use (the last valid ones are), and whether the
+// server certificate ends soon, or nil.
 func (g *Gate) Trouble() error {
 	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble(), g.ending())
 }
 
-// ending says that the server certificate must be renewed soon.
+// ending returns an error if the server certificate must be renewed soon.
 func (g *Gate) ending() error {
 	end := g.ServerCertificate().NotAfter
 	if g.Now().Add(renewBefore).Before(end) {
@@ -62,10 +62,10 @@ func (g *Gate) ending() error {
 	return fmt.Errorf("the server certificate ends at %s, and then no host gets in; renew it with volferry-registry issue-cert server --replace", end.UTC().Format(time.RFC3339))
 }
 
-// ServerCertificate returns the certificate that the gate shows.
+// ServerCertificate returns the server certificate in use.
 func (g *Gate) ServerCertificate() *x509.Certificate { return g.server.get().Leaf }
 
-// Lifetimes returns the lifetimes of the certificates in the gate's files, as they are now.
+// Lifetimes returns the lifetimes of the certificates in the current files.
 func (g *Gate) Lifetimes() []Lifetime {
 	return []Lifetime{
 		LifetimeOf("server", filepath.Join(g.dir, ServerCertFile)),
@@ -73,8 +73,8 @@ func (g *Gate) Lifetimes() []Lifetime {
 	}
 }
 
-// Config returns the configuration of the listener: TLS 1.3, and only connections with a
-// client certificate that the gate accepts.
+// Config returns the configuration of the listener: TLS 1.3, and only connections with an accepted
+// client certificate.
 func (g *Gate) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -84,8 +84,7 @@ func (g *Gate) Config() *tls.Config {
 	}
 }
 
-// config returns the TLS configuration for one handshake, with the credentials as they are
-// now.
+// config returns the TLS configuration for one handshake, with the current files.
 func (g *Gate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
@@ -94,7 +93,7 @@ func (g *Gate) config() *tls.Config {
 		ClientCAs:    g.roots.get().pool,
 		NextProtos:   []string{"http/1.1"},
 		Time:         g.Now,
-		// A resumed session would be let in by what was true when it began.
+		// A resumed session would skip the present checks.
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, err := g.look(g.roots.get(), state)
@@ -103,14 +102,15 @@ func (g *Gate) config() *tls.Config {
 	}
 }
 
-// Caller names who is at the other end of a connection. All connections of one host or
-// operator get the same name.
+// Caller returns the name of a connection's peer. All connections of one host or operator have the
+// same name.
 func (g *Gate) Caller(state tls.ConnectionState) (string, error) {
 	id, err := g.look(g.roots.get(), state)
 	return id.String(), err
 }
 
-// look says who is at the other end, if the gate takes him now. Roots are those of now.
+// look returns the identity of a connection's peer if it is accepted now. Roots are the current
+// authorities.
 func (g *Gate) look(roots *authorities, state tls.ConnectionState) (Identity, error) {
 	if len(state.PeerCertificates) == 0 {
 		return Identity{}, errors.New("there is no certificate")
@@ -123,7 +123,7 @@ func (g *Gate) look(roots *authorities, state tls.ConnectionState) (Identity, er
 	return id, allowed(id, now, *g.denied.get())
 }
 
-// allowed looks at who is known by what holds now.
+// allowed checks an identity against the clock and the deny-list.
 func allowed(id Identity, now time.Time, denied denyList) error {
 	switch {
 	case denied[id.SPKI]:

@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	// sweepEvery bounds how long a request that lasts outlives the right of its
-	// caller.
+	// sweepEvery limits how long a request continues after its caller has lost access.
 	sweepEvery = time.Second
-	// remindEvery is how often the log says that the server certificate ends.
+	// remindEvery is how often the log warns of the end of the server certificate.
 	remindEvery = 12 * time.Hour
 )
 
-// Run ends requests whose callers are not let in any more, and warns before the server
-// certificate ends, until ctx ends. With Ready and String the gate is a task of the daemon.
+// Run ends requests of callers without access, and warns before the end of the server certificate,
+// until ctx ends. With Ready and String, the gate is a task of the daemon.
 func (g *Gate) Run(ctx context.Context) error {
 	tick, remind := time.NewTicker(sweepEvery), time.NewTicker(remindEvery)
 	defer tick.Stop()
@@ -40,7 +39,7 @@ func (g *Gate) remind() {
 	}
 }
 
-// sweep looks at every request that is being answered.
+// sweep checks every request being answered.
 func (g *Gate) sweep() {
 	now, denied, roots := g.Now(), *g.denied.get(), g.roots.get()
 	for _, r := range g.active.all() {
@@ -55,7 +54,7 @@ func (g *Gate) sweep() {
 	roots.verified.forget(now)
 }
 
-// Ready is closed from the start: a gate is ready when it is made.
+// Ready returns a closed channel: a gate is ready when it is made.
 func (g *Gate) Ready() <-chan struct{} {
 	ready := make(chan struct{})
 	close(ready)

@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Kind is what a certificate stands for.
+// Kind is the kind of a certificate's holder.
 type Kind string
 
 // The kinds of callers.
@@ -29,25 +29,24 @@ const (
 	KindOperator Kind = "operator"
 )
 
-// trustDomain is the authority of every identity.
+// trustDomain is the authority of every identity's URI.
 const trustDomain = "volferry"
 
-// nameRule is that of every name that Volferry's users give, as long as X.509
-// lets a common name be.
+// nameRule is the rule for all names that users give, with the length limit of an X.509 common
+// name.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Identity is who a certificate says its holder is.
+// Identity identifies the holder of a certificate.
 type Identity struct {
 	Kind Kind
 	// ID is the UUID of a host; empty for an operator.
 	ID   string
 	Name string
-	// Role is what an operator may do; a host has none.
+	// Role is the role of an operator; a host has none.
 	Role httpjson.Access
-	// SPKI is the SHA-256 of the public key in hex: what the deny-list names.
+	// SPKI is the SHA-256 of the public key in hex, as in the deny-list.
 	SPKI string
-	// NotBefore and NotAfter are the first and the last moment at which the certificate is
-	// good.
+	// NotBefore and NotAfter limit the validity of the certificate.
 	NotBefore, NotAfter time.Time
 }
 
@@ -59,7 +58,7 @@ func (id Identity) String() string {
 	return "operator=" + id.Name + " role=" + id.Role.String()
 }
 
-// uri is the identity as the certificate says it.
+// uri returns the identity as a URI for the certificate.
 func (id Identity) uri() *url.URL {
 	path := "/host/" + id.ID
 	if id.Kind == KindOperator {
@@ -68,8 +67,8 @@ func (id Identity) uri() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: path}
 }
 
-// IdentityOfCertificate returns the identity in cert. It refuses certificates that this
-// package would not issue. It does not check who signed cert, or when.
+// IdentityOfCertificate returns the identity in cert. It refuses certificates that this package
+// would not issue. It does not check signature or lifetime.
 func IdentityOfCertificate(cert *x509.Certificate) (Identity, error) {
 	if cert.IsCA {
 		return Identity{}, errors.New("the certificate is an authority's, of no host and no operator")
@@ -88,7 +87,7 @@ func IdentityOfCertificate(cert *x509.Certificate) (Identity, error) {
 	return id, nil
 }
 
-// parseURI reads what uri and the common name say together.
+// parseURI returns the identity in a URI and a common name.
 func parseURI(uri, commonName string) (Identity, error) {
 	if !nameRule.MatchString(commonName) {
 		return Identity{}, fmt.Errorf("the common name %.80q is not allowed", commonName)
@@ -117,7 +116,7 @@ func parseURI(uri, commonName string) (Identity, error) {
 	return Identity{}, fmt.Errorf("%.120q is neither a host nor an operator", uri)
 }
 
-// ParseRole returns the role of operators with this name.
+// ParseRole returns the operators' role with this name.
 func ParseRole(name string) (httpjson.Access, error) {
 	for _, role := range []httpjson.Access{httpjson.Read, httpjson.Operate, httpjson.Fence} {
 		if role.String() == name {
@@ -135,13 +134,13 @@ func SPKIOf(cert *x509.Certificate) string {
 
 type identityKey struct{}
 
-// WithIdentity returns ctx for requests of id.
+// WithIdentity returns ctx with the identity id.
 func WithIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
-// IdentityOf returns who sent the request of ctx. It returns false if the request did not
-// come over TLS.
+// IdentityOf returns the identity of the sender of ctx's request. It returns false if the request
+// did not come over TLS.
 func IdentityOf(ctx context.Context) (Identity, bool) {
 	id, ok := ctx.Value(identityKey{}).(Identity)
 	return id, ok

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// IssuedFile is the file that lists the certificates that were issued, for Issued.
+// IssuedFile is the list of issued certificates, for Issued.
 const IssuedFile = "issued"
 
 const issuedHead = `# The certificates of hosts and operators that were issued here: the SHA-256 of the
@@ -22,10 +22,10 @@ const issuedHead = `# The certificates of hosts and operators that were issued h
 # all that a host was ever given.
 `
 
-// Record notes in dir, where the authority's key is, that a certificate was issued. Call it before
-// the certificate is given away: a certificate that is not on record cannot be denied. A list that
-// is a link, or another user's, is refused: root must not copy a file for the user whose directory
-// this is.
+// Record adds an issued certificate to the list in dir, the directory of the authority's key. Call
+// it before the certificate leaves the program: an unrecorded certificate cannot be denied. Record
+// refuses a list that is a link or belongs to another user: otherwise root would copy a file into
+// that user's directory.
 func Record(dir string, id Identity) error {
 	return underLock(dir, func(d *atomicfile.Directory) error {
 		data, err := readIssued(d)
@@ -71,7 +71,7 @@ func Issued(dir, hostID string) (keys []string, err error) {
 	return keys, nil
 }
 
-// readIssued reads the list in d, which is a file of the calling user and has the form of a list.
+// readIssued reads the list in d. It must belong to the calling user and have the form of a list.
 func readIssued(d *atomicfile.Directory) ([]byte, error) {
 	path := d.Path(IssuedFile)
 	data, owner, err := d.Read(IssuedFile, maxListBytes)

@@ -9,23 +9,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// warnBefore is how long before its end a certificate is told of, or the last third of
-// its time, if that is less: one for 30 days is not late on its first day.
+// warnBefore is how long before its end a certificate causes a warning. For short lifetimes it is
+// the last third: a certificate for 30 days causes no warning on its first day.
 const warnBefore = 30 * Day
 
-// Lifetime says when a certificate begins and ends.
+// Lifetime is the validity of a certificate.
 type Lifetime struct {
-	// Name is what people and metrics call the certificate: host, server or authority.
+	// Name is the certificate's name in messages and metrics: host, server or authority.
 	Name  string
 	File  string
 	From  time.Time
 	Until time.Time
-	// Err says why the lifetime could not be read, nil if it was.
+	// Err is why the lifetime could not be read, or nil.
 	Err error
 }
 
-// LifetimeOf reads the lifetime of the certificate in a PEM file. If the file has several,
-// as while one authority replaces another, the one that ends last counts.
+// LifetimeOf reads the lifetime of the certificate in a PEM file. If the file has several, because
+// one authority replaces another, the one that ends last counts.
 func LifetimeOf(name, file string) Lifetime {
 	certs, err := readCertificates(file)
 	l := Lifetime{Name: name, File: file, Err: err}
@@ -37,8 +37,8 @@ func LifetimeOf(name, file string) Lifetime {
 	return l
 }
 
-// Check says when the certificate ends, and in how many days: warn when it is time to renew
-// it, fail when it is not valid now. Advice says how to renew it.
+// Check reports the end of the certificate in days: warn if it should be renewed, fail if it is not
+// valid now. Advice is how to renew it.
 func (l Lifetime) Check(now time.Time, advice string) api.Check {
 	c := api.Check{Name: l.Name + " certificate", Status: "fail", Advice: advice}
 	left := l.Until.Sub(now)
@@ -59,7 +59,7 @@ func (l Lifetime) Check(now time.Time, advice string) api.Check {
 	return c
 }
 
-// days are whole days in words.
+// days formats whole days.
 func days(d time.Duration) string {
 	if d < Day {
 		return "less than a day"

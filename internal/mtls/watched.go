@@ -12,31 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retryLoad is how soon files that could not be read are read again, unless
-// they change before.
+// retryLoad is how soon unreadable files are read again, unless they change before.
 const retryLoad = time.Second
 
-// watched is a value that is made from files, and made again when they change.
-// It is looked at with each use, so that a change counts from the next use on.
+// watched is a value loaded from files. Each use checks whether the files have changed, and loads
+// them again.
 type watched[T any] struct {
 	what  string
 	files []string
 	load  func() (T, error)
 	log   *slog.Logger
 
-	// good is what was last made without an error.
+	// good is the last value loaded without an error.
 	good atomic.Pointer[T]
-	// seen is the state of the files that good was made from, nil after an error.
+	// seen is the state of the files when good was loaded, nil after an error.
 	seen atomic.Pointer[[]fileState]
 
-	mu      sync.Mutex // serialises loading
+	mu      sync.Mutex // serializes loading
 	err     error
 	tried   []fileState
 	triedAt time.Time
 }
 
-// fileState tells one content of a file from another. A file that is replaced
-// has another inode; one that is written to has another change time.
+// fileState identifies the content of a file. A replaced file has another inode, a written one
+// another change time.
 type fileState struct {
 	errno        error
 	dev, ino     uint64
@@ -53,7 +52,7 @@ func stateOf(path string) (s fileState) {
 	return fileState{dev: st.Dev, ino: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
 }
 
-// newWatched loads for the first time, which must succeed.
+// newWatched loads the files, which must succeed.
 func newWatched[T any](what string, log *slog.Logger, load func() (T, error), files ...string) (*watched[T], error) {
 	w := &watched[T]{what: what, files: files, load: load, log: log}
 	w.mu.Lock()
@@ -72,16 +71,15 @@ func (w *watched[T]) states() []fileState {
 	return states
 }
 
-// get returns the value of the files as they are now, or the last good one. The
-// pointer is the same for as long as the value is.
+// get returns the value of the current files, or the last good one. The pointer changes only with
+// the value.
 func (w *watched[T]) get() *T {
 	if seen := w.seen.Load(); seen != nil && w.unchanged(*seen) {
 		return w.good.Load()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Looked at before the files are read: what changes meanwhile is found by the
-	// next use.
+	// Before the files are read: the next use finds a later change.
 	now := w.states()
 	if !same(now, w.tried) || w.err != nil && time.Since(w.triedAt) >= retryLoad {
 		w.reload(now)
@@ -110,7 +108,7 @@ func same(a, b []fileState) bool {
 	return true
 }
 
-// reload is for callers that hold mu.
+// reload loads the files. The caller holds mu.
 func (w *watched[T]) reload(states []fileState) {
 	first := w.good.Load() == nil
 	v, err := w.load()
@@ -132,7 +130,7 @@ func (w *watched[T]) reload(states []fileState) {
 	w.err, w.tried = err, states
 }
 
-// trouble says why the files as they are now are not in use; nil if they are.
+// trouble returns why the current files are not in use, or nil.
 func (w *watched[T]) trouble() error {
 	w.get()
 	w.mu.Lock()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mtlstest issues certificates of another time for tests: expired ones, and some
-// that are not valid yet. It must not know who reads them.
+// Package mtlstest issues certificates of another time for tests: expired ones, and certificates
+// that are not valid yet.
 package mtlstest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// At returns the same authority with its clock standing still at now.
+// At returns the same authority with a clock fixed at now.
 func At(ca *mtls.CA, now time.Time) *mtls.CA {
 	other := *ca
 	other.Now = func() time.Time { return now }
