@@ -48,8 +48,8 @@ func TestAPanicThatDoesNotEndIsForTheOperator(t *testing.T) {
 	}
 }
 
-// Whatever the runner calls: the daemon lives, its other ops go on, and so does this one
-// once that is mended.
+// Wherever the runner panics, the daemon and its other ops continue, and after a fix this op does
+// too.
 func TestAPanicOfTheRunnerStopsOneOpForTheOperator(t *testing.T) {
 	for name, breakIt := range map[string]func(s *stage, panics func(opID string)){
 		"when something was recorded": func(s *stage, panics func(string)) { s.onChange = panics },
@@ -89,7 +89,7 @@ func TestAPanicOfTheRunnerStopsOneOpForTheOperator(t *testing.T) {
 	}
 }
 
-// A daemon that died of an op's records would die of them at each start.
+// A panic over an op's records must not end the daemon at each start.
 func TestAnOpThatCannotBeReadBackWithoutAPanicStopsForTheOperator(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.commit.Do, s.commit.Observe = untilCancelled, nil
@@ -124,7 +124,7 @@ func TestAnOpThatCannotBeReadBackWithoutAPanicStopsForTheOperator(t *testing.T) 
 		}
 		s.wait("a", op.StateDone)
 
-		// One that is asked for again, and is over.
+		// An op that is submitted again and is already over.
 		journal.of = "b"
 		s.submit("b", "two")
 		s.wait("b", op.StateNeedsOperator)
@@ -150,7 +150,7 @@ func (j *panickyJournal) Records(ctx context.Context, opID string) ([]op.Record,
 	return j.Journal.Records(ctx, opID)
 }
 
-// wordless is an error that panics when it is asked what it is.
+// wordless is an error that panics in Error.
 type wordless struct{ panics func() }
 
 func (e wordless) Error() string { e.panics(); return "boom" }

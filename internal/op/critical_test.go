@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// paused is a stage whose first and commit step are a critical section: a guest is
-// paused by the one and runs again after the other.
+// paused returns a stage with a critical section of its first and its commit step: the first pauses
+// a guest, the other resumes it.
 func paused(s *stage) (guestRuns func() bool) {
 	running := true
 	s.first.Critical, s.commit.Critical = true, true
@@ -53,7 +53,7 @@ func TestAHaltWaitsForTheEndOfACriticalSection(t *testing.T) {
 		if !runs() {
 			t.Error("the guest is left paused")
 		}
-		s.wantTrace("pause", "pause", "switch, resume", "switch, resume") // and not last
+		s.wantTrace("pause", "pause", "switch, resume", "switch, resume") // the last step does not run
 		if err := s.runner.Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +77,7 @@ func TestAHaltLetsAnOpBackOutOfACriticalSection(t *testing.T) {
 	})
 }
 
-// A guest that is paused waits for each commit of the journal. Before the section and behind it
-// nobody waits.
+// A paused guest waits for each commit of the journal. No guest waits before and after the section.
 func TestInACriticalSectionAStepEndsAndTheNextBeginsInOneCommit(t *testing.T) {
 	for name, failed := range map[string]struct {
 		record int
@@ -113,7 +112,7 @@ func TestInACriticalSectionAStepEndsAndTheNextBeginsInOneCommit(t *testing.T) {
 	}
 }
 
-// An op that is about to enter one is stopped before it.
+// A halt stops an op before it enters a critical section.
 func TestAHaltKeepsAnOpFromACriticalSection(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.commit.Critical = true
@@ -130,7 +129,7 @@ func TestAHaltKeepsAnOpFromACriticalSection(t *testing.T) {
 	})
 }
 
-// A daemon that died with a guest paused and starts as a fenced one.
+// A daemon dies with a guest paused, and starts fenced.
 func TestAfterACrashACriticalSectionIsFinishedAndNoMore(t *testing.T) {
 	bubble(t, func(s *stage) {
 		runs := paused(s)

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// What a step did is durable before the journal says that it did it, be it done or
-// undone; and as long as it cannot be made so, the journal does not say it.
+// A step is made durable before the journal records it as done or undone. While that fails, there
+// is no record.
 func TestAnEffectIsDurableBeforeItsRecord(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.commit.Do = fails(errBoom)

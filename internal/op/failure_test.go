@@ -88,7 +88,7 @@ func TestARepeatedDoIsPrecededByALook(t *testing.T) {
 		looks := 0
 		s.first.Observe = func(context.Context, *op.Run) (op.Observation, error) {
 			s.mark("look")
-			// It happens by itself during the pause.
+			// The effect happens by itself during the pause.
 			if looks++; looks == 2 {
 				return op.Done, nil
 			}
@@ -101,8 +101,8 @@ func TestARepeatedDoIsPrecededByALook(t *testing.T) {
 	})
 }
 
-// Of a Do that fails, and of one that another daemon may have made, only Observe tells what became
-// of it.
+// After a failed Do, and after a Do that another daemon may have made, only Observe knows the
+// outcome.
 func TestADoThatVerifiesIsNotObservedWhereItSucceeds(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -171,11 +171,11 @@ func TestWaitingHasNoLimitAndEndsAtOnceByWake(t *testing.T) {
 	})
 }
 
-// What comes back while a step is on its way must not cost the time until the
-// next look: a guest may be paused meanwhile.
+// A wake during a try must end the wait after it: a guest may be paused.
 func TestAWakeDuringATryIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(s *stage) {
-		// backDuring is away at first, and back before it has said so.
+		// backDuring returns a function that once reports the hypervisor away, after waking its
+		// waiters.
 		backDuring := func() func(context.Context, *op.Run) error {
 			away := op.WaitFor("hypervisor", errBoom)
 			return func(context.Context, *op.Run) error {
@@ -209,8 +209,8 @@ func TestWhatObserveWaitedForIsNotWaitedForAgain(t *testing.T) {
 	}
 }
 
-// backWhileObserved has the hypervisor back a second after Do had missed it, and
-// Observe waits for it.
+// backWhileObserved makes the hypervisor return after a second, in which Do has failed and Observe
+// waits.
 func backWhileObserved(t *testing.T, wake bool, want time.Duration) {
 	t.Helper()
 	bubble(t, func(s *stage) {

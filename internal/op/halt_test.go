@@ -39,7 +39,7 @@ func TestAHaltedRunnerDoesNothingAndResumeGoesOn(t *testing.T) {
 		}()
 		synctest.Wait()
 		s.runner.Halt()
-		s.runner.Halt() // again is no harm
+		s.runner.Halt() // a second halt is harmless
 		if err := <-waited; !errors.Is(err, op.ErrStopped) {
 			t.Errorf("wait: got %v, want ErrStopped", err)
 		}
@@ -62,7 +62,7 @@ func TestAHaltedRunnerDoesNothingAndResumeGoesOn(t *testing.T) {
 	})
 }
 
-// A lock that is waited for does not let fake time pass, so this is in real time.
+// In real time: fake time does not pass while a goroutine waits for a lock.
 func TestAHaltDoesNotWaitForAStepThatSubmitsAnOp(t *testing.T) {
 	s := newStage(t)
 	begun, submitted := make(chan struct{}), make(chan error, 1)
@@ -87,7 +87,7 @@ func TestAHaltDoesNotWaitForAStepThatSubmitsAnOp(t *testing.T) {
 	}
 }
 
-// stoppingJournal has the runner be stopped before an op is stored, which then takes a while.
+// stoppingJournal stops the runner before it stores an op, which takes a while.
 type stoppingJournal struct {
 	*optest.Journal
 	stop    func()
@@ -119,7 +119,7 @@ func TestAnOpThatIsStoredWhileTheRunnerStopsIsAcceptedAndReadByTheNextOne(t *tes
 	})
 }
 
-// hangingJournal takes no op until the context of the call ends.
+// hangingJournal blocks Create until the context of the call ends.
 type hangingJournal struct {
 	*optest.Journal
 	began chan struct{}

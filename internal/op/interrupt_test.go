@@ -149,8 +149,8 @@ func TestAnInterruptionBetweenTwoStepsUndoes(t *testing.T) {
 	})
 }
 
-// The two arrive in every order, also one in the middle of the questions that
-// the other asks. Stopping alone is never the reason to undo.
+// Both arrive in every order, even between the checks of each other. A stop alone is never a reason
+// to undo.
 func TestAnInterruptionAndAStopAtOnceLeaveOnlyTheInterruptionsReason(t *testing.T) {
 	for range 3000 {
 		bubble(t, func(s *stage) {

@@ -11,11 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A guest does not stand still as long as a journal takes nothing.
+// A guest does not stay paused while a journal refuses records.
 func TestAJournalThatTakesNothingEndsACriticalSection(t *testing.T) {
 	for name, c := range map[string]struct {
 		arm   func(s *stage, down func())
-		trace []string // while the journal is away
+		trace []string // while the journal is down
 		end   op.State
 		whole []string
 	}{
@@ -74,7 +74,7 @@ func TestAJournalThatTakesNothingEndsACriticalSection(t *testing.T) {
 	}
 }
 
-// The journal has taken the record and the answer was lost: the step that fails is the next one.
+// The journal has stored the record and the answer was lost: the failed step is the next one.
 func TestASectionThatWasLeftFailsAtTheStepThatTheJournalKnows(t *testing.T) {
 	bubble(t, func(s *stage) {
 		paused(s)
@@ -89,7 +89,7 @@ func TestASectionThatWasLeftFailsAtTheStepThatTheJournalKnows(t *testing.T) {
 	})
 }
 
-// A short time without a journal costs a guest that time, and no more.
+// A short failure of the journal pauses a guest for that time only.
 func TestAJournalThatIsBackSoonEndsNoCriticalSection(t *testing.T) {
 	bubble(t, func(s *stage) {
 		paused(s)
@@ -104,7 +104,7 @@ func TestAJournalThatIsBackSoonEndsNoCriticalSection(t *testing.T) {
 	})
 }
 
-// then is a part of a step with something behind it.
+// then returns a part of a step followed by next.
 func then(part func(context.Context, *op.Run) error, next func()) func(context.Context, *op.Run) error {
 	return func(ctx context.Context, r *op.Run) error {
 		defer next()
@@ -112,8 +112,7 @@ func then(part func(context.Context, *op.Run) error, next func()) func(context.C
 	}
 }
 
-// The guest stands still for the time that is promised, and not for as long as the next try is
-// away.
+// The guest is paused for at most the promised time, even if the next try is later.
 func TestASectionIsLeftInTime(t *testing.T) {
 	bubble(t, func(s *stage) {
 		runs := paused(s)

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBoom = errors.New("boom")
 
-// stage is a plan of three steps with a commit point in the middle, whose
-// parts tests replace, and a journal and a runner for it.
+// stage has a plan of three steps with the commit point in the middle, a journal and a runner.
+// Tests replace parts of the steps.
 type stage struct {
 	t       *testing.T
 	first   op.Step
@@ -48,7 +48,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// step does nothing but leave a trace.
+// step returns a step that only adds to the trace.
 func (s *stage) step(name string) op.Step {
 	return op.Step{
 		Name: name,
@@ -63,7 +63,7 @@ func (s *stage) mark(what string) {
 	s.trace = append(s.trace, what)
 }
 
-// start makes a runner as a daemon that starts does.
+// start makes a runner and resumes the ops, as a daemon does at its start.
 func (s *stage) start() {
 	s.t.Helper()
 	s.restart()
@@ -72,7 +72,7 @@ func (s *stage) start() {
 	}
 }
 
-// restart is start without taking up the ops.
+// restart is start without Resume.
 func (s *stage) restart() {
 	s.t.Helper()
 	s.stop()
@@ -87,7 +87,7 @@ func (s *stage) restart() {
 	s.runner = s.newRunner(s.cfg)
 }
 
-// newRunner makes a runner with the stage's plan and listeners.
+// newRunner returns a runner with the stage's plan and listeners.
 func (s *stage) newRunner(cfg op.Config) *op.Runner {
 	s.t.Helper()
 	r, err := op.New(cfg)
@@ -117,7 +117,7 @@ func (s *stage) submit(id string, keys ...string) {
 	}
 }
 
-// wait waits for the end of an op and checks the state.
+// wait waits for the end of an op and checks its state.
 func (s *stage) wait(id string, want op.State) op.Status {
 	s.t.Helper()
 	st, err := s.runner.Wait(s.t.Context(), id)
@@ -162,12 +162,12 @@ func (s *stage) wantTrace(want ...string) {
 	}
 }
 
-// always is an Observe with one answer.
+// always returns an Observe with a fixed answer.
 func always(o op.Observation, err error) func(context.Context, *op.Run) (op.Observation, error) {
 	return func(context.Context, *op.Run) (op.Observation, error) { return o, err }
 }
 
-// fails is a Do or Undo with one answer.
+// fails returns a Do or Undo with a fixed error.
 func fails(err error) func(context.Context, *op.Run) error {
 	return func(context.Context, *op.Run) error { return err }
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// unreadable is a journal whose records cannot be read for a while.
+// unreadable is a journal that cannot read records for a while.
 type unreadable struct {
 	*optest.Journal
 	fails atomic.Int32
@@ -26,7 +26,7 @@ func (j *unreadable) Records(ctx context.Context, opID string) ([]op.Record, err
 	return j.Journal.Records(ctx, opID)
 }
 
-// What is stored looks as if it ran, so it has to.
+// A stored op looks like a running one, so it must run.
 func TestAnOpThatIsStoredAndCannotBeReadBackRunsOnceItCan(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.restart()

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// try is a TryLock that is over at once.
+// try is a TryLock that ends at once.
 func (s *stage) try(keys ...string) bool {
 	s.t.Helper()
 	called := false
@@ -23,8 +23,7 @@ func (s *stage) try(keys ...string) bool {
 	return free
 }
 
-// held is a TryLock that lasts until it is let go, by a call that returns when it is
-// over.
+// held is a TryLock that lasts until letGo is called. That returns when the TryLock is over.
 func (s *stage) held(keys ...string) (letGo func()) {
 	s.t.Helper()
 	inside, end, over := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
@@ -109,7 +108,7 @@ func TestAnOpThatComesDuringATurnGetsItsOwnAfterwards(t *testing.T) {
 	})
 }
 
-// forgetfulJournal does not tell of the records of one op.
+// forgetfulJournal hides the records of one op.
 type forgetfulJournal struct {
 	*optest.Journal
 	of string

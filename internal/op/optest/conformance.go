@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// JournalConformance runs the claims that every op.Journal has to keep. open
-// returns an empty journal.
+// JournalConformance tests the promises of op.Journal. open returns an empty journal.
 func JournalConformance(t *testing.T, open func(t *testing.T) op.Journal) {
 	claims := []struct {
 		name string

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// errInjected is the cause of failures that a test asked for.
+// errInjected is the cause of failures that a test requested.
 var errInjected = errors.New("injected by the test")
 
 // Journal is an op.Journal in memory. The zero value is not usable.
@@ -22,9 +22,9 @@ type Journal struct {
 	mu      sync.Mutex
 	ops     []op.Op
 	records map[string][]op.Record
-	stored  int // records, and those that were refused
+	stored  int // records, refused ones included
 	appends int
-	failAt  map[int]bool // by number of the record; true: it is stored all the same
+	failAt  map[int]bool // by number of the record; true: it is stored nevertheless
 	down    bool
 	after   func(op.Record)
 }
@@ -35,14 +35,14 @@ func NewJournal() *Journal {
 }
 
 // FailAppend makes the Append of the nth record (from 1, over all ops) return an error. With
-// stored, what was appended is kept all the same, as if only the answer was lost.
+// stored, the records are stored nevertheless, as if only the answer was lost.
 func (j *Journal) FailAppend(n int, stored bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.failAt[n] = stored
 }
 
-// FailNext is FailAppend for the record that is appended next.
+// FailNext is FailAppend for the next record.
 func (j *Journal) FailNext(stored bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -56,7 +56,7 @@ func (j *Journal) Appends() int {
 	return j.appends
 }
 
-// SetDown makes every Create and Append fail until it is taken back.
+// SetDown makes every Create and Append fail until SetDown(false).
 func (j *Journal) SetDown(down bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,15 +69,15 @@ func (j *Journal) FailFor(how time.Duration) {
 	time.AfterFunc(how, func() { j.SetDown(false) })
 }
 
-// AfterAppend sets a function that is called, without a lock, after every record
-// that was stored and before its Append returns.
+// AfterAppend sets a function that is called, without a lock, after every record is stored and
+// before its Append returns.
 func (j *Journal) AfterAppend(f func(op.Record)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.after = f
 }
 
-// Cut drops all records of an op but the first keep.
+// Cut removes all records of an op except the first keep.
 func (j *Journal) Cut(opID string, keep int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -183,8 +183,7 @@ func (j *Journal) Group(_ context.Context, group string) ([]op.Op, error) {
 	return ops, nil
 }
 
-// Ops returns the ops of one kind, oldest first: all of them, or only those that are not
-// finished.
+// Ops returns the ops of one kind, oldest first: all, or only unfinished ones.
 func (j *Journal) Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error) {
 	j.mu.Lock()
 	ops := slices.Clone(j.ops)

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// room is a World: what is in a room is packed and carried to another one. Its
-// fields are what a crash of the daemon does not touch.
+// room is a World: the boxes of a room are packed and moved to another one. Its fields survive a
+// crash of the daemon.
 type room struct {
 	doorOpen bool
 	wasOpen  bool
@@ -55,8 +55,8 @@ func observed(happened bool) op.Observation {
 	return op.NotDone
 }
 
-// Plans has a step that only checks, one that notes what it destroys, one with
-// an output, a commit point, and two behind it.
+// Plans has a step that only checks, a step that notes a fact before it destroys it, a step with an
+// output, a commit point, and two steps after it.
 func (w *room) Plans() []op.Plan {
 	type door struct{ Open bool }
 	steps := []op.Step{{
@@ -146,8 +146,8 @@ func TestMatrixOfAPlanWhoseStepMayHaveNothingToDo(t *testing.T) {
 	Matrix(t, Subject{New: func(*testing.T) World { return &room{doorOpen: true, wasOpen: true} }})
 }
 
-// faultPoints lists the names that op.Config.FaultPoint is called with for ops of this
-// plan. Steps after the commit point have no moments of undoing.
+// faultPoints returns the names with which op.Config.FaultPoint is called for ops of this plan.
+// Steps after the commit point have no moments of undoing.
 func faultPoints(plan op.Plan) []string {
 	names, reversible := []string{plan.Kind + ".finished"}, true
 	for _, s := range plan.Steps {
@@ -188,8 +188,8 @@ func TestMatrixCoversEveryStepPointAndRecord(t *testing.T) {
 	}
 }
 
-// TestMatrixFindsBrokenPlans breaks the plan in the ways in which plans are
-// broken, and wants the trial that is there for it to say so.
+// TestMatrixFindsBrokenPlans breaks the plan in typical ways, and expects the matching trial to
+// fail.
 func TestMatrixFindsBrokenPlans(t *testing.T) {
 	for _, c := range []struct {
 		name   string

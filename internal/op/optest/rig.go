@@ -18,10 +18,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// endless is longer than any op under test lasts, in fake time.
+// endless is longer than any op under test, in fake time.
 const endless = 24 * time.Hour
 
-// trial says what goes wrong in one run of an op, and how it may end.
+// trial describes the fault of one run of an op, and the allowed ends.
 type trial struct {
 	name string
 	want []op.State
@@ -29,22 +29,21 @@ type trial struct {
 	// killAtPoint and killAfterRecord crash the runner, once.
 	killAtPoint     string
 	killAfterRecord int64
-	// forget makes Observe of this step say, once after the crash, that it did
-	// not happen.
+	// forget makes Observe of this step report NotDone, once after the crash.
 	forget string
-	// fail makes Do of this step fail, before or after its effect, and failUndo
-	// its Undo, until the operator says go on.
+	// fail makes Do of this step fail, before or after its effect, and failUndo its Undo, until the
+	// operator calls Continue.
 	fail      string
 	failAfter bool
 	failUndo  string
-	// mayPark: the operator is called and says go on.
+	// mayPark: the op may be parked, and the operator calls Continue.
 	mayPark bool
-	// failAppend is the number of the record that the journal does not take.
+	// failAppend is the number of the record that the journal refuses.
 	failAppend int
 	stored     bool
 }
 
-// rig is one world, its journal, and the runners that come and go on them.
+// rig is one world, its journal, and the runners that follow each other on them.
 type rig struct {
 	trial   trial
 	world   World
@@ -53,18 +52,18 @@ type rig struct {
 
 	mu     sync.Mutex
 	points []string
-	// killed is closed when the runner is crashed, which happens once; its
-	// goroutine then stands still until released is closed.
+	// killed is closed when the runner crashes, which happens once; its goroutine then blocks until
+	// released is closed.
 	killed   chan struct{}
 	dying    atomic.Bool
 	released chan struct{}
-	// lifted: what made Do or Undo fail is over.
+	// lifted: Do and Undo fail no more.
 	lifted atomic.Bool
-	// forgot: Observe has told its one lie.
+	// forgot: Observe has reported NotDone as forget requires.
 	forgot atomic.Bool
 }
 
-// outcome is how an op ended and what it passed on the way.
+// outcome is the end of an op, with its fault points and records.
 type outcome struct {
 	status  op.Status
 	points  []string
@@ -87,7 +86,7 @@ func newRig(w World, tr trial) *rig {
 	return r
 }
 
-// close lets the goroutine that was killed end, and stops all runners.
+// close releases the goroutine that was killed, and stops all runners.
 func (r *rig) close() {
 	close(r.released)
 	for _, runner := range r.runners {
@@ -95,7 +94,7 @@ func (r *rig) close() {
 	}
 }
 
-// play runs the op to its end, through a crash and past the operator.
+// play runs the op to its end, through a crash and an operator's Continue.
 func (r *rig) play(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, endless)
 	defer cancel()
@@ -107,7 +106,7 @@ func (r *rig) play(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	st, err := r.wait(ctx, runner)
-	// The op's goroutine passes one more point after what ended the wait.
+	// The op's goroutine passes one more point after the wait has ended.
 	synctest.Wait()
 	if r.dying.Load() {
 		if runner, err = r.boot(); err != nil {
@@ -133,7 +132,7 @@ func (r *rig) play(ctx context.Context) (outcome, error) {
 	return outcome{st, r.points, records}, err
 }
 
-// checkOutcome compares the end with what was wanted, and asks the world.
+// checkOutcome compares the end with the allowed ones, and checks the world.
 func (r *rig) checkOutcome(o outcome) error {
 	if !slices.Contains(r.trial.want, o.status.State) {
 		err := fmt.Errorf("the op ended %s, want %v", o.status.State, r.trial.want)
@@ -151,7 +150,7 @@ func (r *rig) checkOutcome(o outcome) error {
 	return nil
 }
 
-// boot starts a runner as a daemon that starts does.
+// boot starts a runner as at the start of a daemon.
 func (r *rig) boot() (*op.Runner, error) {
 	plans := r.world.Plans()
 	for i := range plans {
@@ -192,8 +191,8 @@ func (r *rig) pass(name string) {
 	}
 }
 
-// kill crashes the runner: the goroutine of the op never goes on, not even with
-// its deferred calls, until the trial is judged.
+// kill crashes the runner: the goroutine of the op does not continue, not even with its deferred
+// calls, until the trial is checked.
 func (r *rig) kill() {
 	if r.dying.Swap(true) {
 		return
@@ -203,7 +202,7 @@ func (r *rig) kill() {
 	runtime.Goexit()
 }
 
-// disturb returns the plan with the faults of the trial in its steps.
+// disturb adds the faults of the trial to the plan.
 func (r *rig) disturb(plan op.Plan) op.Plan {
 	plan.Steps = slices.Clone(plan.Steps)
 	for i := range plan.Steps {
@@ -252,7 +251,7 @@ func (r *rig) forgetting(observe func(context.Context, *op.Run) (op.Observation,
 	}
 }
 
-// history is the records of the op in a line, for a person.
+// history formats the records of the op as a line.
 func (r *rig) history(ctx context.Context) string {
 	records, err := r.journal.Records(ctx, r.world.Op().ID)
 	if err != nil {
@@ -265,7 +264,7 @@ func (r *rig) history(ctx context.Context) string {
 	return strings.Join(words, ", ")
 }
 
-// run runs one trial and returns what came to pass.
+// run runs one trial and returns its outcome.
 func (s Subject) run(t *testing.T, tr trial) (o outcome, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(s.New(t), tr)

@@ -8,18 +8,17 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// World is a fake of everything that an op acts on. It survives the runner as
-// disks and hypervisors survive the daemon: the matrix crashes a runner and
-// begins another one on the same World. It must not use sockets, since trials
-// run in a bubble of testing/synctest.
+// World is a fake of everything that an op changes. It survives the runner as disks and hypervisors
+// survive the daemon: the matrix crashes a runner and starts another one on the same World. It must
+// not use sockets, since trials run in a bubble of testing/synctest.
 type World interface {
-	// Plans makes the plans as a daemon does when it starts. It is called once per runner,
-	// and no state in the plans may be needed by the next runner.
+	// Plans returns new plans, as a daemon makes them at its start. It is called once per runner.
+	// The next runner must not need any state of the plans.
 	Plans() []op.Plan
 	// Op is the op under test, the same in every call.
 	Op() op.Op
-	// Check says what is wrong with the world now that the op ended done or undone: an
-	// effect that is missing, is there twice, or was left behind.
+	// Check returns an error if the world is wrong after the op ended done or undone: an effect is
+	// missing, happened twice, or was not undone.
 	Check(state op.State) error
 }
 
@@ -31,6 +30,6 @@ type World interface {
 //		}})
 //	}
 type Subject struct {
-	// New makes a world in which nothing has happened yet.
+	// New returns a world before the op.
 	New func(t *testing.T) World
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// trials makes the trials from the plan and from two runs in which nothing, and
-// nothing but one step, goes wrong.
+// trials derives the trials from the plan, and from a run without faults and a run with one failed
+// step.
 func (s Subject) trials(t *testing.T) []trial {
 	t.Helper()
 	plan := s.plan(t)
@@ -29,7 +29,7 @@ func (s Subject) trials(t *testing.T) []trial {
 	return all
 }
 
-// stepTrials are those of a single step on the way forward.
+// stepTrials returns the trials of a single step on the way forward.
 func stepTrials(plan op.Plan, i int, step op.Step) []trial {
 	before := trial{name: "fails_before/" + step.Name, fail: step.Name}
 	after := trial{name: "fails_after/" + step.Name, fail: step.Name, failAfter: true}
@@ -41,7 +41,7 @@ func stepTrials(plan op.Plan, i int, step op.Step) []trial {
 		before.want = []op.State{op.StateUndone}
 		after.want = before.want
 	default:
-		// Where there was nothing to do, Observe says that it is done.
+		// If the step had nothing to do, Observe reports Done.
 		before.want = []op.State{op.StateUndone, op.StateDone}
 		after.want = before.want
 	}
@@ -53,8 +53,7 @@ func stepTrials(plan op.Plan, i int, step op.Step) []trial {
 	}}
 }
 
-// findUndone looks for the last step whose failure undoes the op, so that
-// undoing has the most to do.
+// findUndone finds the last step that undoes the op when it fails, so that undoing does the most.
 func (s Subject) findUndone(t *testing.T, plan op.Plan) (trial, outcome, bool) {
 	for i := min(commitIndex(plan), len(plan.Steps)-1); i >= 0; i-- {
 		tr := trial{fail: plan.Steps[i].Name, want: []op.State{op.StateUndone}}
@@ -85,7 +84,7 @@ func undoTrials(plan op.Plan, broken trial) []trial {
 	return all
 }
 
-// crashTrials disturb a run, whose outcome is known, at every point and record.
+// crashTrials returns trials that disturb a run with outcome o at every point and record.
 func crashTrials(suffix string, base trial, o outcome) []trial {
 	var all []trial
 	add := func(name string, change func(*trial)) {
@@ -106,8 +105,7 @@ func crashTrials(suffix string, base trial, o outcome) []trial {
 	return all
 }
 
-// commitIndex returns the index of the commit point, the number of steps if the
-// plan has none.
+// commitIndex returns the index of the commit point, or the number of steps if the plan has none.
 func commitIndex(plan op.Plan) int {
 	for i, s := range plan.Steps {
 		if s.Name == plan.Commit {
