@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ParseFlags is the Parse of a set, with errors in our words.
+// ParseFlags parses args with set, and rewords the errors.
 func ParseFlags(set *flag.FlagSet, args []string) error {
 	err := set.Parse(args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings is how both daemons are configured: a TOML file, and flags
-// that win over it. It knows nothing of what the settings mean.
+// Package settings loads the configuration of both daemons: a TOML file, and flags that override
+// it. It knows nothing of the meaning of the settings.
 package settings
 
 import (
@@ -20,27 +20,25 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Program is what is configured.
+// Program describes the configured program.
 type Program struct {
 	Name string
-	// Usage is printed before the flags by --help.
+	// Usage is the text before the flags in --help.
 	Usage string
-	// File is where the configuration is unless --config says otherwise; it may
-	// be absent then.
+	// File is the default of --config. The default file may be absent.
 	File   string
 	Stderr io.Writer
 }
 
-// Load returns the defaults, overlaid with the file and then with the flags in args, and what is
-// left of args; a UsageError if the flags are wrong. The keys of the file are C's toml tags; one
-// that C does not have is an error. Flags declares the flags that set the fields of a C.
-// flag.ErrHelp after --help has been answered.
+// Load returns the configuration and the remaining arguments. Flags in args override the file, and
+// the file overrides the defaults. The keys of the file are C's toml tags; an unknown key is an
+// error. The function flags declares the flags that set the fields of a C. The error is a
+// UsageError if the flags are wrong, and flag.ErrHelp after --help was printed.
 func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *flag.FlagSet)) (cfg *C, rest []string, err error) {
 	file := p.File
 	parse := func(c *C) (*flag.FlagSet, error) {
 		set := flag.NewFlagSet(p.Name, flag.ContinueOnError)
-		// An error is the caller's to print, once, and is not buried under the
-		// list of all flags.
+		// The caller prints an error, once and without the list of all flags.
 		set.SetOutput(io.Discard)
 		set.StringVar(&file, "config", file, "configuration `file` (TOML); the default may be absent")
 		flags(c, set)
@@ -64,7 +62,7 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 	if err := readFile(file, named, cfg); err != nil {
 		return nil, nil, err
 	}
-	// The flags once more, onto what the file says.
+	// The flags again, over the values of the file.
 	again, err := parse(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -72,8 +70,8 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 	return cfg, again.Args(), nil
 }
 
-// PrintFlags writes what the flags of set are, to its output, as PrintDefaults does, with
-// the two dashes with which the documentation writes them.
+// PrintFlags prints the flags of set to its output like PrintDefaults, but with two dashes as in
+// the documentation.
 func PrintFlags(set *flag.FlagSet) {
 	out := set.Output()
 	var text strings.Builder
@@ -88,7 +86,7 @@ func PrintFlags(set *flag.FlagSet) {
 	}
 }
 
-// readFile reads the file into cfg. One that is named must exist.
+// readFile reads the file into cfg. A file named by --config must exist.
 func readFile(path string, named bool, cfg any) error {
 	meta, err := toml.DecodeFile(path, cfg)
 	if errors.Is(err, fs.ErrNotExist) && !named {
@@ -106,11 +104,10 @@ func readFile(path string, named bool, cfg any) error {
 	return nil
 }
 
-// wrongType is what the decoder says of a value of another type than its key has, in the words of
-// Go.
+// wrongType matches the decoder's error for a value of the wrong type, which names types of Go.
 var wrongType = regexp.MustCompile(`incompatible types: TOML value has type \S+; destination has type (\S+)`)
 
-// sayType says it in the words of the file.
+// sayType replaces that error by the expected TOML.
 func sayType(text string) string {
 	kind := wrongType.FindStringSubmatch(text)[1]
 	said, known := map[string]string{
@@ -130,10 +127,10 @@ func CheckPath(name, path string) error {
 	return nil
 }
 
-// Listens reports whether an address of metrics_listen asks for a server.
+// Listens reports whether this value of metrics_listen starts a server.
 func Listens(address string) bool { return address != "" && address != "off" }
 
-// CheckListen refuses an address of metrics_listen that is none.
+// CheckListen refuses an invalid value of metrics_listen.
 func CheckListen(name, address string) error {
 	if !Listens(address) {
 		return nil
@@ -144,7 +141,7 @@ func CheckListen(name, address string) error {
 	return nil
 }
 
-// GroupID resolves the group of socket_group; -1 for an empty name.
+// GroupID returns the id of the group socket_group, -1 for an empty name.
 func GroupID(name string) (int, error) {
 	if name == "" {
 		return -1, nil

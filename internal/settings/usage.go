@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// UsageError says that the command line is wrong. Nothing was done.
+// UsageError is the error of a wrong command line. Nothing was done.
 type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
@@ -16,13 +16,13 @@ func (e *UsageError) Unwrap() error { return e.err }
 // Usagef returns a UsageError.
 func Usagef(format string, args ...any) error { return &UsageError{err: fmt.Errorf(format, args...)} }
 
-// The exit statuses of a daemon; volferryctl has the same ones, and more.
+// The exit statuses of a daemon; volferryctl has these and more.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// ExitStatus returns the exit status of a daemon that ends with err, which is no nil.
+// ExitStatus returns the exit status of a daemon that ends with the non-nil error err.
 func ExitStatus(err error) int {
 	if usage := (*UsageError)(nil); errors.As(err, &usage) {
 		return exitUsage

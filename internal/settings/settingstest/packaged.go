@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settingstest checks the configuration files of the packages, for tests only.
+// Package settingstest tests the configuration files of the packages.
 package settingstest
 
 import (
@@ -15,12 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// commented is a key in a packaged file, which has all its keys commented.
+// commented matches a key in a packaged file. All keys of such a file are commented.
 var commented = regexp.MustCompile(`(?m)^#([a-z_]+) = `)
 
-// Packaged claims that the file of a package names every key of C, but for those in
-// except, and that each is there with its default: with all of them uncommented load
-// returns what it returns for an empty file.
+// Packaged tests that a packaged file names every key of C except those in except, each with its
+// default: with all keys uncommented, load returns the same as for an empty file.
 func Packaged[C any](t *testing.T, file string, load func(path string) (*C, error), except ...string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
