@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Backoff is the delay between the tries of one thing: First, then twice the last
-// one each time, and never more than Max. With First equal to Max it is constant. It
-// is not safe for concurrent use.
+// Backoff is the delay between tries. It begins with First and doubles each time, up to Max. With
+// First equal to Max it is constant. It is not safe for concurrent use.
 type Backoff struct {
 	First, Max time.Duration
 
 	last time.Duration
 }
 
-// Next returns how long to wait before the next try.
+// Next returns the delay before the next try.
 func (b *Backoff) Next() time.Duration {
 	if b.last == 0 {
 		b.last = b.First
@@ -27,8 +26,8 @@ func (b *Backoff) Next() time.Duration {
 	return b.last
 }
 
-// Reset makes the next delay First again: there was a success, or news.
+// Reset sets the next delay to First, after a success or a relevant event.
 func (b *Backoff) Reset() { b.last = 0 }
 
-// Sleep waits for the next delay, or until ctx ends, which is an error: its cause.
+// Sleep waits for the next delay. If ctx ends first it returns the cause.
 func (b *Backoff) Sleep(ctx context.Context) error { return Sleep(ctx, b.Next()) }

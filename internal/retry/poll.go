@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Poll calls look at once and then at this interval until it returns true. It returns
-// false if look did not do so within the bound: the first look after that is the last
-// one. An error is that of look, or the cause of ctx.
+// Poll calls look at once and then at this interval until it returns true. It returns false after
+// the first call of look that ends without success later than within. An error is look's, or the
+// cause of ctx.
 func Poll(ctx context.Context, interval, within time.Duration, look func() (bool, error)) (bool, error) {
 	began := time.Now()
 	for {

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Do calls try until it returns nil, and waits as b says before each further call.
-// It gives up with the error of the last try when again says that the error is
-// final, or when within has passed since Do was called; the last try is made then.
-// again is not asked about an error after which there is no other try. If ctx ends
-// during a try, the error of that try is returned, and else the cause of ctx.
+// Do calls try until it returns nil, with the delays of b. It returns the error of the last try if
+// again reports that the error is final, or after within has passed; a last try is made at that
+// time. again is not called after the last try. If ctx ends during a try, Do returns the error of
+// that try, else the cause of ctx.
 func Do(ctx context.Context, b Backoff, within time.Duration, try func() error, again func(error) bool) error {
 	began := time.Now()
 	for {

@@ -20,7 +20,7 @@ var (
 
 func always(error) bool { return true }
 
-// endsInASecond is a context that ends then with errStop as its cause.
+// endsInASecond returns a context that ends in a second with the cause errStop.
 func endsInASecond(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(time.Second, func() { cancel(errStop) })

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry is how to wait for what may come right by itself: a sleep that ends
-// with its context, a back-off, retries and polls. It imports the standard library
-// only, and must not know what is tried or what an error means: its callers say which
-// errors are worth another try.
+// Package retry waits for temporary errors to pass: a sleep that ends with its context, a back-off,
+// retries and polls. It imports the standard library only. It knows nothing of the tries and their
+// errors: callers decide which errors are worth another try.
 package retry
 
 import (
@@ -12,10 +11,10 @@ import (
 	"time"
 )
 
-// Forever is a bound that is never reached.
+// Forever is an unlimited time.
 const Forever time.Duration = math.MaxInt64
 
-// Sleep waits for d, or until ctx ends, which is an error: its cause.
+// Sleep waits for d. If ctx ends first it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
