@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault ends the process at named points, for tests of crashes only. It
-// owns the two environment variables that arm it and knows nothing of the
-// points' meaning. In a process that has neither variable a point costs a
-// comparison with nil.
+// Package fault ends the process at named points, for tests of crashes. Two environment variables
+// control it; without them a point costs a comparison with nil.
 //
 //	VOLFERRY_FAULT="start.overlay.after_do=kill,switch.pivot.after_do=kill@2"
 //
-// sends SIGKILL to the own process the first time that the one point, or the
-// second time that the other, is passed.
+// makes the process send SIGKILL to itself the first time that it passes the first point, or the
+// second time that it passes the other.
 //
 //	VOLFERRY_FAULT_LOG=/tmp/points
 //
-// appends the name of each point that is passed to a file, a line each, so that
-// a test learns where it can strike.
+// appends the name of each passed point to a file, one per line, so that a test can list the
+// points.
 package fault
 
 import (
@@ -30,7 +28,7 @@ import (
 const (
 	// EnvPoints holds NAME=kill or NAME=kill@N, separated by commas.
 	EnvPoints = "VOLFERRY_FAULT"
-	// EnvLog holds the path of the file that takes the names.
+	// EnvLog holds the path of the file of names.
 	EnvLog = "VOLFERRY_FAULT_LOG"
 )
 
@@ -40,22 +38,21 @@ var armed = arm(os.Getenv(EnvPoints), os.Getenv(EnvLog))
 // points are the points of a process under test.
 type points struct {
 	mu     sync.Mutex
-	killAt map[string]int // by name: the pass that kills
+	killAt map[string]int // by name, the pass that kills
 	passed map[string]int
 	log    string
 	die    func()
 }
 
-// Point is called where a test may want the process to end. It may not return.
+// Point passes a point at which a test may end the process. It may not return.
 func Point(name string) {
 	if armed != nil {
 		armed.pass(name)
 	}
 }
 
-// arm reads the variables. It complains on stderr, as there is nobody to return
-// an error to, and a test that is armed wrongly must not look like one that
-// passed.
+// arm reads the variables. It prints errors to stderr, since it has no caller to return them to,
+// and a test with wrong variables must not look like a success.
 func arm(spec, log string) *points {
 	if spec == "" && log == "" {
 		return nil
@@ -90,8 +87,7 @@ func parse(spec string) (map[string]int, error) {
 	return killAt, nil
 }
 
-// pass holds the lock to the end: no other goroutine passes a point on the way
-// to the death of the process.
+// pass holds the lock to the end: while the process dies, no other goroutine passes a point.
 func (p *points) pass(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +113,7 @@ func appendLine(path, line string) error {
 	return f.Close()
 }
 
-// killSelf does not return: the signal may take a moment to arrive.
+// killSelf does not return, since the signal may take a moment to arrive.
 func killSelf() {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", EnvPoints, err)

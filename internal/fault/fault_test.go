@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run()) //nolint:forbidigo // as every TestMain
 }
 
-// runChild returns the signal that ended the child, 0 if it came to its end,
-// and the log of points.
+// runChild returns the signal that ended the child, 0 if it finished, and the log of points.
 func runChild(t *testing.T, spec string) (syscall.Signal, string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "points")
