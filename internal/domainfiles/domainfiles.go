@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package domainfiles finds the files that the definition of a libvirt domain names.
+// Package domainfiles lists the files in the definition of a libvirt domain.
 package domainfiles
 
 import (
@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// File is a file, a directory or a volume of a pool that a definition names.
+// File is a file, a directory or a volume of a pool in a definition.
 type File struct {
-	// What is the element that names it, as nvram, or the disk, as cdrom sda.
+	// What is the element (nvram) or the disk (cdrom sda).
 	What string
-	// Path is absolute, as it is written. For a volume of a pool it is the name of the volume.
+	// Path is absolute, as written. For a volume of a pool it is the name of the volume.
 	Path string
-	// Pool is the pool of a volume that is named by its pool, empty for a file.
+	// Pool is the pool of a volume, empty for a file.
 	Pool string
 }
 
 // Named returns each absolute path in the definition of a domain, and each volume of a pool, once.
-// It does not choose by element, so that it has those too that libvirt names in a later version.
-// Texts for people and metadata of other programs are left out, and so are paths of the emulator's
-// own command line that are no words of their own, separated by commas or equals signs.
+// It does not select elements, so it also finds paths in elements of later versions of libvirt. It
+// omits texts for people, metadata of other programs, and paths inside a word of the emulator's
+// command line; words end at commas and equals signs.
 func Named(definition string) ([]File, error) {
 	w := walk{decoder: xml.NewDecoder(strings.NewReader(definition))}
 	for {
@@ -42,7 +42,7 @@ func Named(definition string) ([]File, error) {
 				return nil, err
 			}
 		case xml.CharData:
-			if len(w.within) > 0 { // else it is outside of the document
+			if len(w.within) > 0 { // else it is outside the document
 				w.value("", string(t))
 			}
 		case xml.EndElement:
@@ -51,15 +51,14 @@ func Named(definition string) ([]File, error) {
 	}
 }
 
-// unread are elements below a domain of which nothing is a file of the guest.
+// unread are elements of a domain without files of the guest.
 var unread = []string{"name", "title", "description", "metadata", "emulator"}
 
 type walk struct {
 	decoder *xml.Decoder
 	within  []string
 	found   []File
-	// disk is the disk that is being read: where its files begin in found, what it is, and its
-	// target.
+	// disk is the current disk: the index of its first file in found, its kind, and its target.
 	disk struct {
 		begins       int
 		kind, target string
@@ -111,7 +110,7 @@ func (w *walk) inDisk() bool {
 	return len(w.within) >= 3 && w.within[1] == "devices" && w.within[2] == "disk"
 }
 
-// value adds the paths in an attribute, or in a text.
+// value adds the paths in an attribute or text.
 func (w *walk) value(attribute, value string) {
 	value = strings.TrimSpace(value)
 	if strings.HasPrefix(value, "/") {
@@ -125,8 +124,7 @@ func (w *walk) value(attribute, value string) {
 	}
 }
 
-// what is the device, the element of the operating system or the element of the domain that is
-// being read.
+// what returns the current device, element of <os>, or element of the domain.
 func (w *walk) what(attribute string) string {
 	what := w.within[min(1, len(w.within)-1)]
 	if len(w.within) > 2 && (what == "devices" || what == "os") {
@@ -143,7 +141,7 @@ func (w *walk) what(attribute string) string {
 
 func (w *walk) add(f File) { w.found = append(w.found, f) }
 
-// onceEach leaves out what is there before.
+// onceEach removes duplicates.
 func onceEach(files []File) []File {
 	out := files[:0]
 	for _, f := range files {
