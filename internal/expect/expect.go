@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expect has the checks of errors that the tests of every package make. It knows
-// error codes and nothing else of what is tested.
+// Package expect has checks of errors for the tests of every package. It only knows error codes.
 package expect
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// OK ends the test at an error.
+// OK ends the test if err is not nil.
 func OK(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -21,7 +20,7 @@ func OK(t testing.TB, err error) {
 	}
 }
 
-// Value returns what a call that has to succeed returned: Value(f())(t).
+// Value returns the value of a call that has to succeed: Value(f())(t).
 func Value[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -30,14 +29,14 @@ func Value[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// Refusal returns the error that the body of an answer of the API is, nil if it is none.
+// Refusal returns the error in the body of an answer of the API, or nil.
 func Refusal(body []byte) *api.Error {
 	var e api.ErrorBody
-	_ = json.Unmarshal(body, &e) // what is no JSON is no error of the API
+	_ = json.Unmarshal(body, &e) // a body that is not JSON has no error
 	return e.Error
 }
 
-// Code ends the test unless err has this code, "" for nil, and says each of these texts.
+// Code ends the test unless err has this code, "" for nil, and contains each of these texts.
 func Code(t testing.TB, err error, want api.Code, says ...string) {
 	t.Helper()
 	if got := api.CodeOf(err); got != want {
