@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seedtest makes the trials of simulations that choose by chance: one for each of some
-// seeds. It knows nothing of what they simulate.
+// Package seedtest runs the trials of randomized simulations, one for each seed. It knows nothing
+// of the simulations.
 package seedtest
 
 import (
@@ -15,16 +15,15 @@ import (
 	"time"
 )
 
-// The variables of make test-simulation and make test-seeds: how many seeds each simulation has, if
-// not its own number, and which one is the first.
+// The variables of make test-simulation and make test-seeds: the number of seeds of each
+// simulation, and the first seed.
 const (
 	seedsVar     = "VOLFERRY_SEEDS"
 	firstSeedVar = "VOLFERRY_SEED"
 )
 
-// Every makes a trial for each of some seeds, until one fails, and returns how many it made. The
-// seed is in the name of the trial; VOLFERRY_SEED=17 and VOLFERRY_SEEDS=1 make that of seed 17
-// alone.
+// Every runs a trial for each of some seeds until one fails, and returns their number. The seed is
+// in the name of the trial; VOLFERRY_SEED=17 and VOLFERRY_SEEDS=1 run only seed 17.
 func Every(t *testing.T, seeds int, trial func(t *testing.T, seed uint64)) (made int) {
 	t.Helper()
 	first := number(t, firstSeedVar, 0)
@@ -40,7 +39,7 @@ func Every(t *testing.T, seeds int, trial func(t *testing.T, seed uint64)) (made
 	return seeds
 }
 
-// number is that of a variable, or what it is without.
+// number returns the value of a variable, or the default.
 func number(t *testing.T, name string, without int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -54,24 +53,22 @@ func number(t *testing.T, name string, without int) int {
 	return int(n)
 }
 
-// Rand is the chance of a seed.
+// Rand returns the random numbers of a seed.
 func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// RandOf is the chance of a seed for one thing of a trial, by its name. It is the same whenever and
-// in whatever order the things come: for what goroutines draw that are at work at once.
+// RandOf returns the random numbers of a seed for one named thing of a trial. They do not depend on
+// the order of things, so concurrent goroutines may draw them.
 func RandOf(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // it never fails
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// SameTwice makes the trials of some seeds twice. It claims of each seed that it draws the same
-// both times, as many times: what is arranged, and what is asked for, is the same. Of most seeds it
-// claims that all that happened is the same, in the same order, which the trial returns beside its
-// draws. Not of every seed: goroutines that wake at the same moment of a bubble's time go on in an
-// order that Go's scheduler chooses, so that what happens to the nth of them may happen to another
-// one. A seed that has failed and does not fail again is one of those; it is made again some more
-// times.
+// SameTwice runs the trial of each seed twice. Both runs must draw the same numbers, so that setup
+// and requests are the same. For most seeds all events, which the trial returns after its draws,
+// must be the same in the same order. Not for every seed: Go's scheduler chooses the order of
+// goroutines that wake at the same moment of a bubble's time, so an event may happen to another
+// goroutine. A failed seed that does not fail again is such a seed; run it some more times.
 func SameTwice(t *testing.T, seeds int, trial func(t *testing.T, seed uint64) (drawn []uint64, happened []string)) {
 	t.Helper()
 	same := 0
@@ -91,13 +88,13 @@ func SameTwice(t *testing.T, seeds int, trial func(t *testing.T, seed uint64) (d
 	}
 }
 
-// Recorder is the chance of a seed that remembers what it drew.
+// Recorder records the random numbers of a seed.
 type Recorder struct {
 	source rand.Source
 	drawn  []uint64
 }
 
-// NewRecorder returns the chance of Rand, and what remembers its draws.
+// NewRecorder returns the random numbers of Rand, and their recorder.
 func NewRecorder(seed uint64) (*rand.Rand, *Recorder) {
 	r := &Recorder{source: rand.NewPCG(seed, 1)}
 	return rand.New(r), r
@@ -110,5 +107,5 @@ func (r *Recorder) Uint64() uint64 {
 	return n
 }
 
-// Drawn is what was drawn so far, in this order.
+// Drawn returns the numbers drawn so far, in order.
 func (r *Recorder) Drawn() []uint64 { return r.drawn }
