@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memtest keeps the files of tests in memory.
+// Package memtest keeps files of tests in memory.
 package memtest
 
 import (
 	"os"
 )
 
-// TempDir makes the temporary directories of a package's tests lie in memory, on a
-// machine with a file system for that. It is for the TestMain of packages whose tests
-// sync thousands of times and outlive no power cut: most of their time goes into waits
-// for the disk otherwise. Processes that die lose nothing there either.
+// TempDir puts the temporary directories of a package's tests into memory, on a machine with
+// /dev/shm. It is for the TestMain of packages with thousands of syncs in their tests, which
+// otherwise mostly wait for the disk. Their files survive the death of processes, but no power cut.
 func TempDir() {
 	const memory = "/dev/shm"
 	if info, err := os.Stat(memory); err != nil || !info.IsDir() {
