@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version says which Volferry this is. It knows nothing else.
+// Package version has the version of this program.
 package version
 
 import (
@@ -10,15 +10,15 @@ import (
 	"sync"
 )
 
-// release is the version of a tag.
+// release matches the version of a tag.
 var release = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
 // Version is set by the build (-ldflags "-X …/internal/version.Version=1.2.3").
 // Read it with String.
 var Version string
 
-// String returns the version of this program: what the build set, else, in the same form,
-// what the Go tool recorded (a module version, or the revision of a source tree), else
+// String returns the version of this program: the version set by the build, else the version that
+// the Go tool recorded (a module version, or the revision of a source tree) in the same form, else
 // "unknown".
 func String() string {
 	if Version != "" {
@@ -27,8 +27,8 @@ func String() string {
 	return recorded()
 }
 
-// recorded is the version without one of the build. Every request says its program's, and to read
-// this takes some microseconds.
+// recorded returns the version without a version set by the build. It is cached, since every
+// request has the version and reading it takes some microseconds.
 var recorded = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -38,7 +38,7 @@ var recorded = sync.OnceValue(func() string {
 })
 
 func fromBuildInfo(info *debug.BuildInfo) string {
-	// What the Go tool makes of a commit (v0.0.0-DATE-COMMIT) is another form.
+	// The Go tool's pseudo-version of a commit (v0.0.0-DATE-COMMIT) has another form.
 	if v := info.Main.Version; release.MatchString(v) {
 		return strings.TrimPrefix(v, "v")
 	}
