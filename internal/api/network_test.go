@@ -25,7 +25,7 @@ func TestTheAddressOfAnExportIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// What QEMU, libvirt and this program could read differently is no address.
+// An address that QEMU, libvirt and this program could parse differently is refused.
 func TestAnAddressThatSomebodyCouldReadDifferentlyIsRefused(t *testing.T) {
 	for _, uri := range []string{
 		"/run/nbd.sock", "nbd://host/web", "nbd+unix:///web", "nbd+unix://web?socket=/run/s", "nbd+unix:///web?socket=", "nbd+unix:///web?socket=/",

@@ -14,7 +14,7 @@ func TestOneSharedPoolIsOneOnlyIfAllHostsHaveItAlike(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		pools []api.Pool
-		host  string // whose it is, "" for none
+		host  string // host of the result, "" for none
 	}{
 		"none":             {nil, ""},
 		"alike":            {[]api.Pool{pool("a", "/n", true, true), pool("b", "/n", true, true)}, "a"},

@@ -12,7 +12,7 @@ import (
 func TestWhatATerminalObeysIsReplacedAnywhereInADocument(t *testing.T) {
 	for document, want := range map[string]string{
 		"":                        "",
-		`{"b": 1.50, "a":"x\ny"}`: `{"b": 1.50, "a":"x\ny"}`, // as it was, to the byte
+		`{"b": 1.50, "a":"x\ny"}`: `{"b": 1.50, "a":"x\ny"}`, // unchanged, byte for byte
 		`{"error":{"message":"\u001b[2Jgone","details":{"n":12345678901234567890}}}`: `{"error":{"details":{"n":12345678901234567890},"message":"�[2Jgone"}}`,
 		"[\"a\u202eb\",[{\"\\u009bk\":\"\x7f\"}],\"ä\\t\"]":                          `["a�b",[{"�k":"�"}],"ä\t"]`,
 	} {

@@ -138,8 +138,8 @@ func TestOnlyASmallRegularFileIsReadInADirectory(t *testing.T) {
 	}
 }
 
-// TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone: elsewhere it may be a file that they may
-// not read.
+// TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone: in other directories it may be a file that
+// the user may not read.
 func TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "twice")

@@ -12,7 +12,7 @@ func TestClockIsAheadByNoMoreThanAnAnswerProves(t *testing.T) {
 	sent := time.Date(2026, 1, 12, 9, 0, 0, 500e6, time.UTC)
 	received := sent.Add(2 * time.Second)
 	for date, want := range map[time.Time]time.Duration{
-		sent.Truncate(time.Second): 0, // the header has no fractions
+		sent.Truncate(time.Second): 0, // the header has whole seconds
 		received:                   0,
 		received.Add(time.Minute):  time.Minute - 500*time.Millisecond,
 		sent.Add(-time.Minute):     -time.Minute + 500*time.Millisecond,

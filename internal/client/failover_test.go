@@ -35,7 +35,7 @@ func (p *place) requests() []string {
 	return slices.Clone(p.seen)
 }
 
-// listen takes an address of its own, or the one given.
+// listen listens at address.
 func listen(t *testing.T, address string) net.Listener {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(context.WithoutCancel(t.Context()), "tcp", address)
@@ -49,8 +49,8 @@ func targetOf(l net.Listener) string {
 	return fmt.Sprintf("https://localhost:%d", l.Addr().(*net.TCPAddr).Port) //nolint:errcheck,forcetypeassert // it is
 }
 
-// place serves as the process of that id of the registry of that id. What is asked for to know
-// who answers is not in its requests.
+// place serves as this process of this registry. It does not record the requests that identify the
+// registry.
 func (s *site) place(l net.Listener, registry, process string, h http.HandlerFunc) *place {
 	s.t.Helper()
 	p := &place{target: targetOf(l)}
@@ -75,7 +75,7 @@ func (s *site) place(l net.Listener, registry, process string, h http.HandlerFun
 	return p
 }
 
-// both is a client of places, in this order.
+// both returns a client of places, in this order.
 func (s *site) both(settings []client.Setting, targets ...string) *client.Registry {
 	s.t.Helper()
 	r := must(client.NewRegistry(strings.Join(targets, ","), append([]client.Setting{client.TLS(s.files(s.host()))}, settings...)...))
@@ -83,7 +83,7 @@ func (s *site) both(settings []client.Setting, targets ...string) *client.Regist
 	return r
 }
 
-// nobody is a URL where nobody listens.
+// nobody returns a URL without a server.
 func nobody(t *testing.T) string {
 	t.Helper()
 	l := listen(t, "127.0.0.1:0")
@@ -112,7 +112,7 @@ func TestTheNextURLIsTriedWhereNobodyListensAndIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One that answers again is no reason to leave the one in use.
+	// A URL that answers again does not replace the URL in use.
 	a := s.place(listen(t, strings.TrimPrefix(first, "https://")), "r", "1", hello)
 	if err := r.Do(t.Context(), "GET", "/y", nil, nil); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestTheNextURLIsTriedWhereNobodyListensAndIsKept(t *testing.T) {
 	if len(ends) != 2 || ends[0].InUse || ends[0].Err == nil || !ends[1].InUse || ends[1].Err != nil {
 		t.Errorf("endpoints = %+v", ends)
 	}
-	// Around: the first is tried when the second is gone.
+	// Wrapped around: the first is tried when the second is gone.
 	b.stop()
 	if err := r.Do(t.Context(), "GET", "/z", nil, nil); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestTheNextURLIsTriedWhereNobodyListensAndIsKept(t *testing.T) {
 
 func TestARegistryThatTakesConnectionsAndHangsIsLeft(t *testing.T) {
 	s := newPlaces(t)
-	hangs := listen(t, "127.0.0.1:0") // the kernel takes connections
+	hangs := listen(t, "127.0.0.1:0") // the kernel accepts connections
 	t.Cleanup(func() { _ = hangs.Close() })
 	b := s.place(listen(t, "127.0.0.1:0"), "r", "2", hello)
 	r := s.both([]client.Setting{client.Timeout(time.Minute)}, targetOf(hangs), b.target)
@@ -220,7 +220,7 @@ func TestACertificateHasToHaveTheNameOfItsURL(t *testing.T) {
 	}
 }
 
-// A process that has not seen what this host was told could take a change for free.
+// A process without the host's newest mark could mistake a resource for free.
 func TestAHostChangesNothingAtAnotherProcessBeforeItHasReportedThere(t *testing.T) {
 	s := newPlaces(t)
 	l := listen(t, "127.0.0.1:0")

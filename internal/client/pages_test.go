@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// pages answers with the pages of a list of volumes by their cursors.
+// pages serves the pages of a list of volumes by their cursors.
 func pages(t *testing.T, of map[string]http.Handler) *client.Registry {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// flight is a request with a field of a feature that no program has yet.
+// flight is a request with a field of a feature that no program has.
 type flight struct {
 	Fly bool `json:"fly,omitempty" needs:"flight"`
 }

@@ -99,7 +99,7 @@ func TestWaitForTasksOutlivesTheTimeoutOfOtherCalls(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	serve(t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case <-time.After(200 * time.Millisecond): // as a task that comes late
+		case <-time.After(200 * time.Millisecond): // like a task that comes late
 		case <-r.Context().Done():
 		}
 		answering(200, `{"schema_version":1,"tasks":[{"id":"t"}]}`).ServeHTTP(w, r)
@@ -117,7 +117,7 @@ func TestWaitForTasksOutlivesTheTimeoutOfOtherCalls(t *testing.T) {
 	}
 }
 
-// A newer registry may say more beside what was asked for.
+// A newer registry may add members to an answer.
 func TestAnAnswerWithMembersThatAreUnknownIsReadByItsNoun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	serve(t, path, answering(200, `{"schema_version":1,"volume":{"id":"v","name":"a"},"warnings":["new"]}`))

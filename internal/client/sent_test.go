@@ -16,9 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// A daemon that dies with a request on its way leaves nobody who listens, and
-// net/http asks there again by itself. That is no reason to believe that nothing
-// was sent.
+// When a daemon dies during a request, net/http sends it again by itself and finds no listener. The
+// client must not conclude that nothing was sent.
 func TestRequestThatWasSentBeforeTheDaemonDiedMayHaveBeenDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(context.WithoutCancel(t.Context()), "unix", path)
@@ -45,7 +44,7 @@ func TestRequestThatWasSentBeforeTheDaemonDiedMayHaveBeenDone(t *testing.T) {
 		if err == nil {
 			_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{\"schema_version\":1}")
 		}
-		// The second is read, and then there is nobody any more.
+		// The second request is read, and then the listener is gone.
 		served <- errors.Join(err, next(), l.Close(), conn.Close())
 	}()
 	c := newClient(t, path)

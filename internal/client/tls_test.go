@@ -33,7 +33,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// site is an authority with a server of its own, as the registry is one.
+// site is an authority and a server, like a registry.
 type site struct {
 	t      *testing.T
 	dir    string
@@ -43,10 +43,10 @@ type site struct {
 
 	mu     sync.Mutex
 	opened int
-	closed chan struct{} // one for each connection that ended
+	closed chan struct{} // one for each ended connection
 }
 
-// newSite serves h with the server certificate pair that issue makes.
+// newSite serves h with a server certificate from issue.
 func newSite(t *testing.T, h http.Handler, issue func(*mtls.CA) (mtls.Pair, error)) *site {
 	t.Helper()
 	s := &site{t: t, dir: filepath.Join(t.TempDir(), "tls"), closed: make(chan struct{}, 100)}
@@ -89,7 +89,7 @@ func (s *site) connections() int {
 	return s.opened
 }
 
-// files are those of a host of the site.
+// files returns the files of a host of the site.
 func (s *site) files(p mtls.Pair) (ca, cert, key string) {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -113,7 +113,7 @@ func localhost(ca *mtls.CA) (mtls.Pair, error) {
 	return ca.IssueServer([]string{"localhost"}, mtls.Day)
 }
 
-// whoami answers a status that has the caller in it.
+// whoami answers a status with the caller in it.
 func whoami(w http.ResponseWriter, r *http.Request) {
 	id, _ := mtls.IdentityOf(r.Context())
 	_ = httpjson.Write(w, http.StatusOK, "status", api.Status{Program: id.SPKI, Host: id.Name})
@@ -277,13 +277,13 @@ func TestRenewedCertificateIsShownWithTheNextRequest(t *testing.T) {
 	if want := must(mtls.IdentityOfFile(cert)).SPKI; first == second || second != want {
 		t.Errorf("the server saw %s and then %s, want %s", first, second, want)
 	}
-	// The connection that began with the old certificate is not kept.
+	// The connection with the old certificate is closed.
 	<-s.closed
 	if s.connections() != 2 {
 		t.Errorf("%d connections were made", s.connections())
 	}
 
-	// In the middle of a renewal the files do not belong together.
+	// In the middle of a renewal the files do not match.
 	must(0, os.WriteFile(key, s.host().Key, 0o600))
 	if got := must(r.Status(t.Context())).Program; got != second {
 		t.Errorf("with files that do not belong together the server saw %s", got)
@@ -293,8 +293,8 @@ func TestRenewedCertificateIsShownWithTheNextRequest(t *testing.T) {
 	}
 }
 
-// A long request that began with the old certificate is not cut off, and its
-// connection is used no more.
+// A long request on a connection with the old certificate continues, and afterwards the connection
+// is not used again.
 func TestRenewalLetsRunningRequestsEnd(t *testing.T) {
 	release, started := make(chan struct{}), make(chan struct{})
 	s := newSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -319,7 +319,7 @@ func TestRenewalLetsRunningRequestsEnd(t *testing.T) {
 	if err := <-long; err != nil {
 		t.Errorf("the long request: %v", err)
 	}
-	<-s.closed // without anybody asking for it
+	<-s.closed // without another request
 }
 
 func TestHostAndEpochGoWithEveryRequest(t *testing.T) {

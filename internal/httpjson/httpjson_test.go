@@ -98,8 +98,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What encoding/json overlooks: the value of a member that is not there, or is null,
-// would be its zero, and of two that are one to it the last would count.
+// encoding/json ignores these: a missing or null member would become its zero value, and of two
+// equal members the last would count.
 func TestMembersAreTheirTypesExactlyAndOnce(t *testing.T) {
 	type inner struct {
 		Path string `json:"path"`
@@ -154,7 +154,7 @@ func TestMembersAreTheirTypesExactlyAndOnce(t *testing.T) {
 	}
 }
 
-// Where nothing is required there is nothing to send.
+// A body may be absent if no member is required.
 func TestABodyInWhichNothingIsRequiredMayBeLeftOut(t *testing.T) {
 	type options struct {
 		Force bool `json:"force,omitempty"`
@@ -175,7 +175,7 @@ func TestABodyInWhichNothingIsRequiredMayBeLeftOut(t *testing.T) {
 	}
 }
 
-// A message repeats as much of a request as helps.
+// A message repeats only a part of a long request.
 func TestARefusalDoesNotRepeatAllOfALongRequest(t *testing.T) {
 	type note struct {
 		At time.Time `json:"at"`
@@ -272,7 +272,7 @@ func TestIdempotencyKeysThatAreRefused(t *testing.T) {
 	}
 }
 
-// serveUnix serves h on a Unix socket and returns a client of it.
+// serveUnix serves h on a Unix socket and returns a client.
 func serveUnix(t *testing.T, h http.Handler) *http.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")

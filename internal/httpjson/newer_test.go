@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// post sends a body to a route that takes a thing, with header. It returns what was taken,
-// nil if the handler was not called.
+// post sends a body to a route for a thing, with header. It returns the decoded thing, nil if the
+// handler was not called.
 func post(t *testing.T, header map[string]string, body string) (*thing, *httptest.ResponseRecorder) {
 	t.Helper()
 	var taken *thing

@@ -28,8 +28,8 @@ type tree struct {
 	Any      json.RawMessage `json:"any,omitempty"`
 }
 
-// A schema must say what encoding/json does with the type: a document of every
-// field has the properties, and one of none has what is required.
+// A schema must match encoding/json: a document with every field has the properties, and a document
+// without fields has the required ones.
 func TestSchemaSaysWhatTheEncoderDoes(t *testing.T) {
 	document := openAPI(t, httpjson.Route{
 		Method: "POST", Path: "/v1/trees", Access: httpjson.Operate, In: tree{}, Out: []httpjson.Noun{{Name: "tree", Value: tree{}}, {Name: "leaves", Value: []leaf{}}},
@@ -71,8 +71,8 @@ func TestSchemaSaysWhatTheEncoderDoes(t *testing.T) {
 	}
 }
 
-// The members of an embedded struct are members of the document, and may have more
-// values in one document than in another.
+// The members of an embedded struct are members of the document. One document may allow more values
+// for them than another.
 func TestSchemaOfAnEmbeddedStruct(t *testing.T) {
 	type Paint struct {
 		Colour string `json:"colour" enum:"red,green"`
@@ -100,7 +100,7 @@ func TestSchemaOfAnEmbeddedStruct(t *testing.T) {
 	}
 }
 
-// openAPI is the document of the routes as a reader has it.
+// openAPI returns the OpenAPI document of the routes, decoded.
 func openAPI(t *testing.T, routes ...httpjson.Route) map[string]any {
 	t.Helper()
 	b, err := json.Marshal(httpjson.OpenAPI("t", "1", routes))
@@ -114,7 +114,7 @@ func openAPI(t *testing.T, routes ...httpjson.Route) map[string]any {
 	return document
 }
 
-// at walks down to an object of a document.
+// at returns an object inside a document.
 func at(t *testing.T, from map[string]any, path ...string) map[string]any {
 	t.Helper()
 	for _, name := range path {

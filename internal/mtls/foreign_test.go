@@ -15,15 +15,15 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// registryUser owns the TLS directory in which root works.
+// registryUser owns a TLS directory in which root writes.
 const registryUser = 12345
 
-// foreign is a directory of root's, and another of the registry's user with a TLS directory and an
-// authority of root's.
+// foreign has a directory of root, and a directory of the registry's user with a TLS directory and
+// an authority that root has made.
 type foreign struct {
 	home, tls, keys string
 	ca              *mtls.CA
-	// secret is a file of root's in a directory of root's.
+	// secret is a file of root in a directory of root.
 	private, secret string
 }
 
@@ -41,7 +41,7 @@ func newForeign(t *testing.T) foreign {
 	return f
 }
 
-// writers are the calls by which root changes the TLS directory.
+// writers are the calls with which root changes the TLS directory.
 func (f foreign) writers() map[string]func() error {
 	server := func() mtls.Pair { return must(f.ca.IssueServer([]string{"a.example"}, mtls.Day)) }
 	spki := spkiOf(server())
@@ -62,20 +62,20 @@ func (f foreign) writers() map[string]func() error {
 	}
 }
 
-// contents are the files in a directory, with owner, mode and content.
+// contents returns the files in a directory, with owner, mode and content.
 func contents(dir string) map[string]string {
 	all := map[string]string{}
 	for _, e := range must(os.ReadDir(dir)) {
 		path := filepath.Join(dir, e.Name())
 		var st unix.Stat_t
 		must(0, unix.Lstat(path, &st))
-		text, _ := os.ReadFile(path) // a directory has none
+		text, _ := os.ReadFile(path) // a directory has no content
 		all[e.Name()] = strings.Join([]string{e.Type().String(), string(text), string(rune(st.Uid)), string(rune(st.Mode))}, "\n")
 	}
 	return all
 }
 
-// The registry's user puts a link to a directory of root's in the place of the TLS directory.
+// The registry's user replaces the TLS directory by a link to a directory of root.
 func TestRootWritesNothingWhereTheTLSDirectoryIsALinkOfAnotherUser(t *testing.T) {
 	for _, name := range []string{"Write", "Replace", "Deny", "Record", "CreateCA"} {
 		t.Run(name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestRootWritesNothingWhereTheTLSDirectoryIsALinkOfAnotherUser(t *testing.T)
 	}
 }
 
-// The registry's user puts a link under the name of each file. The link leads to a file of root's
-// with a content that each writer takes.
+// The registry's user replaces each file by a link to a file of root. The content of that file is
+// valid for each writer.
 func TestRootReadsAndWritesNoFileThroughALinkInTheTLSDirectory(t *testing.T) {
 	for _, tc := range []struct{ writer, file string }{
 		{"Write", mtls.CACertFile},
@@ -120,7 +120,7 @@ func TestRootReadsAndWritesNoFileThroughALinkInTheTLSDirectory(t *testing.T) {
 			}
 			text = append(text, "# secret\n"...)
 			must(0, os.WriteFile(f.secret, text, 0o600))
-			_ = os.Remove(at) // not all are there
+			_ = os.Remove(at) // not all exist
 			must(0, os.Symlink(f.secret, at))
 			before := contents(f.private)
 			if err := f.writers()[tc.writer](); err == nil {
@@ -141,7 +141,7 @@ func TestRootReadsAndWritesNoFileThroughALinkInTheTLSDirectory(t *testing.T) {
 	}
 }
 
-// A pair is replaced with whatever is under its names: the link goes, and its target stays.
+// Replacing a pair replaces the links under its names, and not their targets.
 func TestAReplacedKeyGoesToTheOwnerOfTheDirectoryAndNoTargetOfALinkDoes(t *testing.T) {
 	f := newForeign(t)
 	must(0, os.WriteFile(f.secret, []byte("# secret\n"), 0o600))
@@ -168,7 +168,7 @@ func TestAListThatNeverEndsIsNotReadWhole(t *testing.T) {
 		mtls.IssuedFile:   func() error { _, err := mtls.Issued(dir, hostID); return err },
 	} {
 		must(0, os.WriteFile(filepath.Join(dir, file), nil, 0o600))
-		must(0, os.Truncate(filepath.Join(dir, file), 1<<40)) // takes no room
+		must(0, os.Truncate(filepath.Join(dir, file), 1<<40)) // sparse
 		if err := use(); err == nil || !strings.Contains(err.Error(), "has more than") {
 			t.Errorf("%s: %v", file, err)
 		}

@@ -87,7 +87,7 @@ func TestHostHeaderMayOnlyRepeatTheCertificate(t *testing.T) {
 	}
 }
 
-// Whatever comes by another way is not let in as somebody.
+// A request without TLS gets no identity.
 func TestCallerWithoutIdentityIsForTheSocketToJudge(t *testing.T) {
 	judged := errors.New("judged")
 	authorize := mtls.Authorizer(func(*http.Request, httpjson.Route) error { return judged })
@@ -98,7 +98,7 @@ func TestCallerWithoutIdentityIsForTheSocketToJudge(t *testing.T) {
 	if err := authorize(r, routes[0]); !errors.Is(err, judged) {
 		t.Errorf("error = %v", err)
 	}
-	// A host with an operator's role is nobody's certificate.
+	// No certificate has a host with an operator's role.
 	for _, id := range []mtls.Identity{{}, {Kind: "guest"}, {Kind: mtls.KindOperator}, {Kind: mtls.KindOperator, Role: 99}, {Kind: mtls.KindHost, Role: httpjson.Fence}} {
 		if err := authorize(r.WithContext(mtls.WithIdentity(t.Context(), id)), routes[0]); api.CodeOf(err) != api.CodePermissionDenied {
 			t.Errorf("%+v: error = %v", id, err)
@@ -207,7 +207,7 @@ func TestRequestThatLastsEndsWithTheRightOfItsCaller(t *testing.T) {
 func TestRequestThatLastsEndsWithTheAuthorityOfItsCaller(t *testing.T) {
 	s := newSite(t)
 	answer := must(s.caller(s.host()).http.Do(must(http.NewRequestWithContext(t.Context(), "GET", "https://"+s.addr+"/forever", http.NoBody))))
-	// Both authorities first, by which the caller is good as before.
+	// First both authorities: the caller stays valid.
 	otherDir := filepath.Join(t.TempDir(), "other")
 	must(mtls.CreateCA(otherDir, otherDir))
 	own, other := must(os.ReadFile(filepath.Join(s.dir, "ca.crt"))), must(os.ReadFile(filepath.Join(otherDir, "ca.crt")))
@@ -246,7 +246,7 @@ func TestChangedFilesCountAtOnce(t *testing.T) {
 		t.Errorf("%d lines say that a file was read again", n)
 	}
 
-	// A second authority beside the first one: both are taken.
+	// A second authority in the same file: both are accepted.
 	otherDir := filepath.Join(t.TempDir(), "other")
 	other := must(mtls.CreateCA(otherDir, otherDir))
 	both := append(must(os.ReadFile(filepath.Join(s.dir, "ca.crt"))), must(os.ReadFile(filepath.Join(otherDir, "ca.crt")))...)
@@ -279,7 +279,7 @@ func TestFileThatCannotBeReadLeavesTheLastGoodOneAndIsTold(t *testing.T) {
 				if gone {
 					must(0, os.Remove(path))
 				} else {
-					// At once, or an empty file could be read as well.
+					// Atomically: otherwise an empty file could be read.
 					must(0, os.WriteFile(path+".new", []byte(content), 0o600))
 					must(0, os.Rename(path+".new", path))
 				}

@@ -92,7 +92,7 @@ func TestCertificatesThatAreNobodys(t *testing.T) {
 	}
 }
 
-// What is taken is exactly what would be issued: one identity has one spelling.
+// Only identities that would be issued are accepted: one identity has one spelling.
 func FuzzIdentity(f *testing.F) {
 	f.Add("spiffe://volferry/host/"+testHost, "alpha")
 	f.Add("spiffe://volferry/operator/fence/ann", "ann")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestNoOtherFileIsReadOrWrittenThroughTheListOfCertificates: who may write in the directory could
-// have root copy any file.
+// TestNoOtherFileIsReadOrWrittenThroughTheListOfCertificates: otherwise users with write access to
+// the directory could make root copy any file.
 func TestNoOtherFileIsReadOrWrittenThroughTheListOfCertificates(t *testing.T) {
 	const secret = "-----BEGIN PRIVATE KEY-----\n"
 	id := Identity{Kind: KindHost, ID: "i", Name: "a", SPKI: strings.Repeat("ab", 32), NotAfter: time.Now()}

@@ -34,17 +34,17 @@ const hostID = "10000000-0000-4000-8000-000000000001"
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// site is an authority, a gate and a server behind it.
+// site is an authority, a gate, and a server that uses the gate.
 type site struct {
 	t    *testing.T
-	dir  string // of the gate
+	dir  string // the gate's
 	ca   *mtls.CA
 	gate *mtls.Gate
 	addr string
 	log  *lines
-	// ended has the callers of /forever whose requests ended.
+	// ended gets the callers of /forever when their requests end.
 	ended chan string
-	// ahead is how far the clock of the gate is ahead of ours.
+	// ahead is how far the clock of the gate is ahead of the test's.
 	ahead atomic.Int64
 }
 
@@ -63,7 +63,7 @@ func newLines() *lines {
 	return l
 }
 
-// await returns when the text is in the log.
+// await waits for a text in the log.
 func (l *lines) await(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ var routes = []httpjson.Route{
 	{Method: "GET", Path: "/forever", Access: httpjson.Read, Hosts: httpjson.HostOwn},
 }
 
-// whoami answers with who is calling; /forever waits for the end of the request.
+// whoami answers with the caller; /forever waits for the end of the request.
 func (s *site) whoami(w http.ResponseWriter, r *http.Request) error {
 	id, _ := mtls.IdentityOf(r.Context())
 	if r.URL.Path == "/forever" {
@@ -179,7 +179,7 @@ func (s *site) caller(p mtls.Pair) *caller {
 	return c
 }
 
-// config is what a client with the caller's certificate connects with.
+// config returns the TLS configuration of a client with the caller's certificate.
 func (c *caller) config() *tls.Config {
 	return must(mtls.NewCredentials(filepath.Join(c.dir, "ca.crt"), filepath.Join(c.dir, "c.crt"), filepath.Join(c.dir, "c.key"), slog.New(slog.DiscardHandler))).Config("localhost")
 }

@@ -41,7 +41,7 @@ func TestWhoAnnouncesNothingSpeaksTheFirstProtocolAndHasNoFeature(t *testing.T) 
 	}
 }
 
-// A version and features are shown on terminals, and any caller can announce them.
+// Terminals show version and features, which any caller can announce.
 func TestNothingUnprintableOrEndlessIsRead(t *testing.T) {
 	a := protocol.AnnouncedIn(http.Header{
 		"Volferry-Protocol": {"7"}, "Volferry-Version": {"v1\x1b[2J"},

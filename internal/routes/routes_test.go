@@ -23,7 +23,7 @@ func TestEveryProgramHasARouteOnce(t *testing.T) {
 	}
 }
 
-// The registry would refuse what it does not have, and the daemon with it.
+// The registry would refuse an unknown route, and so would the daemon.
 func TestWhatADaemonPassesOnIsARouteOfTheRegistry(t *testing.T) {
 	for _, d := range routes.All() {
 		if d == routes.ShowPolicy.Declaration {
@@ -35,7 +35,7 @@ func TestWhatADaemonPassesOnIsARouteOfTheRegistry(t *testing.T) {
 	}
 }
 
-// Whoever could speak for a host at a socket of another could take anything from it.
+// A caller who could report for a host at another host's socket could take anything from it.
 func TestWhatADaemonSaysOfItsHostIsForTheRegistryAlone(t *testing.T) {
 	for _, d := range routes.All() {
 		if d.Access == httpjson.Local && (d.Daemon != nil || d.Registry.Hosts != httpjson.HostOwn) {
@@ -51,7 +51,7 @@ func TestThePathOfARequestNamesThings(t *testing.T) {
 		"/v1/hosts/h/tasks/t%2F1/answer": routes.AnswerTask.PathOf("h", "t/1"),
 		"/v1/volumes/v/migrate:estimate": routes.EstimateMigration.PathOf("v"),
 		"/v1/events?follow=1&since=3":    routes.ListEvents.With("since", "3").With("follow", "1").PathOf(),
-		"/v1/events":                     routes.ListEvents.With("since", "").PathOf(), // and With changes no route
+		"/v1/events":                     routes.ListEvents.With("since", "").PathOf(), // and With has not changed the route
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -26,7 +26,7 @@ func TestAListenerOfSystemdIsFoundByWhatIsConfigured(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "socket")
 	socket, everywhere, loopback := open("unix", path), open("tcp", ":0"), open("tcp", "127.0.0.1:0")
-	given := []net.Listener{nil, socket, everywhere, loopback} // nil is a socket of datagrams
+	given := []net.Listener{nil, socket, everywhere, loopback} // nil is a datagram socket
 	for _, c := range []struct {
 		network, address string
 		want             net.Listener
@@ -37,7 +37,7 @@ func TestAListenerOfSystemdIsFoundByWhatIsConfigured(t *testing.T) {
 		{"tcp", ":" + port(everywhere), everywhere},
 		{"tcp", "0.0.0.0:" + port(everywhere), everywhere},
 		{"tcp", "[::]:" + port(everywhere), everywhere},
-		{"tcp", "127.0.0.1:" + port(everywhere), nil}, // the operator wants it in one place only
+		{"tcp", "127.0.0.1:" + port(everywhere), nil}, // the operator wants one address only
 		{"tcp", "127.0.0.1:" + port(loopback), loopback},
 		{"tcp", ":" + port(loopback), nil},
 		{"tcp", "127.0.0.1:1", nil},

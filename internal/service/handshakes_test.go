@@ -21,13 +21,12 @@ import (
 	"time"
 )
 
-// greeter is a TLS server whose callers are who they say by the server's name that
-// they ask for.
+// greeter is a TLS server that identifies callers by the server name in their handshake.
 type greeter struct {
 	t       *testing.T
 	address string
 	refused map[string]*atomic.Int64
-	log     bytes.Buffer // of a server that was stopped
+	log     bytes.Buffer // read after the server has stopped
 	stop    func()
 }
 
@@ -39,7 +38,7 @@ func newGreeter(t *testing.T, bounds Bounds) *greeter {
 		Caller:    func(state tls.ConnectionState) (string, error) { return state.ServerName, nil },
 		OnRefused: func(bound string) { g.refused[bound].Add(1) },
 	}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }), slog.New(slog.NewTextHandler(&g.log, nil)))
-	// All of 127.0.0.0/8 reaches it.
+	// All addresses of 127.0.0.0/8 lead to it.
 	s.listen = func(ctx context.Context) (net.Listener, error) {
 		return new(net.ListenConfig).Listen(ctx, "tcp4", "0.0.0.0:0")
 	}
@@ -61,14 +60,14 @@ func newGreeter(t *testing.T, bounds Bounds) *greeter {
 	return g
 }
 
-// serverConfig has the certificate of net/http/httptest.
+// serverConfig returns a configuration with the certificate of net/http/httptest.
 func serverConfig() *tls.Config {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
 	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS13}
 }
 
-// silent connects from an address and says nothing.
+// silent connects from an address and sends nothing.
 func (g *greeter) silent(from string) net.Conn {
 	g.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -80,8 +79,7 @@ func (g *greeter) silent(from string) net.Conn {
 	return c
 }
 
-// ask connects from an address as somebody and asks for something. The connection
-// stays open.
+// ask connects from an address as a caller and makes a request. The connection stays open.
 func (g *greeter) ask(from, caller string) (net.Conn, error) {
 	g.t.Helper()
 	c := tls.Client(g.silent(from), &tls.Config{ServerName: caller, InsecureSkipVerify: true}) //nolint:gosec // it is of a test
@@ -95,8 +93,8 @@ func (g *greeter) ask(from, caller string) (net.Conn, error) {
 	return c, nil
 }
 
-// askUntil asks again until it is answered: the server sees the end of a connection a
-// little after it.
+// askUntil asks until there is an answer: the server notices the end of a connection a little
+// later.
 func (g *greeter) askUntil(from, caller string) {
 	g.t.Helper()
 	for {
@@ -113,7 +111,7 @@ func (g *greeter) askUntil(from, caller string) {
 func TestHandshakesThatOneAddressDoesNotEndKeepNoOtherAddressOut(t *testing.T) {
 	g := newGreeter(t, Bounds{Handshakes: 8, HandshakesPerAddress: 3, ConnectionsPerCaller: 8})
 	held := []net.Conn{g.silent("127.0.0.2"), g.silent("127.0.0.2"), g.silent("127.0.0.2")}
-	// The fourth is closed, whichever of the four is accepted last.
+	// One of the four is closed, the last to be accepted.
 	fourth := g.silent("127.0.0.2")
 	closed := make(chan error, 4)
 	for _, c := range append(held, fourth) {
@@ -168,7 +166,7 @@ func TestConnectionsOfOneCallerKeepNoOtherOut(t *testing.T) {
 	}
 }
 
-// queue is a listener whose connections a test makes.
+// queue is a listener with connections that a test makes.
 type queue struct {
 	conns  chan net.Conn
 	closed chan struct{}

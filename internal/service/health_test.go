@@ -16,10 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fickle is a probe's Try that does as the test says.
+// fickle is a Probe.Try under control of the test.
 type fickle struct {
-	err  atomic.Pointer[error] // nil: a try succeeds
-	hang chan struct{}         // not nil: a try lasts until it is closed
+	err  atomic.Pointer[error] // nil: the try succeeds
+	hang chan struct{}         // not nil: the try blocks until it is closed
 }
 
 func failing(err error) *fickle {
@@ -41,7 +41,7 @@ func (f *fickle) try(ctx context.Context) error {
 	return nil
 }
 
-// watched runs test in a bubble, with the health of a program whose tasks those are.
+// watched runs test in a bubble, with the health of a program with these tasks.
 func watched(t *testing.T, h *Health, tasks []Task, test func(t *testing.T)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -52,7 +52,7 @@ func watched(t *testing.T, h *Health, tasks []Task, test func(t *testing.T)) {
 	<-done
 }
 
-// says is the status and the lines of an endpoint.
+// says returns the status and the lines of an endpoint.
 func says(t *testing.T, h *Health, path string) (int, []string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -69,7 +69,7 @@ func wantSaid(t *testing.T, h *Health, path string, status int, lines ...string)
 	}
 }
 
-// pass lets time pass, and what is due then happen.
+// pass lets time pass and runs the events that are due.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -119,8 +119,8 @@ func TestAProbeThatHangsIsSoonNotReadyAndComesBack(t *testing.T) {
 	})
 }
 
-// A restart mends what hangs. It does not mend a full disk, and a program that is killed for
-// that, again and again, is worth less than one that says so.
+// A restart helps a program that hangs. It does not help with a full disk: a program that reports
+// it is better than a program that is killed again and again.
 func TestAProgramIsDeadOnlyWhileAVitalProbeHangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		vital, hangs bool

@@ -15,14 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sent is what a journal has taken.
+// sent is a record that the journal has accepted.
 type sent struct {
 	Message  string
 	Priority journal.Priority
 	Fields   map[string]string
 }
 
-// stream is a file that systemd is said to have connected to the journal.
+// stream returns a file for which JOURNAL_STREAM is set.
 func stream(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "journal"))
@@ -60,7 +60,7 @@ func TestTheJournalGetsTheLineAndItsAttributesAsFields(t *testing.T) {
 	log.Debug("hidden")
 	log.Info("migration begins", "migration", "m-1", "to", "/pool/a b")
 	of := log.With("op", "o-1")
-	of.With("step", 1).Warn("retried") // of nothing else's fields
+	of.With("step", 1).Warn("retried") // step is no field of later records
 	of.WithGroup("copy").Error("failed", slog.Group("dst", "path", "/x"), "err", errors.New("no room"))
 	want := []sent{
 		{`level=INFO msg="migration begins" migration=m-1 to="/pool/a b"`, journal.PriInfo, map[string]string{"VOLFERRY_MIGRATION": "m-1", "VOLFERRY_TO": "/pool/a b"}},

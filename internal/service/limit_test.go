@@ -50,7 +50,7 @@ func TestConnectionAboveTheBoundWaitsUntilOneEnds(t *testing.T) {
 		_, err := io.ReadFull(third, b)
 		answered <- fmt.Sprint(string(b), err)
 	}()
-	// Both slots are taken by connections that stay; so the third is not accepted.
+	// Both slots are taken by connections that stay, so the third is not accepted.
 	if n := len(s.limit.slots); n != 2 {
 		t.Errorf("%d connections are accepted, want 2", n)
 	}

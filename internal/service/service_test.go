@@ -45,7 +45,7 @@ func (t *task) Run(ctx context.Context) error {
 func (t *task) Ready() <-chan struct{} { return t.release }
 func (t *task) String() string         { return t.name }
 
-// systemd listens as systemd would and returns what it is told.
+// systemd listens at a notification socket and returns the notifications.
 func systemd(t *testing.T) <-chan string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -152,8 +152,7 @@ func TestSignalStopsTheTasks(t *testing.T) {
 	}
 }
 
-// start runs s until the returned function is called, which returns Run's
-// error.
+// start runs s until the returned function is called. That function returns Run's error.
 func start(t *testing.T, s service.Task) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// pipes is a listener whose connections are pipes: their deadlines are those of
-// a test bubble.
+// pipes is a listener of pipes, with deadlines in the time of a test bubble.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -33,8 +32,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// inBubble serves h as every server of ours does, and calls test with a
-// connection to it.
+// inBubble serves h as the servers of this package do, and calls test with a connection to it.
 func inBubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, conn net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -94,8 +92,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// The server reads on behind a body to see whether the peer goes away. A bound
-// on that would end every request that waits.
+// After the body the server keeps reading to notice the end of the peer. A deadline there would end
+// every request that waits.
 func TestRequestWithABodyMayWaitForAnEventForAsLongAsItLikes(t *testing.T) {
 	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
@@ -121,7 +119,7 @@ func TestWriteBoundOfOneRequestIsNotTheNextOnes(t *testing.T) {
 	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			<-time.After(time.Hour)
-			return // with an answer that the server writes by itself
+			return // the server writes the answer itself
 		}
 		fmt.Fprint(w, r.URL.Path)
 	}, func(t *testing.T, conn net.Conn) {
@@ -146,7 +144,7 @@ func TestPeerThatDoesNotReadItsAnswerIsCutOff(t *testing.T) {
 		}
 		ended <- time.Since(begin)
 	}, func(t *testing.T, conn net.Conn) {
-		ended = make(chan time.Duration, 1) // of the bubble
+		ended = make(chan time.Duration, 1) // in the bubble
 		send(t, conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		if took := <-ended; took != writeTimeout {
 			t.Errorf("cut off after %s, want %s", took, writeTimeout)

@@ -26,7 +26,7 @@ func TestAProbeMakesACommitThatChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeDB(t, db)
-	// Another version would have the migrations applied again, or be refused.
+	// With another version the migrations would run again, or the file would be refused.
 	db = open(t, path, schema)
 	defer closeDB(t, db)
 	if n := countRows(t, db); n != 2 {

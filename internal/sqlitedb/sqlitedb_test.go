@@ -44,8 +44,7 @@ func countRows(t *testing.T, db *sqlitedb.DB) int {
 	return n
 }
 
-// refused opens path, expects an error that says want, and expects that the
-// file is byte for byte what it was.
+// refused opens path and expects an error that contains want, and an unchanged file.
 func refused(t *testing.T, path string, schema []string, want string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
@@ -123,7 +122,7 @@ func TestABackupOfAnOlderVisitToASchemaIsReplaced(t *testing.T) {
 func TestADatabaseThatCannotBeBackedUpIsNotMigrated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	closeDB(t, open(t, path, schema[:1]))
-	// Nothing can be renamed to a directory with something in it.
+	// A rename cannot replace a directory that is not empty.
 	if err := os.MkdirAll(filepath.Join(sqlitedb.VersionBackup(path, 1), "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +285,7 @@ func TestViolatesTellsWhichIndexRefused(t *testing.T) {
 		 INSERT INTO b VALUES ('1', 'x', 'y');`,
 	})
 	defer closeDB(t, db)
-	// In this order: the last one is taken.
+	// In this order: the last row is inserted.
 	for _, c := range []struct {
 		insert string
 		id, xy bool
