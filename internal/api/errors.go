@@ -162,8 +162,7 @@ const DetailCure = "cure"
 const CureSeparator = ", then "
 
 // Error is the error of an API answer. Its JSON form is the value of "error" in an ErrorBody.
-// Message is a whole sentence: it names the thing, what is wrong with it and, if possible, what to
-// do.
+// Message is a whole sentence: it names the thing, its fault and, if possible, the next action.
 type Error struct {
 	Code    Code           `json:"code"`
 	Message string         `json:"message"`

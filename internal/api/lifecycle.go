@@ -97,8 +97,8 @@ type ShelvedInstance struct {
 	Attachments []Attachment        `json:"attachments"`
 }
 
-// PauseEstimate is the expected cost of a move with all guests paused, or while they write: the
-// answer to POST /v1/volumes/{volume}/migrate:estimate.
+// PauseEstimate is the expected cost of a move with all guests paused, or while all guests write:
+// the answer to POST /v1/volumes/{volume}/migrate:estimate.
 type PauseEstimate struct {
 	VolumeID string `json:"volume_id"`
 	// DowntimeSeconds is how long the guests are expected to be paused.
@@ -223,8 +223,9 @@ type PauseEnd struct {
 
 // CopySaved makes a host copy a volume while every guest that has it is saved: the body of POST
 // /v1/migrations/{migration}/copy-saved, with the id M.copy. The host creates Dst, copies, makes
-// the copy durable, and verifies it as requested (empty Verify is full). If Dst is in a pool, it
-// has no path; the op's location has it. The host reports the progress under the migration's id.
+// the copy durable, and verifies it as requested (empty Verify is full). A Dst to be created in a
+// pool has no path; the op's location has it. The host reports the progress under the migration's
+// id.
 type CopySaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`

@@ -57,8 +57,8 @@ type LiveHost struct {
 }
 
 // LiveMake makes the copying host create Dst with the exact size of Src, durably: the body of POST
-// /v1/migrations/{migration}/make-live, with the id M.make. If Dst is in a pool, it has no path;
-// the op's location has it. Nothing is copied. DropSaved with DropDst removes the image.
+// /v1/migrations/{migration}/make-live, with the id M.make. A Dst to be created in a pool has no
+// path; the op's location has it. Nothing is copied. DropSaved with DropDst removes the image.
 type LiveMake struct {
 	LiveVolume  `schema:"extensible"`
 	CopyOptions `schema:"extensible"`

@@ -8,7 +8,7 @@ type LiveOutcome struct {
 	CopiedBytes int64   `json:"copied_bytes"`
 	Seconds     float64 `json:"seconds"`
 	// DirtyBytes is how much this host still has to copy: the active bitmaps, and the blocks that
-	// differed at verification. DirtySeconds is the time in which it was written.
+	// differed at verification. DirtySeconds is how long the guests took to write it.
 	DirtyBytes   int64   `json:"dirty_bytes"`
 	DirtySeconds float64 `json:"dirty_seconds"`
 }

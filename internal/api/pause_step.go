@@ -20,8 +20,8 @@ type PauseStep struct {
 // PauseRestored is the Reached of an instance that runs again.
 const PauseRestored = "restored"
 
-// StoodStill returns the longest time, as the registry saw it, for which a guest was paused in the
-// last pause of these steps. It is 0 if there was no pause or it is not over.
+// StoodStill returns the longest time that a guest was paused in the last pause of these steps, as
+// the registry saw it. It is 0 if there was no pause or it is not over.
 func StoodStill(steps []PauseStep) time.Duration {
 	var began, ended time.Time
 	for _, s := range steps {

@@ -31,7 +31,7 @@ func (c *Client) Endpoints() []Endpoint {
 	return out
 }
 
-// ErrTwoRegistries is the error of an endpoint at which another process answers than at the
+// ErrTwoRegistries is the error of an endpoint if another process answers there than at the
 // endpoint in use.
 var ErrTwoRegistries = errors.New("another process of the same registry answers there at the same time")
 

@@ -115,7 +115,7 @@ func (c *connection) handshakeError(err error) error {
 	return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, err)
 }
 
-// explaining converts transport errors to those of the client.
+// explaining explains transport errors as Do does.
 type explaining struct{ c *connection }
 
 // RoundTrip implements http.RoundTripper.

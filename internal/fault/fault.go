@@ -44,7 +44,7 @@ type points struct {
 	die    func()
 }
 
-// Point passes a point at which a test may end the process. It may not return.
+// Point is called where a test may end the process. It may not return.
 func Point(name string) {
 	if armed != nil {
 		armed.pass(name)

@@ -209,7 +209,7 @@ func TestWhatObserveWaitedForIsNotWaitedForAgain(t *testing.T) {
 	}
 }
 
-// backWhileObserved makes the hypervisor return after a second, in which Do has failed and Observe
+// backWhileObserved makes the hypervisor return after a second. Until then Do fails and Observe
 // waits.
 func backWhileObserved(t *testing.T, wake bool, want time.Duration) {
 	t.Helper()

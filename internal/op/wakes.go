@@ -23,8 +23,8 @@ func (w *wakes) heard() int {
 	return w.count
 }
 
-// on returns a channel that is closed by the next wake for this reason. It is closed already if
-// there was a wake for the reason after the count was heard.
+// on returns a channel that is closed by the first wake for this reason after the given count of
+// wakes. It may be closed already.
 func (w *wakes) on(reason string, heard int) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

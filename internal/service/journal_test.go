@@ -22,7 +22,7 @@ type sent struct {
 	Fields   map[string]string
 }
 
-// stream returns a file for which JOURNAL_STREAM is set.
+// stream returns a file that JOURNAL_STREAM names.
 func stream(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "journal"))

@@ -43,9 +43,9 @@ func check(ctx context.Context, path string, newest int) (err error) {
 	return nil
 }
 
-// checkMode returns the mode in which check opens the file: read-only, unless a process died while
-// it converted a new file into a WAL database. Then a rollback journal exists, which only a writer
-// may play back.
+// checkMode returns check's mode for the file: read-only, unless a process died while it converted
+// a new file into a WAL database. Then a rollback journal exists, which only a writer may play
+// back.
 func checkMode(path string) string {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return "rw"

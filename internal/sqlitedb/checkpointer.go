@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// checkpointAtLast is the length of the log in pages at which a commit makes a checkpoint although
-// a Checkpointer exists: 256 MiB.
+// checkpointAtLast is the length of the log in pages, 256 MiB, that makes a commit do a checkpoint
+// although a Checkpointer exists.
 const checkpointAtLast = 65536
 
 // Checkpointer copies the log of commits (WAL) into the database file on its own connection, so

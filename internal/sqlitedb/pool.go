@@ -22,9 +22,9 @@ const busyTimeoutMS = 5000
 // reads in one commit after the other.
 const writeCacheKiB = 16 << 10
 
-// checkpointPages is the length of the log at which a commit copies the log into the file: 16 MiB.
-// That costs the commit two more syncs. With a longer log, more changes of a page are copied as
-// one.
+// checkpointPages is the length of the log in pages, 16 MiB, that makes a commit copy the log into
+// the file. That costs the commit two more syncs. With a longer log, more changes of a page are
+// copied as one.
 const checkpointPages = 4096
 
 // openPool opens path with at most size connections. It opens the first one at once, so that it
