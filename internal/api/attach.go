@@ -49,8 +49,8 @@ type AttachmentReserve struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	OpID       string `json:"op_id"`
-	// Root confirms that the caller wants the root slot, if Device is that slot. Otherwise the
-	// request is refused.
+	// Root confirms that the caller wants the root slot. Without it a request for that slot is
+	// refused.
 	Root bool `json:"root,omitempty"`
 }
 

@@ -12,8 +12,8 @@ const MaxPoolUses = 64
 
 // PoolUse is a file below the path of a pool that a domain of a host, adopted or not, needs to
 // start and that is no volume of an attachment: the image of a CD-ROM, a disk left out of an
-// adoption, NVRAM, a kernel. Or it is the image of a volume outside the pool that a symbolic link
-// leads to.
+// adoption, NVRAM, a kernel. Or it is an image below that path of a volume outside the pool,
+// reached by a symbolic link.
 type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`

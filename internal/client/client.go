@@ -244,7 +244,6 @@ func (c *Client) send(ctx context.Context, method, path string, in any, options 
 	return resp, nil
 }
 
-// roundTrip sends the request.
 func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte, options call) (*http.Response, error) {
 	var written atomic.Int32
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Add(1) }})

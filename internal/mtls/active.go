@@ -41,7 +41,6 @@ func (a *active) enter(ctx context.Context, id Identity, cert *x509.Certificate,
 	}
 }
 
-// all returns the requests being answered.
 func (a *active) all() []*request {
 	a.mu.Lock()
 	defer a.mu.Unlock()

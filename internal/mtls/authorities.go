@@ -38,7 +38,6 @@ func (v *verified) put(cert *x509.Certificate, id Identity) {
 	v.byDER[string(cert.Raw)] = id
 }
 
-// forget removes expired certificates.
 func (v *verified) forget(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -39,7 +39,6 @@ func (g *Gate) remind() {
 	}
 }
 
-// sweep checks every request being answered.
 func (g *Gate) sweep() {
 	now, denied, roots := g.Now(), *g.denied.get(), g.roots.get()
 	for _, r := range g.active.all() {

@@ -59,7 +59,6 @@ func (l Lifetime) Check(now time.Time, advice string) api.Check {
 	return c
 }
 
-// days formats whole days.
 func days(d time.Duration) string {
 	if d < Day {
 		return "less than a day"

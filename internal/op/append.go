@@ -34,7 +34,7 @@ func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) e
 	}
 }
 
-// append tries once to store records. An error wraps ErrJournal if the records are in doubt, and
+// append tries once to store records. An error wraps ErrJournal if the records may be in doubt, and
 // ErrHistory if append did not try to store them.
 func (a *activeOp) append(events ...event) error {
 	if a.inDoubt != nil {

@@ -11,7 +11,6 @@ import (
 // permanent: before the commit point it undoes the op; after it the step is tried again up to
 // Config.MaxTries, and then the op is parked for the operator.
 
-// retryError requests another try after a delay.
 type retryError struct {
 	err   error
 	after time.Duration
@@ -24,7 +23,6 @@ func (e *retryError) Unwrap() error { return e.err }
 // is limited (Config.MaxTries); then err is permanent.
 func Retry(after time.Duration, err error) error { return &retryError{err, after} }
 
-// waitError requests a wait for something outside.
 type waitError struct {
 	err error
 	on  string
@@ -38,7 +36,6 @@ func (e *waitError) Unwrap() error { return e.err }
 // no failure.
 func WaitFor(on string, err error) error { return &waitError{err, on} }
 
-// unknownError stops the op.
 type unknownError struct{ err error }
 
 func (e *unknownError) Error() string { return e.err.Error() }
@@ -52,15 +49,13 @@ func UnknownOutcome(err error) error { return &unknownError{err} }
 var (
 	// ErrMismatch: an op with this id exists, with another kind, group or input.
 	ErrMismatch = errors.New("an op with this id exists and is not the same")
-	// ErrNotFound: no op with this id.
 	ErrNotFound = errors.New("no such op")
 	// ErrFinished: the op is over and cannot be interrupted or continued.
 	ErrFinished = errors.New("the op is finished")
 	// ErrCommitted: the op is past its commit point and goes only forward.
 	ErrCommitted = errors.New("the op is past its commit point")
 	// ErrParked: the op waits for the operator to call Continue.
-	ErrParked = errors.New("the op waits for the operator")
-	// ErrNotParked: the op does not wait for the operator.
+	ErrParked    = errors.New("the op waits for the operator")
 	ErrNotParked = errors.New("the op does not wait for the operator")
 	// ErrUnknownKind: the runner has no plan for this kind of op.
 	ErrUnknownKind = errors.New("unknown kind of op")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A journal that refuses a record stops the op until the journal accepts it. In a critical section
-// the guest would stay paused as long. So the op leaves the section, by effects without records:
+// A journal that refuses a record stops the op until the journal accepts it. A paused guest must
+// not wait that long, so the op leaves a critical section, by effects without records:
 //
 //  - Before the commit point, the steps of the section are undone, the current one first. When the
 //    journal accepts records again, it gets the failure of the current step, and the op is undone

@@ -43,8 +43,6 @@ type Step struct {
 	// Critical steps that follow each other form a critical section. From the start of its first
 	// step, a halt does not stop the op until the section ends or that step is undone: a halt may
 	// last long, and the guest is paused in the section. A crash and Stop can end an op anywhere.
-	// Between two critical steps, one commit of the journal records the end of the first and the
-	// start of the second.
 	Critical bool
 }
 

@@ -20,7 +20,6 @@ const (
 	writtenFailure
 )
 
-// goesOn reports whether the op can go on.
 func (w written) goesOn() bool { return w != writtenNot }
 
 // record stores records in one commit, and tries until the journal accepts them. Meanwhile the op

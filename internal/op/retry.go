@@ -33,7 +33,7 @@ type retrier struct {
 func (r *retrier) begin() { r.heard = r.a.r.wakes.heard() }
 
 // succeeded is called when a try succeeds. The reason of its last wait is over, so it wakes the
-// other ops that wait for it. Reasons without a caller of Wake have no other wake.
+// other ops that wait for it. For some reasons no other code calls Wake.
 func (r *retrier) succeeded() {
 	if r.waited != "" {
 		r.a.r.wakes.wake(r.waited)

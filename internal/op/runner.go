@@ -120,8 +120,8 @@ type activeOp struct {
 	// inDoubt are records that the journal did not confirm. Before the next write, the journal must
 	// be read to see whether it has them.
 	inDoubt []Record
-	// announced is the current step if the commit that ended the previous step stored its started
-	// record too, and the step has not begun. Otherwise it is empty.
+	// announced is the current step if the commit that ended the previous step also stored the
+	// current step's started record, and the step has not begun. Otherwise it is empty.
 	announced string
 
 	mu       sync.Mutex

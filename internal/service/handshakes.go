@@ -216,7 +216,7 @@ func newCounts[K comparable](most int) *counts[K] {
 	return &counts[K]{most: most, of: map[K]int{}}
 }
 
-// enter increments a count, and reports whether it was below the limit.
+// enter increments a count, and reports whether it was below the limit. leave reverts it.
 func (c *counts[K]) enter(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +227,6 @@ func (c *counts[K]) enter(key K) bool {
 	return true
 }
 
-// leave reverts an enter.
 func (c *counts[K]) leave(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
