@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// CallerHeader is the header by which a daemon names to the registry the caller of its request: a
-// user of its socket, or the caller that the registry has named to it. It is for the audit trail,
-// and decides nothing.
+// CallerHeader names the caller of a daemon's request to the registry: a user of the daemon's
+// socket, or the caller that the registry has named to the daemon. It is for the audit trail, and
+// decides nothing.
 const CallerHeader = "Volferry-Caller"
 
 // AskedBy separates a daemon and its caller in Event.Who.

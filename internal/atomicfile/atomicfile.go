@@ -30,7 +30,7 @@ func Write(path string, data []byte, mode os.FileMode) error {
 // may write files in dir at the same time.
 func Sweep(dir string) error { return sweep(dir, time.Time{}) }
 
-// SweepOld is Sweep for a directory in which other processes may write at the same time: it keeps
+// SweepOld is Sweep for a directory that other processes may write to at the same time: it keeps
 // files younger than an hour.
 func SweepOld(dir string) error { return sweep(dir, time.Now().Add(-unfinishedFor)) }
 

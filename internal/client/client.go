@@ -66,14 +66,14 @@ func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
 }
 
-// ForCaller adds to every request with a key the caller for which it is made, as caller returns it
-// for the key. Nothing is added if that is empty.
+// ForCaller adds a caller to every request with a key: the result of caller for the key. Nothing is
+// added if that is empty.
 func ForCaller(caller func(key string) string) Setting {
 	return func(c *Client) { c.caller = caller }
 }
 
 // DialedBy sets the function that connects to the address of an https:// target, for a process
-// without access to the network. The client does the TLS. Errors are those of net.Dialer.
+// without access to the network. The client does the TLS. Errors are as from net.Dialer.
 func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }
@@ -123,7 +123,7 @@ func (c *Client) Target() string { return c.target }
 func (c *Client) Credentials() *mtls.Credentials { return c.credentials }
 
 // Transport returns a round tripper and a base URL, for a proxy: a request to that URL uses the
-// client's connections. Errors are those of Do.
+// client's connections. Errors are as for Do.
 func (c *Client) Transport() (http.RoundTripper, *url.URL) {
 	base := *c.base
 	return explaining{&c.connection}, &base
@@ -316,8 +316,8 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 	return nil
 }
 
-// ClockAhead returns the least time by which the server's clock was ahead of this one at its last
-// answer, negative for a clock that was slow. It returns false before the first answer.
+// ClockAhead returns the least lead of the server's clock over this one at its last answer,
+// negative for a clock that was slow. It returns false before the first answer.
 func (c *Client) ClockAhead() (time.Duration, bool) {
 	ahead := c.clock.ahead.Load()
 	if ahead == nil {

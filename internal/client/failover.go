@@ -99,7 +99,7 @@ type changeKey struct{}
 // asChange marks the request of ctx as a change, regardless of its method.
 func asChange(ctx context.Context) context.Context { return context.WithValue(ctx, changeKey{}, true) }
 
-// RoundTrip implements http.RoundTripper. Its errors are those of Client.Do.
+// RoundTrip implements http.RoundTripper. Its errors are as for Client.Do.
 func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	isReport := ctx.Value(reportKey{}) != nil

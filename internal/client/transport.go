@@ -88,7 +88,7 @@ func (c *connection) connectTo(target string) error {
 	if c.tlsFiles == nil || c.tlsFiles.ca == "" || c.tlsFiles.cert == "" || c.tlsFiles.key == "" {
 		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s without the files of tls_ca, tls_cert and tls_key; volferry-registry issue-cert makes them", target)
 	}
-	// No log: the error of a refused request explains what is wrong with the files.
+	// No log: the error of a refused request explains the fault of the files.
 	credentials, err := mtls.NewCredentials(c.tlsFiles.ca, c.tlsFiles.cert, c.tlsFiles.key, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: %v", target, err)

@@ -30,7 +30,7 @@ const (
 	Operate
 	// Fence is for routes that take something away from an unreachable host.
 	Fence
-	// Local is for routes by which a daemon reports about its own host. No role of an operator
+	// Local is for routes that report to the registry what a host did. No role of an operator
 	// allows them: a false report could take anything away from a host. The local administrator may
 	// use them.
 	Local

@@ -14,10 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkDocument refuses faults that encoding/json ignores in a body that it has decoded into a
-// value of type t: a missing or null member, which would become false or 0; a name in another case;
-// and a repeated member, of which the last would count. It also refuses unknown members, unless the
-// sender is newer.
+// checkDocument refuses faults that encoding/json ignores in a body decoded into a value of type t:
+// a missing or null member, which would become false or 0; a name in another case; and a repeated
+// member, where the last would count. It also refuses unknown members, unless the sender is newer.
 func checkDocument(body []byte, t reflect.Type, newer bool) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// denyListHead explains the file to whoever opens it.
+// denyListHead explains the file to its readers.
 const denyListHead = `# Public keys that the registry refuses, whatever their certificates say: the
 # SHA-256 of each in hex, one per line. It is read again as soon as it changes.
 # "volferry-registry revoke" adds to it.

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// registryUser owns a TLS directory in which root writes.
+// registryUser owns a TLS directory. Root writes files into it.
 const registryUser = 12345
 
 // foreign has a directory of root, and a directory of the registry's user with a TLS directory and
@@ -41,7 +41,7 @@ func newForeign(t *testing.T) foreign {
 	return f
 }
 
-// writers are the calls with which root changes the TLS directory.
+// writers are root's calls that change the TLS directory.
 func (f foreign) writers() map[string]func() error {
 	server := func() mtls.Pair { return must(f.ca.IssueServer([]string{"a.example"}, mtls.Day)) }
 	spki := spkiOf(server())

@@ -25,7 +25,7 @@ type Lifetime struct {
 }
 
 // LifetimeOf reads the lifetime of the certificate in a PEM file. If the file has several, because
-// one authority replaces another, the one that ends last counts.
+// one authority replaces another, the latest end counts.
 func LifetimeOf(name, file string) Lifetime {
 	certs, err := readCertificates(file)
 	l := Lifetime{Name: name, File: file, Err: err}

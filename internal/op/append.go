@@ -23,8 +23,8 @@ func (a *activeOp) newRun(step string) *Run {
 	}
 }
 
-// noteFor returns the function behind Run.Note. It tries once: after an error the step must not
-// act, and the whole step is tried again.
+// noteFor returns the function of Run.Note. It tries once: after an error the step must not act,
+// and the whole step is tried again.
 func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, data json.RawMessage) error {
 		if err := context.Cause(ctx); err != nil {

@@ -136,7 +136,7 @@ func TestAnOpThatCannotBeReadBackWithoutAPanicStopsForTheOperator(t *testing.T) 
 	})
 }
 
-// panickyJournal has an op whose records cannot be decoded.
+// panickyJournal cannot decode the records of one op.
 type panickyJournal struct {
 	*optest.Journal
 

@@ -6,15 +6,15 @@
 //
 // # Words
 //
-// An op is made of steps. A step has Do, Undo and Observe. The journal keeps what happens as
-// records; a record is on stable storage before the effect that it announces. The state of an op is
-// never stored: Next and Replay compute it from the records, when an op runs and after a crash.
+// An op is made of steps. A step has Do, Undo and Observe. The journal keeps events as records; a
+// record is on stable storage before the effect that it announces. The state of an op is never
+// stored: Next and Replay compute it from the records, when an op runs and after a crash.
 //
 // # Rules
 //
 //   - Journal, act, observe, journal. The answer of Observe decides, not the result of Do.
-//   - A journal that refuses a record stops the op where it is. An op leaves a critical section,
-//     in which a guest is paused, after a second (leave.go).
+//   - A journal that refuses a record stops the op where it is. Only a critical section does not
+//     wait: its guest is paused, so the op leaves the section after a second (leave.go).
 //   - After a crash a step that was started is observed first. Done: go on. Not done: do it again.
 //     Unknown: stop, keep everything, call the operator.
 //   - Before the commit point a permanent error undoes the steps in reverse order, beginning with

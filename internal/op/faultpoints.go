@@ -2,8 +2,8 @@
 
 package op
 
-// The moments at which a test may end the process. Between two adjacent moments lies one record or
-// one effect, or nothing where one commit has stored two records.
+// The moments where a test may end the process. Between two adjacent moments lies one record or one
+// effect, or nothing where one commit has stored two records.
 const (
 	momentBeforeStarted     = "before_started"
 	momentAfterStarted      = "after_started"

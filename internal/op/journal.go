@@ -51,8 +51,8 @@ type Journal interface {
 	// Append stores the next records of one op, all of them or none. It refuses records with a Seq
 	// that does not follow.
 	Append(ctx context.Context, records ...Record) error
-	// Unfinished returns the ops without a finished record, in the order in which Create stored
-	// them, regardless of CreatedAt.
+	// Unfinished returns the ops without a finished record, in the order of their Create calls,
+	// regardless of CreatedAt.
 	Unfinished(ctx context.Context) ([]Op, error)
 	// Op returns one op, or ErrNotFound.
 	Op(ctx context.Context, id string) (Op, error)

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// keyedQueue runs ops that share a key one after the other, in the order in which they entered. An
-// op has its turn when no earlier op in the queue shares a key with it. So no op overtakes another,
-// and two ops cannot wait for each other.
+// keyedQueue runs ops that share a key one after the other, in the order of entry. An op has its
+// turn when no earlier op in the queue shares a key with it. So no op overtakes another, and two
+// ops cannot wait for each other.
 type keyedQueue struct {
 	mu      sync.Mutex
 	tickets []*ticket

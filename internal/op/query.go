@@ -37,7 +37,7 @@ func (r *Runner) Active() []Status {
 	return all
 }
 
-// Wait returns the status of an op once it is done, undone or parked. Errors: those of Status,
+// Wait returns the status of an op once it is done, undone or parked. Errors: as for Status,
 // ErrStopped, and the error of ctx.
 func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 	a := r.lookup(id)

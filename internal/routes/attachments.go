@@ -27,7 +27,7 @@ var (
 		"Bring the instance of an attachment back to src", registry(never), daemon(Answers, waitParameter), begins)
 )
 
-// Routes by which a host reports its changes to an attachment.
+// Routes for a host's report of its changes to an attachment.
 var (
 	ReserveAttachment = report[api.AttachmentReserve, api.Attachment]("/v1/attachments",
 		"Reserve a volume for an instance")

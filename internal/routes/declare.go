@@ -106,7 +106,7 @@ func remove[Out any](path, summary string, options ...option) Route[None, Out] {
 	return declare[None, Out](httpjson.Operate, http.MethodDelete, path, summary, options)
 }
 
-// report is a post by which a daemon reports about its own host to the registry.
+// report declares a post for a daemon's report about its own host to the registry.
 func report[In, Out any](path, summary string, options ...option) Route[In, Out] {
 	return declare[In, Out](httpjson.Local, http.MethodPost, path, summary, append([]option{registry(own)}, options...))
 }

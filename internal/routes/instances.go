@@ -39,7 +39,7 @@ var (
 		"Bring a shelved instance back and start it", registry(never), daemon(Answers), begins)
 )
 
-// Routes by which a host reports its changes to an instance.
+// Routes for a host's report of its changes to an instance.
 var (
 	RegisterInstance = report[api.InstanceRegister, api.Instance]("/v1/instances:register",
 		"Record an adopted instance with its disks")
@@ -48,8 +48,8 @@ var (
 		also[api.Instance]("instance"), also[[]api.Attachment]("attachments"), also[api.InstanceDefinition]("definition"))
 )
 
-// Routes by which the registry saves the guests of a volume for a move with all guests paused. A
-// host refuses them unless the migration has locked the instance.
+// Routes for the registry to save the guests of a volume for a move with all guests paused. A host
+// refuses them unless the migration has locked the instance.
 var (
 	ShowMemory = get[api.PausedInstance]("/v1/instances/{instance}/memory",
 		"Show what it takes to save an instance", daemon(Answers))

@@ -4,7 +4,7 @@ package routes
 
 import "github.com/volferry/volferry/internal/api"
 
-// Routes by which the registry moves a volume while all its guests write.
+// Routes for the registry to move a volume while all its guests write.
 var (
 	CheckLive = post[api.LiveCheck, api.LiveHost]("/v1/migrations/{migration}/check-live",
 		"Check that a volume can be moved while its guests on this host write; nothing is changed", daemon(Answers))

@@ -31,7 +31,7 @@ var (
 		"End a migration whose host is fenced, saying which copy is kept", registry(never), daemon(PassesOn), needs(httpjson.Fence))
 )
 
-// Routes by which a host reports its changes to a migration.
+// Routes for a host's report of its changes to a migration.
 var (
 	RegisterMigration = report[api.MigrationRegister, api.Migration]("/v1/migrations:register",
 		"Lock a volume for a migration and reserve its destination")
@@ -41,7 +41,7 @@ var (
 		"Permit a host to suspend, restore or resume a guest of a move with all guests paused")
 )
 
-// Routes by which the registry lets a host copy a volume while all its guests are saved.
+// Routes for the registry to let a host copy a volume while all its guests are saved.
 var (
 	ListSaved = get[[]api.SavedInstance]("/v1/migrations/{migration}/saved",
 		"List what was done here for a move with all guests paused, whether the registry knows the migration or not", daemon(Answers))

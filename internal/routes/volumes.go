@@ -50,7 +50,7 @@ var (
 		registry(never), daemon(Answers))
 )
 
-// Routes by which a host reports its changes to a volume.
+// Routes for a host's report of its changes to a volume.
 var (
 	RegisterVolume = report[api.VolumeRegister, api.Volume]("/v1/volumes:register",
 		"Record a volume that a host creates or has found")

@@ -43,7 +43,8 @@ func OnlySocket() (*net.UnixListener, error) {
 	return nil, errors.New("this command is for systemd to start, with the socket of its socket unit")
 }
 
-// OnlyConnection returns the Unix connection for which systemd started this program (Accept=yes).
+// OnlyConnection returns the Unix connection that systemd has started this program for
+// (Accept=yes).
 func OnlyConnection() (*net.UnixConn, error) {
 	files := activation.Files(true)
 	if len(files) != 1 {

@@ -146,8 +146,8 @@ func TestMatrixOfAPlanWhoseStepMayHaveNothingToDo(t *testing.T) {
 	Matrix(t, Subject{New: func(*testing.T) World { return &room{doorOpen: true, wasOpen: true} }})
 }
 
-// faultPoints returns the names with which op.Config.FaultPoint is called for ops of this plan.
-// Steps after the commit point have no moments of undoing.
+// faultPoints returns the names of the FaultPoint calls for ops of this plan. Steps after the
+// commit point have no moments of undoing.
 func faultPoints(plan op.Plan) []string {
 	names, reversible := []string{plan.Kind + ".finished"}, true
 	for _, s := range plan.Steps {
