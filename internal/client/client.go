@@ -316,8 +316,8 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 	return nil
 }
 
-// ClockAhead returns the least lead of the server's clock over this one at its last answer,
-// negative for a clock that was slow. It returns false before the first answer.
+// ClockAhead returns how far, at least, the server's clock was ahead of this one at its last
+// answer; a negative value means that it was slow. It returns false before the first answer.
 func (c *Client) ClockAhead() (time.Duration, bool) {
 	ahead := c.clock.ahead.Load()
 	if ahead == nil {

@@ -61,7 +61,7 @@ func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in ap
 	return change(ctx, r, routes.TransitionVolume, opID, in, ref)
 }
 
-// IdentifyVolume reports the identity that the device of a volume has to the registry.
+// IdentifyVolume reports the identity of a volume's device.
 func (r *Registry) IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error) {
 	return change(ctx, r, routes.IdentifyVolume, opID, in, ref)
 }

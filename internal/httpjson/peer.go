@@ -18,7 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overflowUID is the uid that the kernel shows for any user of another user namespace.
+// overflowUID is the uid that the kernel shows for a user without a mapping into this user
+// namespace.
 const overflowUID = 65534
 
 // Peer is the process at the other end of a Unix socket, as the kernel knew it when it connected.

@@ -233,8 +233,8 @@ func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pa
 	return Pair{Cert: encodeCertificate(der), Key: encodeKey(encoded)}, nil
 }
 
-// newSerial returns 128 random bits as a positive number. The first two bits are 01, so that its
-// length is fixed.
+// newSerial returns a random serial number of 16 bytes. Its first two bits are 01: it is positive,
+// and its length is fixed.
 func newSerial() (*big.Int, error) {
 	b := make([]byte, 16)
 	if _, err := rand.Read(b); err != nil {
