@@ -11,9 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// orphanMigrations leaves the open migrations of a host that was fenced without
-// it. They hold what they held, and remember the state that they had. Those that
-// the registry leads go on.
+// orphanMigrations orphans the open migrations of a fenced host. They keep their locks and
+// reservations. Migrations that the registry leads continue.
 func (tx *Tx) orphanMigrations(ctx context.Context, hostID string) error {
 	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method NOT IN ('"+api.MethodSave+"', '"+api.MethodLive+"')", func(m api.Migration) error {
 		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
@@ -23,8 +22,8 @@ func (tx *Tx) orphanMigrations(ctx context.Context, hostID string) error {
 	})
 }
 
-// unorphanMigrations gives the migrations of a host that is back, and are still
-// orphaned, the state that they had.
+// unorphanMigrations returns the orphaned migrations of a host that rejoins to their earlier
+// states.
 func (tx *Tx) unorphanMigrations(ctx context.Context, hostID string) error {
 	return tx.eachMigration(ctx, hostID, " AND m.state = 'orphaned'", func(m api.Migration) error {
 		before, err := tx.stateBefore(ctx, m.ID)
@@ -38,8 +37,7 @@ func (tx *Tx) unorphanMigrations(ctx context.Context, hostID string) error {
 	})
 }
 
-// eachMigration calls do for the open migrations of a host that the condition
-// picks.
+// eachMigration calls do for each open migration of the host that matches the condition.
 func (tx *Tx) eachMigration(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
 	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+MigrationOpen+condition+" ORDER BY m.id", hostID)
 	if err != nil {
@@ -53,7 +51,7 @@ func (tx *Tx) eachMigration(ctx context.Context, hostID, condition string, do fu
 	return nil
 }
 
-// stateBefore returns the state that an orphaned migration had.
+// stateBefore returns the state of an orphaned migration before it was orphaned.
 func (tx *Tx) stateBefore(ctx context.Context, id string) (state api.MigrationState, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT orphaned_from FROM migrations WHERE id = ?", id).Scan(&state); err != nil {
 		return "", fmt.Errorf("read state of orphaned migration: %w", err)
@@ -61,10 +59,10 @@ func (tx *Tx) stateBefore(ctx context.Context, id string) (state api.MigrationSt
 	return state, nil
 }
 
-// AbandonMigration ends an orphaned migration on an operator's word. If src is kept it ends
-// like a cancelled migration, if dst is kept like a completed one. The error in the answer
-// says what the kept copy may lack. A dst that cannot be a whole copy is never kept. A dst
-// that may mix two points in time is kept only if the operator says so explicitly.
+// AbandonMigration ends an orphaned migration for an operator: with keep src like a cancelled
+// migration, with keep dst like a completed one. The error in the answer tells what the kept copy
+// may lack. It never keeps a dst that cannot be a whole copy. It keeps a dst that may mix two
+// points in time only with EvenIfCorrupt.
 func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.CheckOperator("abandon a migration"); err != nil {
@@ -129,8 +127,8 @@ func (tx *Tx) abandon(ctx context.Context, m api.Migration, in api.MigrationAban
 	return MigrationByID(ctx, tx, m.ID)
 }
 
-// dstMayBeWhole reports whether dst can hold all of the volume, for a migration that
-// was last heard of in this state. Hosts tell of a state before they act on it.
+// dstMayBeWhole reports whether dst can hold the whole volume of a migration that its host last
+// reported in this state. Hosts report a state before they act on it.
 func dstMayBeWhole(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationCopied, api.MigrationCompleting, api.MigrationNeedsOperator:
@@ -141,12 +139,12 @@ func dstMayBeWhole(state api.MigrationState) bool {
 	return false
 }
 
-// torn is what dst is while the guest's writes are brought into it, which is in no order.
+// torn describes a dst while the guest's writes are merged into it, in no particular order.
 const torn = "If the guest was not switched to it, dst has some of what the guest wrote since the start and lacks the rest, in no order: it may be a corrupt filesystem"
 
-// dstMayBeTorn reports whether dst may be neither the volume of one point in time nor what
-// the guest has. A copy of a frozen src is the volume as it was at the start until a
-// complete begins; a mirror is nothing before the switch.
+// dstMayBeTorn reports whether dst may be neither the volume at one point in time nor the guest's
+// present disk. The copy of a frozen src is the volume at the start until a complete begins. A
+// mirror is inconsistent until the switch.
 func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	const offline = "offline"
 	switch {
@@ -158,7 +156,7 @@ func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	return before != api.MigrationCopied
 }
 
-// missingWrites says what the copy that is kept may lack: nobody can look any more.
+// missingWrites returns the writes that the kept copy may lack; the fenced host cannot be asked.
 func missingWrites(m api.Migration, before api.MigrationState, keep string) *api.Error {
 	why := fmt.Sprintf("migration %s of volume %s was abandoned: host %s was fenced while it was %s. ", m.ID, m.VolumeName, m.Host, before)
 	switch {

@@ -12,18 +12,15 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Viewer is who reads. The zero Viewer is an operator, who sees everything. A host sees
-// what belongs to it or is within its reach; the rest is refused with not_your_host and
-// left out of lists.
+// Viewer is the caller of a read. The zero Viewer is an operator and reads everything. A host reads
+// its own objects; the store refuses others with not_your_host and omits them from lists.
 type Viewer struct{ HostID string }
 
-// What a host owns, as conditions on the rows of a query; the host is ?1.
+// Conditions on the rows that a host owns; the host's id is ?1.
 //
-// A host owns a volume if it has made or found it, if one of its instances has it, or if
-// the volume is in a shared pool that the host has too. It owns the instances that it
-// has, and of those that no host has the ones that it had last, and the ones for which an
-// operator asked it. It owns the migrations that it makes, and those that pause one of
-// its guests.
+// A host owns a volume if it has made or found it, has it at an instance, or shares the pool that
+// has it. It owns its instances, and the instances without a host that it had last or that an
+// operator asked it to take. It owns the migrations that it runs or that pause one of its guests.
 const (
 	ownsVolume = `(v.host_id = ?1
 		OR EXISTS (SELECT 1 FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id WHERE oa.volume_id = v.id AND oi.host_id = ?1)
@@ -36,7 +33,7 @@ const (
 		OR EXISTS (SELECT 1 FROM pause_instances og WHERE og.migration_id = m.id AND og.host_id = ?1))`
 )
 
-// The same for one thing, whose id is ?2.
+// ownsQueries has these conditions for one object with the id ?2.
 var ownsQueries = map[Kind]string{
 	KindVolume:     "SELECT EXISTS (SELECT 1 FROM volumes v WHERE v.id = ?2 AND " + ownsVolume + ")",
 	KindInstance:   "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ?2 AND " + ownsInstance + ")",
@@ -44,7 +41,7 @@ var ownsQueries = map[Kind]string{
 	KindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + ownsMigration + ")",
 }
 
-// owns reports whether the thing with the id is the host's own.
+// owns reports whether the host owns the object with the id.
 func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes bool, err error) {
 	if err := q.QueryRowContext(ctx, ownsQueries[k], hostID, id).Scan(&yes); err != nil {
 		return false, fmt.Errorf("look up whose %s %s is: %w", k.Noun, id, err)
@@ -52,7 +49,8 @@ func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes
 	return yes, nil
 }
 
-// viewVisible reads the thing that ref names, if the viewer may see it.
+// viewVisible reads the object that ref names. It refuses an object that the viewer may not see
+// with not_your_host.
 func viewVisible[T any](ctx context.Context, s *Store, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
 	return ViewOne(ctx, s, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
 		if viewer.HostID == "" {
@@ -69,8 +67,7 @@ func viewVisible[T any](ctx context.Context, s *Store, k Kind, ref string, viewe
 	})
 }
 
-// visible returns the condition of a list that leaves the viewer what it owns. The viewer's
-// host is ?1.
+// visible returns the condition for a list of the viewer's own objects. The viewer's host is ?1.
 func (v Viewer) visible(condition string) string {
 	if v.HostID == "" {
 		return "?1 = ''"
@@ -78,8 +75,8 @@ func (v Viewer) visible(condition string) string {
 	return condition
 }
 
-// CheckOwn refuses a host that is about to change what belongs to another host. Operators
-// may change everything.
+// CheckOwn refuses a host's change of an object that belongs to another host. Operators may change
+// every object.
 func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error {
 	if tx.host == nil {
 		return nil
@@ -115,8 +112,9 @@ func (tx *Tx) CheckOperator(verb string) error {
 	return api.Errorf(api.CodePermissionDenied, "only an operator can %s, and you are host %s", verb, tx.host.Name)
 }
 
-// CheckHost returns the id of the host that ref names, if it is not fenced and epoch is its
-// epoch, and notes the epoch as the token of the change. A host may only name itself.
+// CheckHost returns the id of the host that ref names, and records epoch as the token of the
+// change. The host must not be fenced and epoch must be its own. A calling host may only name
+// itself.
 func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, error) {
 	h, err := tx.resolveHost(ctx, ref)
 	if err != nil {
@@ -128,8 +126,8 @@ func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, e
 	return h.ID, tx.admitEpoch(h, epoch)
 }
 
-// admitEpoch reports whether a host may change something with the epoch that it
-// believes in, and notes it as the token of the change.
+// admitEpoch returns stale_epoch if the host is fenced or epoch is not the host's. Otherwise it
+// records the epoch as the token of the change.
 func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced || host.Epoch != epoch {
 		return staleEpoch(host, epoch)
@@ -138,8 +136,7 @@ func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	return nil
 }
 
-// staleEpoch says to a host, or to somebody who speaks for it, that it was fenced
-// since the epoch that it believes in.
+// staleEpoch returns the refusal of a request with an epoch from before the host's last fence.
 func staleEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced && host.Epoch == epoch {
 		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.Name, host.Epoch).

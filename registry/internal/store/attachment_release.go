@@ -9,9 +9,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ReleaseAttachment ends an attachment and returns it as it was. Its host asks for that
-// when it has seen that the guest does not have the disk. Other attachments of the volume
-// stay as they are.
+// ReleaseAttachment ends an attachment and returns it as it was. Its host calls this after it has
+// seen that the guest does not have the disk.
 func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
 	if err := validate.Text("op id", in.OpID); err != nil {
 		return api.Attachment{}, err
@@ -44,9 +43,9 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 	})
 }
 
-// ForceDeleteAttachment ends exactly one attachment of a host that an operator has fenced,
-// and returns the attachment as it was. It is refused while the host is not fenced: the
-// host itself has to be asked then, because it can look whether the guest has the disk.
+// ForceDeleteAttachment ends exactly one attachment of a fenced host, for an operator, and returns
+// it as it was. For a host that is not fenced it refuses: the host must delete it, because only the
+// host can look whether the guest has the disk.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.CheckOperator("delete an attachment by force"); err != nil {
@@ -80,15 +79,13 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 	})
 }
 
-// removeAttachment removes an attachment that is no migration's, and its slot with
-// it. A slot with a place in the order of booting stays, empty, with what is known
-// of it where that is given.
+// removeAttachment removes an attachment without a migration, and its slot. A slot with a boot
+// index stays, empty, with the definition known if not nil.
 func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.SlotDefinition) error {
 	if err := tx.storeDetachedDisk(ctx, h, known); err != nil {
 		return err
 	}
-	// The status of the volume follows from its attachments, and with this one goes when
-	// that was.
+	// The status of the volume follows from its attachments, so only its time is stored.
 	if err := tx.Exec(ctx, touchVolume, tx.At.UnixMicro(), h.VolumeID); err != nil {
 		return err
 	}
@@ -98,13 +95,13 @@ func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.
 		}
 		return tx.storeSlot(ctx, h.InstanceID, h.Device, known)
 	}
-	// The attachment goes with its slot.
+	// The database deletes the attachment with its slot.
 	delete(tx.cache.attachments, h.ID)
 	return tx.Exec(ctx, removeSlot, h.InstanceID, h.Device)
 }
 
-// DetachUnheld removes an attachment of an instance that is on no host, and returns it as
-// it was. The slot keeps its definition if disks has one for its device.
+// DetachUnheld removes an attachment of an instance that no host has, and returns it as it was. If
+// disks has a definition for the device, the slot keeps it.
 func (tx *Tx) DetachUnheld(ctx context.Context, id string, disks map[string]api.SlotDefinition) (none api.Attachment, err error) {
 	h, err := tx.attachmentRow(ctx, id)
 	if err != nil {

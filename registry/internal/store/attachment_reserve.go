@@ -14,9 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ReserveAttachment keeps a volume for an instance. It checks every rule in the transaction
-// that adds the attachment, in state reserved. The id of an attachment stands for one
-// attachment: to reserve it again returns the one that is there.
+// ReserveAttachment reserves a volume for an instance, after it has checked every rule in the same
+// transaction. A second reserve with the same attachment id returns the existing attachment.
 func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.AttachmentReserve) (api.Attachment, error) {
 	if err := checkReserve(in); err != nil {
 		return api.Attachment{}, err
@@ -61,19 +60,18 @@ func checkReserve(in api.AttachmentReserve) error {
 	return validate.Disk(in.DiskAttachment())
 }
 
-// volumeForReserve is a volume as the rules of a reserve need it.
+// volumeForReserve has the properties of a volume that the rules of a reserve need.
 type volumeForReserve struct {
 	id, name, hostID, scope string
 	status                  api.VolumeStatus
 	multiattach, bootable   bool
 	generation              int64
-	movedBy                 string // the open migration of it, "" if there is none
+	movedBy                 string // its open migration, "" if there is none
 	location                api.Location
 	siblings                []sibling
 }
 
-// sibling is an attachment that a volume has already; one at an instance that no
-// host has is on none.
+// A sibling is an existing attachment of the volume; hostID is "" if no host has its instance.
 type sibling struct{ id, instanceID, instanceName, hostID string }
 
 const volumeForReserveQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op WHEN '' THEN v.status ELSE 'resizing' END, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + LocationColumns + `
@@ -100,8 +98,8 @@ func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve
 	return v, err
 }
 
-// sameAttachment returns the attachment on this host that has the id already, if there
-// is one, and a conflict if it was reserved by another request.
+// sameAttachment returns the attachment on this host with the requested id, if it exists, or a
+// conflict if it differs from the request.
 func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.AttachmentReserve, hostID string) (a api.Attachment, found bool, err error) {
 	for _, n := range v.siblings {
 		if n.id != in.ID || n.hostID != hostID {
@@ -116,17 +114,17 @@ func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.Att
 	return a, false, nil
 }
 
-// slotForReserve is where an instance shall get a volume.
+// slotForReserve describes the slot that is to get a volume.
 type slotForReserve struct {
 	instanceName  string
 	instanceState api.InstanceState
-	hostID        string // that has the instance, "" for none
+	hostID        string // the host with the instance, "" if none
 	lock          instanceLock
 	there         bool // the slot exists
 	bootIndex     *int
-	note          string // why a disk in it is no volume
-	taken         string // the attachment in it
-	takenBy       string // the name of its volume
+	note          string // the reason why a disk in the slot is not a volume
+	taken         string // id of the attachment in the slot
+	takenBy       string // name of that attachment's volume
 }
 
 const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_reason, i.lock_op, s.device IS NOT NULL, s.boot_index, COALESCE(s.note, ''), COALESCE(a.id, ''), COALESCE(v.name, '')
@@ -149,8 +147,8 @@ func (tx *Tx) slotForReserve(ctx context.Context, instanceID, device string) (sl
 	return slot, nil
 }
 
-// checkHolder reports whether a host has the instance, and the instance may get disks
-// there, or its root volume.
+// checkHolder refuses an instance that another host has, or that may not get a disk, or its root
+// volume, in its present state.
 func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	state := s.instanceState
 	switch {
@@ -164,8 +162,8 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	return nil
 }
 
-// check reports whether a volume may be put into the slot: it has nothing there, and
-// the root slot is filled only if that is meant, and nothing runs from it.
+// check requires an empty slot of an unlocked instance. A root slot must be requested explicitly,
+// and its instance must be stopped or shelved_offloaded.
 func (s slotForReserve) check(in api.AttachmentReserve) error {
 	if err := s.lock.check("attach a volume to", s.instanceName); err != nil {
 		return err
@@ -186,8 +184,8 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 	return nil
 }
 
-// checkReservable reports whether the volume, as it is now, may be attached there,
-// whichever host reaches it.
+// checkReservable reports whether the volume in its present state may be attached in the slot. It
+// does not check which hosts reach the volume.
 func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
@@ -199,13 +197,13 @@ func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slot
 	case len(v.siblings) > 0 && !v.multiattach:
 		n := v.siblings[0]
 		return usedByInstance(v.name, n.instanceName, n.instanceID, n.id)
-	case v.location.IsLUKS(): // a daemon that does not know such volumes would give the guest ciphertext
+	case v.location.IsLUKS(): // an older daemon would give the guest ciphertext
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: it is encrypted by QEMU (LUKS), and such a volume comes to an instance only when that is adopted with it", v.name)
 	case v.multiattach && v.location.Format != api.FormatRaw:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: its type is multiattach and it is %s; only raw can be attached more than once", v.name, v.location.Format)
 	}
 	if in.Root && v.multiattach && !v.bootable {
-		// What is booted from is bootable, and has the rules of that.
+		// A root volume becomes bootable, so the rules for bootable volumes apply.
 		if err := checkPolicy(ctx, tx, "attach the multiattach volume "+v.name+" as a root volume", api.PolicyMultiattachBootable); err != nil {
 			return err
 		}
@@ -213,7 +211,8 @@ func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slot
 	return tx.checkMultiattach(ctx, v, slot, in)
 }
 
-// checkMultiattach reports whether a volume that has an attachment may get another one.
+// checkMultiattach refuses a further attachment of a volume that the rules of multiattach do not
+// allow.
 func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
@@ -226,13 +225,13 @@ func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slo
 	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable || in.Root)
 }
 
-// checkAttachReach reports whether the host has the bytes of a volume, and where it
-// is attached on another host too, whether they are the same bytes.
+// checkAttachReach refuses a host that does not reach the bytes of the volume. If the volume is
+// attached on another host, both hosts must reach the same bytes.
 func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID string) error {
 	owner, elsewhere := v.hostID, false
 	for _, n := range v.siblings {
 		if n.hostID != hostID && n.hostID != "" {
-			// That the volume was made here does not say that the other has the same pool.
+			// That this host made the volume does not prove that the other host has the same pool.
 			owner, elsewhere = n.hostID, true
 		}
 	}
@@ -250,7 +249,7 @@ func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID s
 	return api.Errorf(api.CodeNotYourHost, "cannot attach volume %s on this host: %s is another host's, and in no shared pool that this one has", v.name, Place(v.location))
 }
 
-// reserve adds the attachment, with its slot if that is not there.
+// reserve inserts the attachment, and its slot if there is none.
 func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) (api.Attachment, error) {
 	host, err := tx.resolveHost(ctx, in.Host)
 	if err != nil {
@@ -272,8 +271,8 @@ func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReser
 		diskDetails(h.DiskAttachment))
 }
 
-// storeAttachment makes the rows of an attachment. A volume that becomes a root volume is
-// bootable from then on, like a root volume that was adopted.
+// storeAttachment inserts the rows of an attachment. A root volume becomes bootable, like an
+// adopted root volume.
 func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
@@ -288,8 +287,8 @@ func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slot
 	return tx.insertAttachment(ctx, attachment{Attachment: h.Attachment, exclusive: !v.multiattach, opID: h.opID})
 }
 
-// checkNoPaused refuses to attach a volume that another instance has whose guest a move has
-// paused: the new guest would write to it while the paused one cannot.
+// checkNoPaused refuses to attach a volume while a move has paused the guest of another instance
+// with it: the new guest would write while the paused guest cannot.
 func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
@@ -310,8 +309,8 @@ func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 		With("migration_id", paused[0].migration)
 }
 
-// AttachUnheld attaches a volume to an instance that is on no host. No guest has to be
-// given the disk, so the attachment is attached at once.
+// AttachUnheld attaches a volume at once to an instance that no host has: no guest has to get the
+// disk.
 func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none api.Attachment, err error) {
 	v, err := tx.volumeForReserve(ctx, in.VolumeID)
 	if err != nil {

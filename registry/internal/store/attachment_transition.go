@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// attachmentNext are the states that may follow each state. An attachment is in error if
-// its host cannot tell whether the guest has the disk; it leads to each state in which the
-// host may find it later.
+// attachmentNext has the states that may follow each state. An attachment is in error if its host
+// cannot tell whether the guest has the disk; the host may later find it in any of the states after
+// error.
 var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
 	api.AttachmentReserved:  {api.AttachmentAttaching},
 	api.AttachmentAttaching: {api.AttachmentAttached, api.AttachmentError},
@@ -21,8 +21,8 @@ var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
 	api.AttachmentError:     {api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching},
 }
 
-// TransitionAttachment changes the state of an attachment, if its present state is one that
-// the host expects.
+// TransitionAttachment changes the state of an attachment if its present state is in in.From, else
+// it returns a conflict.
 func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string, in api.AttachmentTransition) (api.Attachment, error) {
 	if err := checkAttachmentTransition(in); err != nil {
 		return api.Attachment{}, err
@@ -33,7 +33,7 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 			return api.Attachment{}, err
 		}
 		if h.State == in.To && h.opID == in.OpID && in.OpID != "" {
-			// The answer was lost.
+			// The host repeats the request because it lost the answer.
 			return h.Attachment, nil
 		}
 		if err := h.checkStep(in); err != nil {
@@ -67,7 +67,8 @@ func checkAttachmentTransition(in api.AttachmentTransition) error {
 	return validate.Text("op id", in.OpID)
 }
 
-// checkStep reports whether the attachment, as it is now, may make the step.
+// checkStep refuses a transition that the present state of the attachment, its volume or its
+// instance does not allow.
 func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	switch {
 	case a.migrationID != "":
@@ -90,7 +91,7 @@ func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	return nil
 }
 
-// shelved refuses what is done to an attachment on its host alone, or on none.
+// shelved refuses to change an attachment of an instance that is shelved and still on its host.
 func (a attachmentRow) shelved(verb string) error {
 	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", verb, a.VolumeName, a.InstanceName, api.ShellLine("volferryctl", "instance", "shelve", a.InstanceName)).
 		With("state", a.instanceState)

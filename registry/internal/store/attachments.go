@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Where an attachment is connected to is not stored twice: it is the place of
-// its volume, or what its migration has reserved.
+// The location of an attachment is not stored twice: it is the volume's, or the location that the
+// migration has reserved.
 const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHERE id = a.volume_id), a.instance_id, i.name, " + instanceHost + `, a.mode, a.device, s.boot_index, a.state,
 		a.created_us, a.updated_us, ` + LocationColumns + `
 	FROM attachments a
@@ -27,16 +27,16 @@ const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHE
 	JOIN hosts h ON h.id = i.host_id
 	JOIN locations l ON l.volume_id = a.volume_id AND l.migration_id IS a.migration_id`
 
-// attachmentOrder puts the attachment at src before the reserved one at dst.
+// attachmentOrder sorts the attachment at src before the reserved attachment at dst.
 const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.id"
 
-// AttachmentFilter names the volume or the instance whose attachments are asked for; an empty
-// reference is of every one.
+// AttachmentFilter names the volume or the instance of the requested attachments; an empty
+// reference matches all.
 type AttachmentFilter struct{ Volume, Instance string }
 
-// EachAttachment visits the attachments after a key. Those of a volume at an instance have the same
-// key, since at the end of a move one takes the place of the other. A host sees those of its own
-// instances.
+// EachAttachment visits the attachments after a key. Attachments of one volume at one instance
+// share a key, because at the end of a move one replaces the other. A host sees only its own
+// instances' attachments.
 func (s *Store) EachAttachment(ctx context.Context, filter AttachmentFilter, viewer Viewer, after string, do ledger.Visit[api.Attachment]) error {
 	return s.view(ctx, func(q ledger.Querier) (err error) {
 		if filter.Volume, err = resolveFilter(ctx, q, KindVolume, filter.Volume); err != nil {
@@ -59,7 +59,7 @@ func (s *Store) EachAttachment(ctx context.Context, filter AttachmentFilter, vie
 	})
 }
 
-// attachmentsAfter returns attachments, and up to which volume at which instance.
+// attachmentsAfter returns a chunk of attachments, and the volume and instance of the last one.
 func attachmentsAfter(ctx context.Context, q ledger.Querier, filter AttachmentFilter, viewer Viewer, at []string) (chunk []api.Attachment, last []string, more bool, err error) {
 	args := []any{viewer.HostID, filter.Volume, filter.Instance, at[0], at[1]}
 	pairs, err := ledger.QueryAll(ctx, q, func(row ledger.Scanner) ([]string, error) {
@@ -82,8 +82,8 @@ func (v Viewer) attachmentsQuery(filter AttachmentFilter) string {
 	return attachmentQuery + " WHERE " + v.attachedAfter(filter) + " AND (a.volume_id, a.instance_id) <= (?6, ?7) ORDER BY a.volume_id, a.instance_id, a.id"
 }
 
-// attachedAfter is the condition of the attachments that a filter leaves after ?4 and ?5. What is
-// not asked for is left out, so that an index serves what is.
+// attachedAfter returns the condition for the attachments of a filter after ?4 and ?5. It omits
+// empty parts of the filter, so that an index serves the others.
 func (v Viewer) attachedAfter(filter AttachmentFilter) string {
 	condition := v.visible(ownsAttachment) + " AND (a.volume_id, a.instance_id) > (?4, ?5)"
 	if filter.Volume != "" {
@@ -111,12 +111,12 @@ func (s *Store) Attachment(ctx context.Context, ref string, viewer Viewer) (api.
 	return viewVisible(ctx, s, KindAttachment, ref, viewer, AttachmentByID)
 }
 
-// AttachmentsAt reads the attachments of an instance.
+// AttachmentsAt returns the attachments of an instance.
 func AttachmentsAt(ctx context.Context, q ledger.Querier, instanceID string) ([]api.Attachment, error) {
 	return ledger.QueryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE a.instance_id = ?"+attachmentOrder, instanceID)
 }
 
-// AttachmentByID reads an attachment, sql.ErrNoRows if there is none.
+// AttachmentByID returns the attachment with the id, or sql.ErrNoRows.
 func AttachmentByID(ctx context.Context, q ledger.Querier, id string) (api.Attachment, error) {
 	a, err := scanAttachment(q.QueryRowContext(ctx, attachmentQuery+" WHERE a.id = ?", id))
 	if err != nil {
@@ -136,18 +136,18 @@ func scanAttachment(row ledger.Scanner) (api.Attachment, error) {
 	return a, err
 }
 
-// attachment is what the row of an attachment holds beyond its key.
+// An attachment has the columns of its row.
 type attachment struct {
 	api.Attachment
-	migrationID string // of a reserved dst, else ""
+	migrationID string // the migration with the reserved dst, else ""
 	opID        string
 	exclusive   bool
 }
 
-// sameDisk reports whether two attachments are one device in one mode.
+// sameDisk reports whether two attachments have the same device and mode.
 func sameDisk(a, b api.DiskAttachment) bool { return a.Device == b.Device && a.Mode == b.Mode }
 
-// diskDetails is what the audit trail says of a new attachment.
+// diskDetails returns the details of a new attachment for the audit trail.
 func diskDetails(d api.DiskAttachment) map[string]any {
 	return map[string]any{"device": d.Device, "mode": d.Mode}
 }
@@ -221,7 +221,7 @@ func (tx *Tx) attachmentRowByID(ctx context.Context, id string) (attachmentRow, 
 	return h, nil
 }
 
-// attachmentRowOf is attachmentRow for a change that only its host may ask for.
+// attachmentRowOf is attachmentRow for a change that only the attachment's host may make.
 func (tx *Tx) attachmentRowOf(ctx context.Context, ref, hostRef string, epoch int64) (attachmentRow, error) {
 	hostID, err := tx.CheckHost(ctx, hostRef, epoch)
 	if err != nil {
@@ -240,8 +240,8 @@ func (tx *Tx) attachmentRowOf(ctx context.Context, ref, hostRef string, epoch in
 	return h, nil
 }
 
-// auditAttachment adds to the trail what happened to an attachment, with its
-// volume and its instance.
+// auditAttachment adds an event about an attachment, with its volume and instance, to the audit
+// trail.
 func (tx *Tx) auditAttachment(ctx context.Context, h attachmentRow, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}

@@ -18,23 +18,22 @@ import (
 )
 
 const (
-	// postedPrefix begins the word of an event that a daemon posted, so that none can
-	// be taken for a deed that the registry saw itself.
+	// postedPrefix begins the name of each event that a daemon posts, to distinguish it from events
+	// of the registry itself.
 	postedPrefix = "posted."
-	// maxEventDetails bounds, as JSON, what a daemon says beside that.
+	// maxEventDetails bounds the details of a posted event, in bytes of JSON.
 	maxEventDetails = 4 << 10
-	// A host may post so many events at once, and one more in each such time: below
-	// 40 MB a day at the very most, for the trail is kept for ever.
+	// A host may post this many events at once, and one more per interval. The trail is kept for
+	// ever, and this is less than 40 MB a day.
 	postsAtOnce = 100
 	postEvery   = 10 * time.Second
 )
 
-// newPostLimit bounds the events that hosts post.
+// newPostLimit returns the limit on the events that hosts post.
 func newPostLimit() *ratelimit.Limit { return ratelimit.New(rate.Every(postEvery), postsAtOnce) }
 
-// PostEvent adds an event of a host to the trail, with the registry's time, the host's own
-// name, and a word that says that the event was posted. A time that the host gives becomes
-// a detail.
+// PostEvent adds a host's event to the trail, with the registry's time, the host's name, and
+// postedPrefix. A time from the host becomes a detail.
 func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api.Event, error) {
 	if err := checkEventPost(in); err != nil {
 		return api.Event{}, err
@@ -60,7 +59,7 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 	})
 }
 
-// AuditSeen adds an event that the registry itself has observed, without a request.
+// AuditSeen adds an event that the registry itself observed, without a request.
 func (s *Store) AuditSeen(ctx context.Context, what, object string) error {
 	_, err := Mutate(ctx, s, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *Tx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{What: what, Object: object})
@@ -89,23 +88,22 @@ func checkEventPost(in api.EventPost) error {
 	return nil
 }
 
-// So many refusals of one caller are audited at once, and one more in each such time:
-// the trail is kept for ever, and who is refused can try as often as he likes.
+// A caller may cause this many audited refusals at once, and one more per interval: the trail is
+// kept for ever, and a refused caller can try without limit.
 const (
 	refusalsAtOnce = 20
 	refusalEvery   = 10 * time.Second
 )
 
-// newRefusalLimit bounds the refusals that are audited.
+// newRefusalLimit returns the limit on audited refusals.
 func newRefusalLimit() *ratelimit.Limit {
 	return ratelimit.New(rate.Every(refusalEvery), refusalsAtOnce)
 }
 
-// AuditRefusal adds to the trail that a call was refused: the call, its object, and the
-// refusal as its result. It is for calls whose attempt matters too (fence, force, abandon)
-// and that are refused before they reach the store. A failure of the registry itself is no
-// refusal and adds nothing. If a caller is refused often, some refusals are left out; the
-// next event says how many.
+// AuditRefusal adds a refused call to the trail, with the refusal as its result. Use it for calls
+// that matter even when refused (fence, force, abandon) and that do not reach the store. It ignores
+// failures of the registry itself. Beyond a limit per caller it omits refusals; the caller's next
+// event has their number.
 func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
 	var e *api.Error
 	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
@@ -132,15 +130,15 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 	return nil
 }
 
-// maxRefusal bounds, in bytes, what is kept of why a call was refused.
+// maxRefusal bounds the stored text of a refusal, in bytes.
 const maxRefusal = 1000
 
-// mutateAudited is Mutate for calls whose refusal is news as well: it adds the
-// event what to the trail, about object and with the error as its result.
+// mutateAudited is Mutate, but a refusal is audited too, as an event what about object with the
+// error as its result.
 func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	v, err := mutateIf(ctx, s, call, what, request, admit, do)
 	if err != nil {
-		// The caller may have gone away; the attempt was made.
+		// The attempt is audited even if the caller has disconnected.
 		err = errors.Join(err, s.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))
 	}
 	return v, err

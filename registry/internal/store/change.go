@@ -7,42 +7,41 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Call says who asks for a change, and under which op id.
+// Call identifies the caller of a change, and the op id.
 type Call struct {
-	// Who is the caller for the audit trail.
+	// Who names the caller in the audit trail.
 	Who string
-	// Caller names the caller for limits that hold for each caller; "" means Who. All calls
-	// of one caller have the same name.
+	// Caller names the caller for limits per caller; "" means Who. It is the same for all calls of
+	// one caller.
 	Caller string
-	// Key is the Idempotency-Key of the request, "" for none. A key stands for one request:
-	// an op that makes several requests gives each its own key. The keys of a host are its
-	// own: another host can neither use them up nor get their answers.
+	// Key is the Idempotency-Key of the request, "" for none. An op that makes several requests
+	// gives each its own key. The keys of one host are separate from another's.
 	Key string
-	// Host is set if a daemon asks for its host, and nil for an operator. The change is
-	// refused with stale_epoch if the host has been fenced since, and with not_your_host if
-	// it concerns what belongs to another host.
+	// Host is the calling daemon's host, nil for an operator. The store refuses the change with
+	// stale_epoch if the host has been fenced since, and with not_your_host if the object is
+	// another host's.
 	Host *HostToken
 }
 
-// HostToken is a host and the epoch that it believes itself to be in.
+// HostToken is a host and the epoch that the host believes to be its own.
 type HostToken struct {
 	ID    string
 	Epoch int64
-	// Local says that the daemon came as an administrator of the registry's machine, who
-	// may also have guests of other hosts paused.
+	// Local means that the daemon connected as an administrator of the registry's machine. It may
+	// then also pause guests of other hosts.
 	Local bool
 }
 
-// Administers reports whether the caller may ask for changes to other hosts: an operator may,
-// and so may the daemon on the registry's machine.
+// Administers reports whether the caller may change other hosts: an operator, or the daemon on the
+// registry's machine.
 func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
 
-// Tx is one change while it is made, with the rules for it.
+// Tx is a change in progress, with the rules for it.
 type Tx struct {
 	*ledger.Change
-	// Call says who asked for the change.
+	// Call identifies the caller of the change.
 	Call Call
-	// host is the caller, where that is a host.
+	// host is the calling host, nil for an operator.
 	host *hostcache.Row
 	// cache and hosts belong to the Store.
 	cache *rowCache
@@ -53,7 +52,7 @@ func (s *Store) newTx(c *ledger.Change, call Call) *Tx {
 	return &Tx{Change: c, Call: call, cache: s.cache, hosts: s.hosts}
 }
 
-// callerID is the id of the host that asks, "" for an operator.
+// callerID returns the id of the calling host, "" for an operator.
 func (tx *Tx) callerID() string {
 	if tx.host == nil {
 		return ""

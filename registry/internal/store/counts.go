@@ -10,18 +10,18 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Counts is the registry in numbers.
+// Counts has the numbers of objects in the registry.
 type Counts struct {
 	Instances     int
 	Volumes       int
-	Locks         int // volumes that a migration holds
+	Locks         int // volumes locked by a migration
 	NeedsOperator int
 	Attachments   map[api.AttachmentState]int
 	Hosts         map[string]int // by status
 	Behind        int            // hosts that have not come back since a restore
 }
 
-// Counts returns the present numbers.
+// Counts returns the current numbers.
 func (s *Store) Counts(ctx context.Context) (Counts, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (Counts, error) {
 		c := Counts{Attachments: map[api.AttachmentState]int{}, Hosts: map[string]int{}}

@@ -13,11 +13,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// FenceHost fences a host on an operator's word that it cannot touch any volume any more.
-// The epoch of the host grows, so that its later requests are stale, and its open
-// migrations are orphaned: everything stays locked. A host may be fenced again, with other
-// evidence, which ends a rejoin that is under way. To fence a host that reports right now
-// is refused with conflict, unless in.EvenIfUp is set.
+// FenceHost records an operator's statement that the host cannot touch any volume any more. It
+// increments the host's epoch, which makes its later requests stale, and orphans its open
+// migrations; all locks stay. A host may be fenced again, which ends a rejoin in progress.
+// FenceHost refuses a host that reports right now with conflict, unless in.EvenIfUp is set.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		if tx.host != nil {
@@ -49,8 +48,8 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 	})
 }
 
-// admitFence takes an operator's fence also while the store is read-only: it only
-// takes away, and nobody is to be kept from it by what a host shows.
+// admitFence allows an operator's fence even while the store is read-only: a fence only takes
+// rights away, and no host may prevent it by its marks.
 func admitFence(ctx context.Context, s *Store, tx *Tx) error {
 	if tx.Call.Host != nil {
 		return admitToken(ctx, s, tx)
@@ -58,8 +57,8 @@ func admitFence(ctx context.Context, s *Store, tx *Tx) error {
 	return nil
 }
 
-// checkSilent refuses to fence a host that is not and reports, or waits for tasks, right now,
-// unless that is what the operator means: it may be the wrong name.
+// checkSilent refuses to fence a host that currently reports or waits for tasks, unless the
+// operator confirms it: the name may be wrong.
 func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 	last, seen := s.hosts.LastSeen(host.ID)
 	if !seen || host.Fenced || in.EvenIfUp || !s.isUp(host.ID, last) {
@@ -69,9 +68,9 @@ func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 		host.Name, s.now().Sub(last).Round(time.Second)).With("last_seen_at", last.UTC())
 }
 
-// RejoinHost ends the fence of a host that has let go of what it lost. By naming the
-// present epoch the host shows that it knows of the fence. Its orphaned migrations return
-// to their earlier states. For a host that is not fenced nothing changes.
+// RejoinHost ends the fence of a host that has released the volumes it lost. The present epoch in
+// the request shows that the host knows of the fence. Its orphaned migrations return to their
+// earlier states. Nothing changes if the host needs no rejoin.
 func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
 	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		host, err := tx.resolveHost(ctx, ref)
@@ -99,15 +98,15 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 	})
 }
 
-// admitRejoin takes a host whatever epoch it was told, unless it may know that the
-// database is from a backup.
+// admitRejoin admits a host with any epoch, unless the host may know that the database is from a
+// backup.
 func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
 	if err := admitWritable(ctx, s, tx); err != nil || tx.Call.Host == nil {
 		return err
 	}
 	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil // the name of it says more
+		return nil // RejoinHost resolves its name, with a better error
 	}
 	if err != nil {
 		return err
@@ -115,7 +114,7 @@ func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
 	return s.admitCompared(host)
 }
 
-// standingOf is what a host was that comes back.
+// standingOf returns the status of a host before it rejoins.
 func standingOf(h hostcache.Row) string {
 	if h.Fenced {
 		return api.HostFenced
@@ -123,14 +122,14 @@ func standingOf(h hostcache.Row) string {
 	return "behind"
 }
 
-// setEpoch gives a host an epoch, with which it is not behind any more.
+// setEpoch sets the epoch of a host, and that it has rejoined since the last restore.
 func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.cache.hosts.invalidate()
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
-// auditHost audits what was done to a host and returns what the host is now. The next
-// report of the host is stored whatever it says.
+// auditHost audits a change of a host and returns the host as it is now. The host's next report is
+// stored even if it is the same as its last one.
 func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.Name, "host/"+was.ID
 	if err := tx.Audit(ctx, e); err != nil {

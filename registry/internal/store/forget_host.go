@@ -12,11 +12,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ForgetHost removes a host that is gone for good, on an operator's word: it must be
-// fenced, and nothing may be left on it. Its pools, its tasks and the rows of its finished
-// migrations go too; the audit trail keeps them. Its volumes in a shared pool move to
-// another host with that pool. With volumes set, the volumes in its own pools are forgotten
-// as well; otherwise such volumes make the request fail.
+// ForgetHost removes a host that is gone for good, for an operator. The host must be fenced and
+// have no instances, open migrations or paused guests. Its pools, tasks and finished migrations are
+// deleted; the audit trail keeps them. Its volumes in shared pools move to other hosts with the
+// pool. Its other volumes are forgotten if volumes is set, otherwise they make the request fail.
 func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		if err := tx.CheckOperator("forget a host"); err != nil {
@@ -40,7 +39,7 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 			ledger.SQL("DELETE FROM pauses WHERE migration_id IN (SELECT id FROM migrations WHERE host_id = ?)", host.ID),
 			ledger.SQL("DELETE FROM migrations WHERE host_id = ?", host.ID),
 			ledger.SQL("DELETE FROM tasks WHERE host_id = ?", host.ID),
-			ledger.SQL("DELETE FROM hosts WHERE id = ?", host.ID), // and its pools
+			ledger.SQL("DELETE FROM hosts WHERE id = ?", host.ID), // deletes its pools too
 		); err != nil {
 			return was, err
 		}
@@ -51,7 +50,8 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 	})
 }
 
-// checkEmpty reports whether nothing is left on a host.
+// checkEmpty refuses a host that is not fenced, or still has instances, open migrations or paused
+// guests.
 func (tx *Tx) checkEmpty(ctx context.Context, host hostcache.Row) error {
 	switch {
 	case !host.Fenced:
@@ -70,8 +70,8 @@ func (tx *Tx) checkEmpty(ctx context.Context, host hostcache.Row) error {
 			"abandon them: `volferryctl migration abandon`",
 		},
 		{
-			// With the row of a move goes what is known of its guests, also of those on
-			// other fenced hosts, which are woken and unlocked when these come back.
+			// The row of a move has the records of its guests, including guests on other fenced
+			// hosts, which are resumed and unlocked when those hosts rejoin.
 			"guests in moves with all guests paused", `SELECT DISTINCT i.migration_id FROM pause_instances i
 				JOIN pauses p ON p.migration_id = i.migration_id JOIN migrations m ON m.id = i.migration_id
 				WHERE (p.phase <> 'done' OR i.state <> 'restored') AND ?1 IN (i.host_id, m.host_id) ORDER BY 1`,
@@ -98,9 +98,9 @@ func stillHas(host hostcache.Row, what string, names []string, advice string) er
 	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.Name, what, said, advice).With("left", names[:min(most, len(names))])
 }
 
-// heirOf is another host that reaches what a volume of the host ?1 has, NULL if none does. The host
-// that is gone has said at which path the volume is: an heir takes it at the path alone that its
-// own pool has for a file of this name, or, of a pool of devices, in the directory of the pool.
+// heirOf selects another host that reaches a volume of host ?1, NULL if there is none. The lost
+// host has reported the volume's path. An heir takes the volume only at the path that its own pool
+// implies or, in a pool of devices, in the directory of its pool.
 var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 	WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1
 		AND (l.path = '' OR p.path <> '' AND CASE WHEN p.type IN ('dir', 'fs', 'netfs', 'vstorage')
@@ -108,7 +108,7 @@ var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JO
 			ELSE substr(l.path, 1, length(rtrim(p.path, '/')) + 1) = rtrim(p.path, '/') || '/' END)
 		AND ` + basesReachedBy("p.host_id", "?1", "l.backing") + ` ORDER BY h.fenced, h.name LIMIT 1)`
 
-// reassignVolumes gives away or forgets the volumes of a host that is gone.
+// reassignVolumes gives the volumes of a host to other hosts, or forgets them.
 func (tx *Tx) reassignVolumes(ctx context.Context, host hostcache.Row, forget bool) error {
 	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heirOf+" WHERE host_id = ?1 AND "+heirOf+" IS NOT NULL", host.ID); err != nil {
 		return err

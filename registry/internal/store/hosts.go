@@ -22,8 +22,8 @@ func (s *Store) Host(ctx context.Context, ref string) (api.Host, error) {
 	return ViewOne(ctx, s, KindHost, ref, s.hostByID)
 }
 
-// HostNow returns the host with the id as of the last commit that was answered, without a look into
-// the database; false if there is none.
+// HostNow returns the host with the id as of the last answered commit, from memory; false if there
+// is none.
 func (s *Store) HostNow(id string) (host api.Host, found bool) {
 	row, found := s.hosts.Row(id)
 	if !found {
@@ -48,7 +48,7 @@ func (s *Store) scanHost(row ledger.Scanner) (api.Host, error) {
 	return s.hostDocument(h), nil
 }
 
-// hostDocument adds to what is stored of a host what is known in memory.
+// hostDocument combines the stored row of a host with the state in memory.
 func (s *Store) hostDocument(h hostcache.Row) api.Host {
 	last := h.LastSeen
 	if at, ok := s.hosts.LastSeen(h.ID); ok {
@@ -80,7 +80,7 @@ func scanHostRow(row ledger.Scanner) (hostcache.Row, error) {
 	return h, err
 }
 
-// hostRow returns the host with the id, sql.ErrNoRows if there is none.
+// hostRow returns the host with the id, or sql.ErrNoRows.
 func (tx *Tx) hostRow(ctx context.Context, id string) (hostcache.Row, error) {
 	if h, ok := tx.cache.hosts.byID[id]; ok {
 		return h, nil
@@ -93,7 +93,7 @@ func (tx *Tx) hostRow(ctx context.Context, id string) (hostcache.Row, error) {
 	return h, nil
 }
 
-// hostsBehind returns the hosts that are behind, by name.
+// hostsBehind returns the hosts that have not rejoined since a restore, by name.
 func (tx *Tx) hostsBehind(ctx context.Context) ([]hostcache.Row, error) {
 	if tx.cache.hosts.behindKnown {
 		return tx.cache.hosts.behind, nil
@@ -121,15 +121,14 @@ func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostcache.Row, error
 	return tx.hostRow(ctx, id)
 }
 
-// HostNamed returns id and name of the host that ref names.
+// HostNamed returns the id and the name of the host that ref names.
 func (tx *Tx) HostNamed(ctx context.Context, ref string) (id, name string, err error) {
 	h, err := tx.resolveHost(ctx, ref)
 	return h.ID, h.Name, err
 }
 
-// checkFenced reports whether an operator's word stands that the host cannot touch
-// anything. A fence that is older than a restore does not: the host may have come
-// back in the history that was lost.
+// checkFenced requires a valid fence. A fence from before a restore is not valid: the host may have
+// rejoined in the lost history.
 func checkFenced(h hostcache.Row, verb string) error {
 	switch {
 	case !h.Fenced:

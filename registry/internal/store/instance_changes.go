@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterInstance records an adopted instance, its slots, and each of its disks as a
-// volume with one attachment: all of it or nothing.
+// RegisterInstance records an adopted instance, its slots, and each of its disks as a volume with
+// one attachment, in one transaction.
 func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
 	if err := checkInstance(in); err != nil {
 		return api.Instance{}, err
@@ -38,7 +38,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 		if err != nil {
 			return i, err
 		}
-		// The next report may bring a newer state than the adoption did.
+		// The next report may have a newer state than the adoption.
 		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
 		return i, tx.Audit(ctx, api.Event{
 			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
@@ -89,7 +89,7 @@ func checkSlot(device string, bootIndex *int) error {
 	return nil
 }
 
-// insertInstance makes the rows of an instance and all its slots.
+// insertInstance inserts the rows of an instance and of all its slots.
 func (tx *Tx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
 		in.ID, in.Name, hostID, in.State, tx.At.UnixMicro())
@@ -132,19 +132,19 @@ func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.
 	return nil
 }
 
-// Forget says what else an instance may be that is forgotten.
+// Forget has the options of ForgetInstance.
 type Forget struct {
-	// WithDefinition also removes one that is on no host, together with its stored definition,
-	// of which there is no other copy.
+	// WithDefinition also allows an instance that no host has. Its stored definition, which has no
+	// other copy, is removed too.
 	WithDefinition bool
-	// Force also removes one whose disks are not where its volumes are, by its host's last
-	// report.
+	// Force also allows an instance if its host last reported that its disks are not at the
+	// locations of its volumes.
 	Force bool
 }
 
-// ForgetInstance removes an instance from Volferry's care and returns it as it was. Its
-// volumes stay, and become available once they are attached nowhere else. Of an instance whose
-// host forgets it, that host has looked at the disks itself.
+// ForgetInstance removes an instance from Volferry's care and returns it as it was. Its volumes
+// stay, and become available once they have no other attachment. A host that calls it for its own
+// instance must have checked the disks.
 func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.OwnInstance(ctx, ref, "forget")
@@ -176,12 +176,13 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how F
 				return i, err
 			}
 		}
-		// Slots, attachments and what is on the shelf go with it.
+		// The database deletes its slots, its attachments and its shelf with it.
 		var hostID string
 		if err := tx.QueryRowContext(ctx, "DELETE FROM instances WHERE id = ? RETURNING host_id", i.ID).Scan(&hostID); err != nil {
 			return i, fmt.Errorf("forget instance: %w", err)
 		}
-		// It may go on there, as a stray, and its host say what it said before.
+		// The domain may continue to run there, as a split brain, and its host may repeat its last
+		// report.
 		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
 		return i, tx.Audit(ctx, api.Event{
 			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
@@ -190,9 +191,9 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how F
 	})
 }
 
-// checkForgettable refuses an instance with a volume that another host reaches: its
-// domain names that disk as before, and only its own host would see it there before
-// it gives the volume to somebody else. One that no host has has no domain.
+// checkForgettable refuses an instance with a volume that another host reaches. The domain still
+// names that disk, and only its own host would see this before the volume is attached elsewhere. A
+// shelved_offloaded instance has no domain.
 func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
@@ -210,8 +211,8 @@ func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
 		i.Name, volumes[0])
 }
 
-// checkOnItsVolumes refuses to forget an instance whose host has last reported that its disks are
-// not where its volumes are.
+// checkOnItsVolumes refuses an instance if its host last reported that its disks are not at the
+// locations of its volumes.
 func (tx *Tx) checkOnItsVolumes(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
@@ -226,8 +227,8 @@ func (tx *Tx) checkOnItsVolumes(ctx context.Context, i api.Instance) error {
 	return api.ForgetRefusal(i.Name, i.Note)
 }
 
-// adoptDisk makes a disk that an instance has a volume with one attachment, or a
-// further attachment of the volume that it is already.
+// adoptDisk makes a disk of an instance a volume with one attachment, or a further attachment of
+// the volume that the disk already is.
 func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
 	v, err := volumeByID(ctx, tx, d.VolumeID)
 	switch {
@@ -249,8 +250,7 @@ func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID str
 	return tx.insertAttachment(ctx, attachment{Attachment: a, exclusive: !v.Multiattach})
 }
 
-// adoptNew makes the volume. Only a disk that its domain shares is of a multiattach
-// type.
+// adoptNew inserts the volume. It gets a multiattach type only if the domain shares the disk.
 func (tx *Tx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(d.Type, DefaultType))
 	if err != nil {
@@ -265,8 +265,8 @@ func (tx *Tx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) er
 	}, hostID, api.VolumeAvailable)
 }
 
-// adoptShared reports whether a disk may be a further attachment of a volume that other
-// instances have: by the rules of every attach, and only if its domain shares it.
+// adoptShared refuses a disk that may not become a further attachment of its volume. The rules are
+// those for every attach, and the domain must share the disk.
 func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	has := v.Attachments[0]
 	refuse := func(code api.Code, format string, args ...any) *api.Error {
@@ -296,9 +296,9 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 	return tx.checkAttachReach(ctx, w, hostID)
 }
 
-// shareDisk is how an operator has an instance share a disk that its definition does not. No
-// command changes that of a disk, but a volume that is attached comes with it. A root disk is
-// not made anew so, as its place in the order of booting would go with it.
+// shareDisk returns how an operator makes an instance share a disk. No command changes a disk's
+// definition, but an attached volume gets a shareable one. A root disk must not be replaced like
+// this, because it would lose its boot index.
 func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 	if api.IsRoot(d.BootIndex) {
 		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",
@@ -312,8 +312,8 @@ func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 		api.ShellLine("virsh", "detach-disk", "--persistent", "--", instance, d.Device), api.ShellLine("volferryctl", "instance", "adopt", instance), api.ShellLine(attach...))
 }
 
-// readopt puts a volume into use again that an instance had before it was
-// forgotten. It must be free, and be where the disk is.
+// readopt takes back a volume that an instance had before it was forgotten. The volume must be
+// available, and at the disk's location.
 func (tx *Tx) readopt(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// LockInstance keeps everybody from changing an instance until it is unlocked. If it is
-// locked already, the request is refused with instance_locked.
+// LockInstance refuses all changes of an instance until it is unlocked. If the instance is locked
+// already, it returns instance_locked.
 func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
 	in.Reason = strings.TrimSpace(in.Reason)
 	if err := validate.Required("reason", in.Reason); err != nil {
@@ -29,8 +29,8 @@ func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.
 	})
 }
 
-// UnlockInstance removes an operator's lock. To remove a migration's lock is refused with
-// instance_locked: the end of the migration removes it.
+// UnlockInstance removes an operator's lock. It refuses to remove a migration's lock with
+// instance_locked: the end of the migration removes that lock.
 func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.OwnInstance(ctx, ref, "unlock")
@@ -49,8 +49,8 @@ func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.
 	})
 }
 
-// OwnInstance returns the instance that ref names, for a change (called verb) that hosts
-// may make to their own instances.
+// OwnInstance returns the instance that ref names, for a change (named verb) that hosts may make to
+// their own instances.
 func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
 	id, err := Resolve(ctx, tx, KindInstance, ref)
 	if err != nil {
@@ -63,8 +63,8 @@ func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, 
 	return i, tx.CheckOwn(ctx, KindInstance, id, verb, i.Name)
 }
 
-// LockInstance locks an instance: for an operator if op is "", else for the migration op,
-// which alone may then change the instance and unlock it.
+// LockInstance locks an instance. With op "" it is an operator's lock; otherwise only the migration
+// op may change and unlock the instance.
 func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) error {
 	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil {
@@ -76,8 +76,8 @@ func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) e
 	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, op})
 }
 
-// UnlockInstance removes the lock that the migration op holds, or an operator's if op is
-// "". It leaves any other lock.
+// UnlockInstance removes the lock of the migration op, or an operator's lock if op is "". It does
+// not remove other locks.
 func (tx *Tx) UnlockInstance(ctx context.Context, instanceID, op string) error {
 	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil || !i.Locked || i.LockedBy != op {

@@ -10,19 +10,19 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// reported is what the database has of an instance that a host may report.
+// reported is the stored state of an instance that a host may report.
 type reported struct {
 	id, note          string
 	state, standstill api.InstanceState
-	// differs says that its disks are not where its volumes are.
+	// differs means that its disks are not at the locations of its volumes.
 	differs bool
-	// own says that the host has it now; shelved_offloaded it only had it.
+	// own means that the host has it now. The host of a shelved_offloaded instance only had it
+	// last.
 	own bool
 }
 
-// storeInstances takes what a host says of its instances, and returns those that are
-// active there without being its own. It writes what is news alone: a report costs
-// the writer one look, however long it is.
+// storeInstances stores a host's report of its instances, and returns the running instances that
+// are not its own. An unchanged report costs one query, whatever its length.
 func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
 	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.standstill, &r.differs, &r.own} })
 	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.standstill, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
@@ -47,8 +47,8 @@ func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []
 	return foreign, nil
 }
 
-// storeInstanceReport takes what a host says of an instance that it has or had. No
-// report puts one on the shelf or takes it from there.
+// storeInstanceReport stores the report of an instance that the host has or had. A report never
+// shelves or unshelves an instance.
 func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.InstanceReport) error {
 	if was.state == api.InstanceShelvedOffloaded {
 		return nil
@@ -68,11 +68,10 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 	return tx.Exec(ctx, "UPDATE instances SET state = ?, standstill = ?, note = ?, differs = ?, updated_us = ? WHERE id = ?", state, i.Standstill, i.Note, i.Differs, tx.At.UnixMicro(), i.ID)
 }
 
-// noteRanOn takes the word of a host that an instance runs, which did not when the host
-// reported before. Where a move with all guests paused has put it to rest and lets
-// none run on yet, somebody has resumed it by hand: the memory of the others is older
-// than what it writes (workflow.Store.PermitPause). A report is never of before the one
-// that came earlier, so this is not the state in which the move found the instance.
+// noteRanOn records that a host newly reports a guest as running. If a move with all guests paused
+// has suspended this guest and not resumed any guest yet, another program has resumed it: the saved
+// memory of the other guests is older than its writes (workflow.Store.PermitPause). Reports arrive
+// in order, so this is not the state from before the suspension.
 func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 	type resting struct {
 		migration, state, phase, name, host string
@@ -91,7 +90,7 @@ func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 		if err != nil {
 			return err
 		}
-		// A move that was adopted does not know when it stopped its guests: long ago.
+		// An adopted move has no stop time of its guests; assume long ago.
 		ran := max(r.stopped, 1)
 		if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", ran, m.ID, instanceID); err != nil {
 			return fmt.Errorf("note that an instance has run on: %w", err)
@@ -106,9 +105,9 @@ func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 	return nil
 }
 
-// RunningElsewhere returns the instances whose guests run although the disks of their domains are
-// not where their volumes are, as their hosts reported last, each as NAME of host HOST. It leaves
-// out instances with a volume that moves, which may be between two places.
+// RunningElsewhere returns the instances, as NAME of host HOST, with a running guest on other disks
+// than the locations of their volumes, by their hosts' last reports. It omits instances with a
+// volume in migration, which may be at either location.
 func (s *Store) RunningElsewhere(ctx context.Context) ([]string, error) {
 	scan := ledger.ScanInto(func(text *string) []any { return []any{text} })
 	return ledger.QueryAll(ctx, s.Reader(), scan, `SELECT i.name || ' of host ' || h.name FROM instances i JOIN hosts h ON h.id = i.host_id

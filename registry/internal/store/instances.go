@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// EachInstance visits the instances after a key. A host sees only its own.
+// EachInstance visits the instances after a key. A host sees only its own instances.
 func (s *Store) EachInstance(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Instance]) error {
 	return s.view(ctx, func(q ledger.Querier) error {
 		read := func(after string) ([]api.Instance, bool, error) { return s.instancesAfter(ctx, q, viewer, after) }
@@ -69,26 +69,26 @@ func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.In
 	return i, err
 }
 
-// The host of an instance i, by its name (of the row h) and by its id. One that is
-// shelved_offloaded has none; its row keeps the host that had it last.
+// The name and the id of the host of instance i; h is the row of the host. A shelved_offloaded
+// instance has no host; its row keeps the last one.
 const (
 	instanceHost   = "CASE i.state WHEN 'shelved_offloaded' THEN '' ELSE h.name END"
 	instanceHostID = "CASE i.state WHEN 'shelved_offloaded' THEN '' ELSE i.host_id END"
 )
 
-// shownState is the state of an instance i as it is shown.
+// shownState is the state of instance i in answers.
 const shownState = "CASE WHEN i.state = 'paused' AND i.standstill <> '' THEN i.standstill ELSE i.state END"
 
 const instanceQuery = "SELECT i.id, i.name, " + instanceHost + ", " + shownState + `, i.lock_reason, i.lock_op, i.note, i.differs, i.created_us, i.updated_us
 	FROM instances i JOIN hosts h ON h.id = i.host_id`
 
-// slotQuery is the block device mappings with what is in them.
+// slotQuery selects the block device mappings and their attachments.
 const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, s.definition, a.volume_id, a.id, COALESCE(a.mode, '')
 	FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL`
 
 const slotOrder = " ORDER BY s.instance_id, s.device"
 
-// InstanceByID reads an instance with its slots, sql.ErrNoRows if there is none.
+// InstanceByID returns the instance with the id and its slots, or sql.ErrNoRows.
 func InstanceByID(ctx context.Context, q ledger.Querier, id string) (api.Instance, error) {
 	i, err := scanInstance(q.QueryRowContext(ctx, instanceQuery+" WHERE i.id = ?", id))
 	if err != nil {
@@ -116,7 +116,7 @@ func scanInstance(row ledger.Scanner) (api.Instance, error) {
 	return i, err
 }
 
-// slot is a block device mapping and whose it is.
+// A slot is a block device mapping of an instance.
 type slot struct {
 	instanceID string
 	api.BlockDeviceMapping
@@ -134,11 +134,10 @@ func scanSlot(row ledger.Scanner) (slot, error) {
 	return s, err
 }
 
-// CheckNoSplitBrain refuses a change of an instance, called verb, while the instance runs
-// on a host other than hostID, which has it ("" is no host). That happens if somebody has
-// moved the guest with virsh, or started a copy of its definition. Only the host where it
-// runs can report it: on the host that has the instance the domain is off. A change that
-// frees volumes of the instance or changes its disks would make two writers.
+// CheckNoSplitBrain refuses a change of an instance, named verb, while it runs on another host than
+// hostID, the host that has it ("" for none). An operator may have migrated the guest with virsh,
+// or started a copy of its definition. Only the host where it runs can report this. A change that
+// frees the instance's volumes or changes its disks would make two writers.
 func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 	other := tx.hosts.SplitBrain(instanceID, hostID)
 	if other == "" {
@@ -148,16 +147,15 @@ func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 		With("host", other)
 }
 
-// noteSplitBrain puts into an instance on which host it runs that does not have it, if
-// there is one. It replaces what the instance's own host noted: that host looks at a domain
-// that is off.
+// noteSplitBrain sets the note of an instance that runs on a host which does not have it. It
+// replaces the note of the instance's own host, where the domain is off.
 func (s *Store) noteSplitBrain(i *api.Instance) {
 	if other := s.hosts.SplitBrain(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"
 	}
 }
 
-// encodeSlot and decodeSlot are what is stored of a slot's definition: "" for nil.
+// encodeSlot and decodeSlot convert a slot's definition to its stored text, "" for nil.
 func encodeSlot(d *api.SlotDefinition) (string, error) {
 	if d == nil {
 		return "", nil
@@ -180,7 +178,7 @@ func decodeSlot(text string) (*api.SlotDefinition, error) {
 	return d, nil
 }
 
-// SlotDefinitions returns the definitions that the slots of an instance keep, by device.
+// SlotDefinitions returns the stored definitions of an instance's slots, by device.
 func SlotDefinitions(ctx context.Context, q ledger.Querier, instanceID string) (map[string]api.SlotDefinition, error) {
 	type kept struct{ device, definition string }
 	scan := ledger.ScanInto(func(k *kept) []any { return []any{&k.device, &k.definition} })
@@ -199,7 +197,7 @@ func SlotDefinitions(ctx context.Context, q ledger.Querier, instanceID string) (
 	return out, nil
 }
 
-// storeSlot keeps with a slot what is known of it; nil leaves what is kept.
+// storeSlot stores the definition of a slot; nil changes nothing.
 func (tx *Tx) storeSlot(ctx context.Context, instanceID, device string, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil
@@ -211,8 +209,8 @@ func (tx *Tx) storeSlot(ctx context.Context, instanceID, device string, d *api.S
 	return tx.Exec(ctx, "UPDATE slots SET definition = ? WHERE instance_id = ? AND device = ?", text, instanceID, device)
 }
 
-// storeDetachedDisk keeps what a volume was at an instance from which it is taken; nil
-// leaves what is kept.
+// storeDetachedDisk stores the definition that a detached volume had at the instance; nil changes
+// nothing.
 func (tx *Tx) storeDetachedDisk(ctx context.Context, h attachmentRow, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil
@@ -225,8 +223,8 @@ func (tx *Tx) storeDetachedDisk(ctx context.Context, h attachmentRow, d *api.Slo
 		ON CONFLICT (instance_id, volume_id) DO UPDATE SET device = ?3, definition = ?4`, h.InstanceID, h.VolumeID, h.Device, text)
 }
 
-// detachedDisks are what is kept of the volumes that were detached from an instance,
-// without those that it has again.
+// detachedDisks returns the stored definitions of volumes that were detached from an instance,
+// except volumes that are attached to it again.
 func detachedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]api.DetachedDisk, error) {
 	return ledger.QueryAll(ctx, q, func(row ledger.Scanner) (d api.DetachedDisk, err error) {
 		var text string

@@ -17,9 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/schema"
 )
 
-// Housekeep stores what is kept in memory between commits, forgets the answers to requests
-// that nobody will send again, and keeps the database's log short. A task calls it now and
-// then, and once at the end. It does nothing to a read-only store.
+// Housekeep stores the state kept in memory, deletes expired answers, and shortens the database's
+// log. Call it periodically, and once before Close. A read-only store ignores it.
 func (s *Store) Housekeep(ctx context.Context) error {
 	if s.history.Restored() {
 		return nil
@@ -36,8 +35,7 @@ func (s *Store) Housekeep(ctx context.Context) error {
 	return s.ledger.Checkpoint(ctx)
 }
 
-// flushAtOnce is how many hosts are written down in one transaction, which
-// everybody waits for.
+// flushAtOnce bounds the hosts in one transaction; every other change waits for it.
 const flushAtOnce = 200
 
 func (s *Store) flushHosts(ctx context.Context) error {
@@ -78,35 +76,32 @@ func flushHost(ctx context.Context, tx *ledger.Tx, hostID string, h hostcache.St
 
 // Options are the callbacks and settings of a Store.
 type Options struct {
-	// OnCommit, if not nil, is called after every commit with the number of changes in it
-	// and the time that it took. It must not block.
+	// OnCommit, if not nil, is called after every commit with its number of changes and its
+	// duration. It must not block.
 	OnCommit func(changes int, took time.Duration)
-	// GatherFor bounds how long a commit waits for as many changes as shared the last one, so
-	// that fewer commits are made; 0 is not at all.
+	// GatherFor bounds how long a commit waits for as many changes as the last commit had; 0
+	// disables the wait.
 	GatherFor time.Duration
-	// OnReadOnly, if not nil, is called for every host that proves that the database was
-	// restored from a backup, with the reason that ReadOnly returns then. It must not
-	// block.
+	// OnReadOnly, if not nil, is called for every host that proves that the database was restored
+	// from a backup, with the reason that ReadOnly returns. It must not block.
 	OnReadOnly func(reason string)
-	// OnDoubt, if not nil, is called with the name of every host that begins to show a mark
-	// which this registry has neither given out nor signed. It must not block.
+	// OnDoubt, if not nil, is called with the name of every host that begins to show a mark which
+	// this registry has neither given out nor signed. It must not block.
 	OnDoubt func(host string)
-	// SharedPools, if not nil, are the shared pools of the site, with the names or ids of
-	// their hosts; nil hosts stand for all that report the pool as shared. A host that
-	// reports another pool as shared is not believed, because it would get access to what
-	// is in the pool of that name on other hosts. If SharedPools is nil, every host is
-	// believed.
+	// SharedPools, if not nil, has the site's shared pools with the names or ids of their hosts;
+	// nil hosts allow every host that reports the pool as shared. The store ignores other reports
+	// of sharing: they would give a host access to other hosts' volumes in a pool of that name. If
+	// SharedPools is nil, the store believes every host.
 	SharedPools map[string][]string
-	// FaultPoint, if not nil, is called at points where a test may want the registry to
-	// end: with EVENT.before_commit when an event of the audit trail is written and not yet
-	// stored, and with EVENT.after_commit when it is on stable storage and nobody has been
-	// answered yet. EVENT is the name of the event and, for a change of state, the new
-	// state. It need not return.
+	// FaultPoint, if not nil, is called where a test may stop the registry: with
+	// EVENT.before_commit when an audit event is written but not stored, and with
+	// EVENT.after_commit when it is on stable storage but not answered. EVENT is the name of the
+	// event and, for a change of state, the new state. FaultPoint need not return.
 	FaultPoint func(name string)
 }
 
-// Open opens the registry at path, creating it if it is missing. The errors
-// are those of sqlitedb.Open.
+// Open opens the registry's database at path, and creates it if it is missing. It returns the
+// errors of sqlitedb.Open.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	db, err := sqlitedb.Open(ctx, path, schema.Versions())
 	if err != nil {
@@ -126,7 +121,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// start reads what is kept in memory, and begins to take changes.
+// start reads the state that is kept in memory, and starts the writer.
 func (s *Store) start(ctx context.Context, o Options) error {
 	if err := makeMarkKey(ctx, s.db); err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// scopeShared is the scope of places that several hosts see.
+// scopeShared is the scope of locations that several hosts see.
 const scopeShared = "shared"
 
-// LocationColumns are the columns of the table locations, under the alias l, that
-// LocationFields scans.
+// LocationColumns are the columns of the table locations, with the alias l, that LocationFields
+// scans.
 const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes, l.luks_secret, l.identity"
 
 // LocationFields returns the targets for scanning the LocationColumns of a row.
@@ -25,9 +25,9 @@ func LocationFields(l *api.Location) []any {
 	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes, &l.LUKSSecret, &l.Identity}
 }
 
-// scopeOf returns in which scope a location on a host is unique. A path that leads
-// into the directory of a shared pool is a place that other hosts see, whether or
-// not the pool is named, and so is the address of a server on the network.
+// scopeOf returns the scope of a host's location, within which the location is unique. A path in
+// the directory of a shared pool is visible to other hosts, with or without the pool's name, and so
+// is a network address.
 func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (string, error) {
 	if api.IsRemote(l.Path) {
 		return scopeShared, nil
@@ -43,16 +43,16 @@ func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Locatio
 	return hostID, nil
 }
 
-// InSharedPool reports whether other hosts see the bytes at a host's location.
+// InSharedPool reports whether other hosts see the bytes at the host's location.
 func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (bool, error) {
 	scope, err := scopeOf(ctx, q, hostID, l)
 	return scope == scopeShared, err
 }
 
-// basesReachedBy is the condition that a host also has every base image of a linked clone that
-// another host has: each is, by its path, in a pool that both have there and share. A clone in a
-// shared pool over a base image on one host's disk is whole on that host alone. The words are SQL
-// for the ids of the two hosts and for the backing of the place.
+// basesReachedBy returns the condition that host hostID reaches every base image of a linked clone
+// of host ownerID: both hosts share the pool of each base image at the same path. A clone in a
+// shared pool over a base image on a local disk is complete on one host only. The arguments are SQL
+// expressions for the two ids and the location's backing.
 func basesReachedBy(hostID, ownerID, backing string) string {
 	return fmt.Sprintf(`NOT EXISTS (SELECT 1 FROM json_each(CASE %[3]s WHEN '' THEN '[]' ELSE %[3]s END) base WHERE NOT EXISTS (
 		SELECT 1 FROM pools hp JOIN pools op ON op.name = hp.name AND op.path = hp.path
@@ -64,9 +64,9 @@ func basesReachedBy(hostID, ownerID, backing string) string {
 var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND name = ?2 AND shared = 1)
 	AND ` + basesReachedBy("?1", "?3", "?4")
 
-// Reaches reports whether a host can reach the bytes at a location of owner: the location is its
-// own, or is in a shared pool that the host has too, with all base images. An export over TCP is
-// its owner's: whether another host may connect is not reported.
+// Reaches reports whether a host reaches the bytes at a location of ownerID: the location is its
+// own, or is with all base images in a shared pool that the host also has. An export over TCP is in
+// reach of its owner only, because hosts do not report whether they can connect.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:
@@ -80,8 +80,8 @@ func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope strin
 	return yes, nil
 }
 
-// reserveLocation records that a volume is at l, or with a migrationID that it shall be.
-// A place that is taken is refused with the code taken.
+// reserveLocation stores that a volume is at l or, with a migrationID, will be. If l is taken, it
+// returns an error with the code taken.
 func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
 	l, err := inItsPool(ctx, tx, hostID, l)
 	if err != nil {
@@ -99,17 +99,16 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 	return tx.ExecAll(ctx, InsertLocation(volumeID, migrationID, scope, l))
 }
 
-// InsertLocation records that a volume is at l, or with a migrationID that it shall be, in the
-// scope in which the place is unique.
+// InsertLocation returns the statement that stores that a volume is at l or, with a migrationID,
+// will be. The location is unique within scope.
 func InsertLocation(volumeID, migrationID, scope string, l api.Location) ledger.Step {
 	return ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret, identity)
 		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing, l.ImageBytes, l.LUKSSecret, l.Identity)
 }
 
-// checkPoolReported refuses a place in a pool that the host has not reported: the policies of
-// the site are about the pools that are known, and so is what is shared. A host that has
-// made the pool since its last report reports, and asks again.
+// checkPoolReported refuses a pool that the host has not reported: policies and sharing are known
+// of reported pools only. A host that has just made the pool reports it and repeats the request.
 func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Location) error {
 	if l.Pool == "" {
 		return nil
@@ -125,9 +124,9 @@ func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Locati
 	return nil
 }
 
-// inItsPool names the pool of a location that is given by its path, if one of the host of files has
-// its directory (see isOfFiles). Two hosts that have mounted one export at two places then mean one
-// image, and a drain of the pool finds it.
+// inItsPool sets the pool of a location given by path, if the path is in the directory of one of
+// the host's pools of files (isOfFiles). Then two mount points of one export name the same image,
+// and a drain of the pool finds it.
 func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {
 		return l, nil
@@ -146,8 +145,8 @@ func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Locat
 	return l, nil
 }
 
-// holderQuery asks for a path and for a name in a pool apart, because each has its index.
-// The same path on two hosts is one place, unless one of the hosts has a pool of its own
+// holderQuery looks up the path and the name in the pool separately, because each has its own
+// index. The same path on two hosts is one location, unless one of the hosts has a pool of its own
 // there.
 const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		SELECT volume_id, migration_id FROM locations
@@ -157,9 +156,9 @@ const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		WHERE pool <> '' AND name <> '' AND scope = ?1 AND pool = ?3 AND name = ?4
 	) l JOIN volumes v ON v.id = l.volume_id LIMIT 1`
 
-// locationHolder returns who is at l, "" if nobody is. The indexes would refuse most
-// of it too; but a path given on one host may be in a pool that all see, and
-// the user wants to know whose it is.
+// locationHolder returns the volume or migration at l, "" if there is none. The unique indexes
+// refuse most conflicts too, but they miss a path in a pool of several hosts and do not name the
+// holder.
 func (tx *Tx) locationHolder(ctx context.Context, hostID string, l api.Location) (string, error) {
 	scope, err := scopeOf(ctx, tx, hostID, l)
 	if err != nil {
@@ -179,7 +178,7 @@ func (tx *Tx) locationHolder(ctx context.Context, hostID string, l api.Location)
 	return "volume " + volume, nil
 }
 
-// Place names a location for people.
+// Place formats a location for messages.
 func Place(l api.Location) string {
 	if l.Path != "" {
 		return l.Path

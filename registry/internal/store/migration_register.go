@@ -15,12 +15,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterMigration locks a volume for a migration and reserves its dst, before the host
-// touches anything. If a host has the volume at an instance, a second attachment of it is
-// reserved at dst.
-//
-// The id of a migration stands for one migration: to register it again returns the one that
-// is there.
+// RegisterMigration locks a volume for a migration and reserves its dst, before the host changes
+// anything. If a host has the volume at an instance, it also reserves a second attachment at dst. A
+// second register with the same migration id returns the existing migration.
 func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.MigrationRegister) (api.Migration, error) {
 	if err := checkMigration(in); err != nil {
 		return api.Migration{}, err
@@ -76,8 +73,8 @@ func checkMigration(in api.MigrationRegister) error {
 	return cmp.Or(validate.ID("src attachment id", in.SrcAttachmentID), validate.ID("dst attachment id", in.DstAttachmentID))
 }
 
-// sameMigration returns the migration that has the id already, if there is one, and a
-// conflict if it was registered by another request.
+// sameMigration returns the open migration with the requested id, if it exists, or a conflict if it
+// differs from the request.
 func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostID string) (m api.Migration, found bool, err error) {
 	m, err = MigrationByID(ctx, tx, in.ID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -96,8 +93,8 @@ func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostI
 	return m, true, nil
 }
 
-// checkMigratable reports whether the volume, as it is now, may be migrated by
-// this host as the caller saw it.
+// checkMigratable refuses a volume that this host may not migrate now, or that has changed since
+// the caller saw it.
 func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case v.MigrationID != "":
@@ -123,8 +120,8 @@ func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, 
 	return tx.checkMigratableAt(ctx, v, a, hostID, in.ID)
 }
 
-// checkMigratableUnheld reports whether a host may migrate a volume that no host has at an
-// instance. Its attachments stay as they are: they follow the volume to its new place.
+// checkMigratableUnheld is checkMigratable for a volume that no host has at an instance. Its
+// attachments do not change: they follow the volume to its new location.
 func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case in.SrcAttachmentID != "":
@@ -140,8 +137,8 @@ func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID st
 	return tx.checkReach(ctx, "migrate", v, hostID)
 }
 
-// checkMigratableAt reports whether the instance that has the volume lets a host
-// migrate it.
+// checkMigratableAt requires that the volume's instance is on this host, not shelved, not locked by
+// another migration, and not running on a second host.
 func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID, migrationID string) error {
 	var (
 		at, name string
@@ -158,14 +155,14 @@ func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachm
 	case at != hostID:
 		return api.Errorf(api.CodeNotYourHost, "cannot migrate volume %s from this host: its instance is on host %s", v.Name, a.Host)
 	case lock.op != "" && lock.op != migrationID:
-		// It is at rest, and its other volumes are let be until it is as it was.
+		// A move has paused its guest; its other volumes must not move until that ends.
 		return lock.check("migrate a volume of", name)
 	}
 	return tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
-// TargetType returns the type that dst has to satisfy: the new type, checked by the rules
-// of a retype, if the migration changes the type, else the volume's type.
+// TargetType returns the type that dst must satisfy: the new type, checked by the rules of a
+// retype, if the migration changes the type, else the volume's type.
 func (tx *Tx) TargetType(ctx context.Context, v api.Volume, in api.MigrationRegister) (api.VolumeType, error) {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.ToType, v.Type))
 	if err != nil || in.ToType == "" {
@@ -174,7 +171,7 @@ func (tx *Tx) TargetType(ctx context.Context, v api.Volume, in api.MigrationRegi
 	return t, checkNewType(ctx, tx, v, t, in.Dst.Format)
 }
 
-// CheckDst refuses a dst that is not another place, has the wrong size, or is not allowed
+// CheckDst refuses a dst that is the volume's present location, has another size, or is not allowed
 // by the type.
 func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, dst api.Location) error {
 	src := v.Location
@@ -192,7 +189,8 @@ func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeT
 	return checkTypeAllows(ctx, q, t, hostID, dst)
 }
 
-// InsertMigration locks the volume and makes the reservations.
+// InsertMigration locks the volume and reserves dst, and an attachment there if a host has the
+// volume at an instance.
 func (tx *Tx) InsertMigration(ctx context.Context, v api.Volume, t api.VolumeType, hostID string, in api.MigrationRegister) error {
 	src, err := json.Marshal(v.Location)
 	if err != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// TransitionMigration changes the state of a migration, if its present state is one that
-// the caller expects. Completed makes dst the place of the volume and frees src; cancelled
-// and error free dst; all three unlock the volume. Once a migration is completing, dst is
-// freed only if the host says that the volume was not switched to it. Transitions to
-// started, cancelling and needs_operator free nothing and need no such word.
+// TransitionMigration changes the state of a migration if its present state is in in.From.
+// Completed makes dst the volume's location and frees src; cancelled and error free dst; all three
+// unlock the volume. Once a migration is completing, dst is freed only if the host sets
+// NotSwitched: the volume was not switched to dst.
 func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
@@ -75,7 +74,7 @@ func checkTransition(in api.MigrationTransition) error {
 	return validate.Invalid("a migration cannot be moved to %s", validate.Quote(string(in.To)))
 }
 
-// checkOwner refuses every host but the one that runs the migration.
+// checkOwner refuses every host except the migration's.
 func (tx *Tx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 	if err != nil {
@@ -91,8 +90,8 @@ func (tx *Tx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationT
 	return nil
 }
 
-// checkState is the compare of the compare and swap. Done says that the same
-// op has made this transition before, and its answer was lost.
+// checkState is the compare of a compare-and-swap. done means that the same op has already made
+// this transition and lost the answer.
 func (tx *Tx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
 	var op string
 	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {
@@ -106,7 +105,7 @@ func (tx *Tx) checkState(ctx context.Context, m api.Migration, in api.MigrationT
 	case !slices.Contains(in.From, m.State):
 		return false, api.Errorf(api.CodeConflict, "migration %s of volume %s is %s, none of %q", m.ID, m.VolumeName, m.State, in.From).With("state", m.State)
 	case in.To == api.MigrationCompleted && m.State != api.MigrationCompleting && m.State != api.MigrationNeedsOperator:
-		// Src is freed only after the registry has heard that it is going to be.
+		// The registry frees src only after the host has announced completing.
 		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s and cannot become %s from there", m.ID, m.VolumeName, m.State, in.To)
 	case dropsDst(in.To) && mayBeSwitched(m) && !in.NotSwitched:
 		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s: %s may be the only good copy, and is not dropped unless its host says that it was not switched to", m.ID, m.VolumeName, m.State, Place(m.Dst))
@@ -114,18 +113,18 @@ func (tx *Tx) checkState(ctx context.Context, m api.Migration, in api.MigrationT
 	return false, nil
 }
 
-// dropsDst reports whether a migration gives dst back as it gets to a state.
+// dropsDst reports whether a migration frees dst when it enters the state.
 func dropsDst(to api.MigrationState) bool {
 	return to == api.MigrationCancelled || to == api.MigrationError
 }
 
-// mayBeSwitched reports whether the volume may be at dst already, for all that the registry
-// knows: from the claim of completing on, the host alone can tell.
+// mayBeSwitched reports whether the volume may already be at dst. Once the host has announced
+// completing, only the host can tell.
 func mayBeSwitched(m api.Migration) bool {
 	return m.State == api.MigrationCompleting || m.State == api.MigrationNeedsOperator
 }
 
-// storeState is the swap, with what the new state means for volume and
+// storeState is the swap of the compare-and-swap, with its effects on the volume and its
 // attachments.
 func (tx *Tx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	var fail, finished any
@@ -153,8 +152,8 @@ func (tx *Tx) storeState(ctx context.Context, m api.Migration, in api.MigrationT
 	}
 }
 
-// Flip makes dst the volume's place and, if the volume is attached, the dst attachment its
-// attachment. A retype also gets its type. Src belongs to nobody after that.
+// Flip makes dst the volume's location, the dst attachment its attachment, and a retype's new type
+// its type. The registry then no longer knows src.
 func (tx *Tx) Flip(ctx context.Context, m api.Migration) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("DELETE FROM attachments WHERE id = ?", m.SrcAttachmentID),
@@ -167,7 +166,7 @@ func (tx *Tx) Flip(ctx context.Context, m api.Migration) error {
 	)
 }
 
-// ReleaseDst frees dst; src stays as it was.
+// ReleaseDst frees dst; src does not change.
 func (tx *Tx) ReleaseDst(ctx context.Context, m api.Migration) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("DELETE FROM attachments WHERE migration_id = ?", m.ID),
@@ -175,7 +174,7 @@ func (tx *Tx) ReleaseDst(ctx context.Context, m api.Migration) error {
 	)
 }
 
-// MoveReservation replaces the reserved dst by the location where it was made.
+// MoveReservation replaces the reserved dst by the location that the host has made.
 func (tx *Tx) MoveReservation(ctx context.Context, m api.Migration, dst api.Location) error {
 	v, err := volumeByID(ctx, tx, m.VolumeID)
 	if err != nil {

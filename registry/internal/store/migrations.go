@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// open reports whether a migration in this state holds its volume's lock and its
-// dst. An orphaned one does.
+// open reports whether a migration in this state holds the lock of its volume, and dst. An orphaned
+// migration does.
 func open(state api.MigrationState) bool { return !state.Final() }
 
-// MigrationOpen is the SQL condition that a migration m is open. The partial index that is
-// the lock has the same text.
+// MigrationOpen is the SQL condition that migration m is open. The partial index that serves as the
+// lock has the same text.
 const MigrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
 
 const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
@@ -32,8 +32,8 @@ const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name
 	LEFT JOIN volumes v ON v.id = m.volume_id
 	LEFT JOIN pauses p ON p.migration_id = m.id`
 
-// EachMigration visits the migrations after a key: the open ones of a volume, or also those that
-// are over. An empty reference is of every volume. A host sees only its own.
+// EachMigration visits the migrations after a key, open ones only or, with all, every one. An empty
+// volumeRef matches every volume. A host sees only its own migrations.
 func (s *Store) EachMigration(ctx context.Context, volumeRef string, all bool, viewer Viewer, after string, do ledger.Visit[api.Migration]) error {
 	return s.view(ctx, func(q ledger.Querier) error {
 		volume, err := resolveFilter(ctx, q, KindVolume, volumeRef)
@@ -56,15 +56,15 @@ func (s *Store) EachMigration(ctx context.Context, volumeRef string, all bool, v
 	})
 }
 
-// migrationsQuery reads a chunk of migrations. The open ones are few among many that are over, so
-// they are found by an index that has nothing else.
+// migrationsQuery returns the query for a chunk of migrations. The few open ones are found by a
+// partial index, not among the many finished ones.
 func (v Viewer) migrationsQuery(volume string, all bool) string {
 	which, key := v.visible(ownsMigration), "m.id"
 	if volume != "" {
 		which += " AND m.volume_id = ?2"
 	}
 	if !all {
-		which, key = which+" AND "+MigrationOpen, "+m.id" // which no index is in the order of
+		which, key = which+" AND "+MigrationOpen, "+m.id" // no index has this order
 	}
 	return migrationQuery + " WHERE m.id IN (SELECT m.id FROM migrations m WHERE " + which + " AND " + key + " > ?3 ORDER BY " + key + " LIMIT ?4) ORDER BY m.id"
 }
@@ -85,7 +85,7 @@ func (s *Store) Migration(ctx context.Context, ref string, viewer Viewer) (api.M
 	return viewVisible(ctx, s, KindMigration, ref, viewer, MigrationByID)
 }
 
-// MigrationByID reads a migration, sql.ErrNoRows if there is none.
+// MigrationByID returns the migration with the id, or sql.ErrNoRows.
 func MigrationByID(ctx context.Context, q ledger.Querier, id string) (api.Migration, error) {
 	m, err := scanMigration(q.QueryRowContext(ctx, migrationQuery+" WHERE m.id = ?", id))
 	if err != nil {
@@ -135,7 +135,7 @@ func scanMigration(row ledger.Scanner) (api.Migration, error) {
 	return m, nil
 }
 
-// AuditMigration adds to the trail what happened to a migration, with its volume.
+// AuditMigration adds an event about a migration, with its volume, to the audit trail.
 func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}
@@ -145,17 +145,17 @@ func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, 
 	return tx.Audit(ctx, e)
 }
 
-// MigrationProgress returns what its host last reported of a migration: phase, progress and
-// rate. It is kept in memory only and may be older than the stored state. For state and
+// MigrationProgress returns the last reported phase, progress and rate of a migration; false if
+// there is none. They are in memory only and may be older than the stored state. For state and
 // locations use Migration.
 func (s *Store) MigrationProgress(id string) (api.Migration, bool) { return s.hosts.Progress(id) }
 
-// NextProgress returns a channel that is closed when a host reports on its migrations after
-// the call. Call it before MigrationProgress, and wait then, so that no report is missed.
+// NextProgress returns a channel that is closed at the next report of migrations after the call. To
+// miss no report, call it before MigrationProgress and then wait.
 func (s *Store) NextProgress() <-chan struct{} { return s.progress.Wait() }
 
-// cacheProgress remembers how far the migrations of a host are. It leaves out migrations
-// that the registry does not know as that host's.
+// cacheProgress keeps the reported progress of a host's migrations in memory. It ignores migrations
+// that are not the host's.
 func (s *Store) cacheProgress(ctx context.Context, in api.HostReport) error {
 	if in.Migrations == nil {
 		return nil
@@ -180,7 +180,7 @@ func (s *Store) cacheProgress(ctx context.Context, in api.HostReport) error {
 	return nil
 }
 
-// dropFinished drops what is remembered of migrations that are over.
+// dropFinished drops the cached progress of finished migrations.
 func (s *Store) dropFinished(ctx context.Context) error {
 	for _, id := range s.hosts.MigrationIDs() {
 		var state api.MigrationState

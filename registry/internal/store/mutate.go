@@ -12,13 +12,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// admission reports whether a caller may ask for a change now.
+// An admission refuses a caller that may not make a change now.
 type admission func(context.Context, *Store, *Tx) error
 
-// Mutate is ledger.Mutate, and checks the caller's token first. A host that is fenced, or
-// comes with an epoch that is not its own, is refused with stale_epoch. A host that has not
-// reported since the start is refused with registry_unavailable, because its mark may prove
-// that the database is from a backup.
+// Mutate is ledger.Mutate after a check of the caller's token. It refuses a fenced host, or an
+// epoch that is not the host's, with stale_epoch. It refuses a host that has not reported since the
+// start with registry_unavailable, because the host's mark may prove that the database is from a
+// backup.
 func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	if call.Host == nil {
 		return mutateIf(ctx, s, call, what, request, admitToken, do)
@@ -33,14 +33,14 @@ func Mutate[T any](ctx context.Context, s *Store, call Call, what string, reques
 	})
 }
 
-// What the changes of one host may add to the trail and to the answers that are kept, at once and
-// then a second: 500 instances with 20 disks each are adopted at once, with room to spare.
+// The changes of one host may add this much to the trail and the kept answers, at once and per
+// second. It is enough to adopt 500 instances with 20 disks each at once.
 const (
 	changeBytesAtOnce    = 64 << 20
 	changeBytesPerSecond = 16 << 10
 )
 
-// mutateIf is Mutate with an admission of its own.
+// mutateIf is Mutate with the given admission.
 func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	req := ledger.Request{Who: call.Who, OpID: call.Key, What: what, Body: request}
 	if call.Host != nil {
@@ -55,7 +55,7 @@ func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, requ
 		func(ctx context.Context, _ *ledger.Change) (T, error) { return do(ctx, tx) })
 }
 
-// admitToken is the admission of every change that has no rules of its own.
+// admitToken is the admission of changes without special rules.
 func admitToken(ctx context.Context, s *Store, tx *Tx) error {
 	if err := admitWritable(ctx, s, tx); err != nil || tx.Call.Host == nil {
 		return err
@@ -74,8 +74,8 @@ func admitToken(ctx context.Context, s *Store, tx *Tx) error {
 	return tx.admitEpoch(host, tx.Call.Host.Epoch)
 }
 
-// admitWritable takes whoever comes, unless the store is read-only.
+// admitWritable admits every caller, unless the store is read-only.
 func admitWritable(_ context.Context, s *Store, _ *Tx) error { return s.writable() }
 
-// admitAlways is for the changes that a read-only store takes.
+// admitAlways is the admission of changes that a read-only store accepts.
 func admitAlways(context.Context, *Store, *Tx) error { return nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// policyTexts are the policies by name, and what each allows.
+// policyTexts describes each policy, by name.
 var policyTexts = map[string]string{
 	api.PolicyMultiattach:         "a volume of a multiattach type may be made, retyped to, or attached again",
 	api.PolicyMultiattachBootable: "the same for a bootable volume, and a multiattach volume may be made bootable",
@@ -29,8 +29,7 @@ func (s *Store) Policies(ctx context.Context) ([]api.Policy, error) {
 	return ledger.QueryAll(ctx, s.db.Read, scan, "SELECT name, enabled FROM policies ORDER BY name")
 }
 
-// SetPolicy turns a policy on or off. It holds for later requests; what is there already
-// stays.
+// SetPolicy turns a policy on or off for later requests.
 func (s *Store) SetPolicy(ctx context.Context, call Call, name string, in api.PolicyUpdate) (api.Policy, error) {
 	return Mutate(ctx, s, call, "policy.set", []any{name, in}, func(ctx context.Context, tx *Tx) (api.Policy, error) {
 		if err := tx.CheckOperator("change a policy"); err != nil {
@@ -66,8 +65,8 @@ func policyOn(ctx context.Context, q ledger.Querier, name string) (on bool, err 
 	return on, nil
 }
 
-// checkPolicies refuses what the policies forbid of a volume whose type is
-// multiattach, or is to be: something that is called like "attach volume x again".
+// checkPolicies refuses an action that the policies forbid for a volume of a multiattach type. what
+// describes the action, like "attach volume x again".
 func checkPolicies(ctx context.Context, q ledger.Querier, what string, bootable bool) error {
 	if err := checkPolicy(ctx, q, what, api.PolicyMultiattach); err != nil || !bootable {
 		return err

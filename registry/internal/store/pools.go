@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// replacePools makes the pools of a host those that are given, if any list is. What it
-// has in those that are shared now is everybody's.
+// replacePools replaces the pools of a host, unless pools is nil. Volumes in a pool that is now
+// shared become visible to all hosts with the pool.
 func (tx *Tx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {
 	if pools == nil {
 		return nil
@@ -57,8 +57,8 @@ func (s *Store) Pools(ctx context.Context) ([]api.Pool, error) {
 	return ledger.ReadAll(ctx, s.db.Read, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
 }
 
-// Pool returns the pool called name on the host that hostRef names. hostRef may be empty if
-// only one host has such a pool.
+// Pool returns the pool called name on the host that hostRef names. hostRef may be empty if only
+// one host has the pool, or if the pool is shared.
 func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error) {
 	host := ""
 	if hostRef != "" {
@@ -99,8 +99,8 @@ func (s *Store) scanPool(row ledger.Scanner) (api.Pool, error) {
 	return p, err
 }
 
-// fillPool adds to a stored pool what its host reported and the database does not keep. A host that
-// is silent may use the pool for more than it last reported.
+// fillPool adds the reported values of a pool that are not stored. A silent host may use the pool
+// for more than it last reported.
 func (s *Store) fillPool(hostID string, p *api.Pool) {
 	reported := s.hosts.FillPool(hostID, p)
 	last, seen := s.hosts.LastSeen(hostID)
@@ -115,7 +115,7 @@ func (s *Store) fillPool(hostID string, p *api.Pool) {
 	}
 }
 
-// CheckPoolKnown refuses a name that no host has a pool of.
+// CheckPoolKnown returns not_found if no host has reported a pool of this name.
 func CheckPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
 	var known bool
 	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ?)", name).Scan(&known); err != nil {
@@ -127,8 +127,8 @@ func CheckPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
 	return nil
 }
 
-// CheckPoolActive returns state_forbidden if the pool of this name was active on no host when it
-// last reported: nothing can be moved there.
+// CheckPoolActive returns state_forbidden if no host last reported the pool as active: no volume
+// can be moved there.
 func CheckPoolActive(ctx context.Context, q ledger.Querier, name string) error {
 	var active bool
 	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ? AND active)", name).Scan(&active); err != nil {

@@ -11,11 +11,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// What an operator asks of a host is refused here where the registry knows already that
-// the host would refuse it: at once, and also while the host is away. Nothing is settled
-// by that. The rules hold in the transactions by which the host does it.
+// The checks in this file refuse an operator's request that the host would refuse, at once and even
+// while the host is away. They decide nothing: the host's transactions check the same rules.
 
-// CheckCreate refuses a volume that a host cannot make.
+// CheckCreate refuses a volume that the host cannot make.
 func (s *Store) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID string) error {
 	t, err := typeByRef(ctx, s.db.Read, cmp.Or(in.Type, DefaultType))
 	if err != nil {
@@ -28,7 +27,7 @@ func (s *Store) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID str
 	return checkTypeAllows(ctx, s.db.Read, t, hostID, api.Location{Pool: in.Pool, Name: in.Name, Format: format})
 }
 
-// CheckMove refuses to move a volume that cannot be moved in its present state.
+// CheckMove refuses a volume that cannot be moved in its present state.
 func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
@@ -39,8 +38,8 @@ func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
 	return checkHeldByOne(ctx, s.db.Read, v)
 }
 
-// checkHeldByOne refuses a move of a volume that hosts have at several instances, or at
-// one that is shelved.
+// checkHeldByOne refuses to move a volume that hosts have at several instances, or at a shelved
+// instance.
 func checkHeldByOne(ctx context.Context, q ledger.Querier, v api.Volume) error {
 	if v.Unheld() {
 		return nil
@@ -55,7 +54,7 @@ func checkHeldByOne(ctx context.Context, q ledger.Querier, v api.Volume) error {
 	return err
 }
 
-// CheckDelete refuses to delete a volume that something uses.
+// CheckDelete refuses to delete a volume that is attached or being migrated.
 func CheckDelete(v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
@@ -68,7 +67,7 @@ func CheckDelete(v api.Volume) error {
 	return nil
 }
 
-// CheckResize refuses to make a volume larger that cannot be resized in its present state.
+// CheckResize refuses a volume that cannot be resized in its present state.
 func CheckResize(v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
@@ -79,7 +78,7 @@ func CheckResize(v api.Volume) error {
 	return nil
 }
 
-// CheckAttach refuses a volume that cannot be attached to the instance.
+// CheckAttach refuses to attach a volume that cannot be attached to the instance.
 func CheckAttach(v api.Volume, i api.Instance) error {
 	if err := lockOf(i).check("attach a volume to", i.Name); err != nil {
 		return err
@@ -102,8 +101,8 @@ func CheckAttach(v api.Volume, i api.Instance) error {
 	return nil
 }
 
-// CheckDetach refuses to detach a volume that is not attached to the instance, or has to
-// stay attached now.
+// CheckDetach refuses to detach a volume that is not attached to the instance, or must stay
+// attached now.
 func CheckDetach(v api.Volume, i api.Instance) error {
 	if err := lockOf(i).check("detach a volume from", i.Name); err != nil {
 		return err
@@ -117,7 +116,7 @@ func CheckDetach(v api.Volume, i api.Instance) error {
 	return nil
 }
 
-// CheckPoolKnown refuses a pool name that no host has.
+// CheckPoolKnown returns not_found if no host has reported a pool of this name.
 func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
 	return CheckPoolKnown(ctx, s.db.Read, name)
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// reachedBy is the condition that the host h has the bytes of the volume v, whose place
-// is l: it is its own, or in a shared pool that it has too. The words are aliases of
-// tables.
+// reachedBy returns the condition that host h reaches the bytes of volume v at location l: the
+// location is the host's own, or in a shared pool that the host also has. The arguments are aliases
+// of tables.
 func reachedBy(h, v, l string) string {
 	return fmt.Sprintf(`(%[3]s.scope = %[1]s.id OR %[3]s.scope = 'shared' AND (%[2]s.host_id = %[1]s.id
 		OR EXISTS (SELECT 1 FROM pools rp WHERE rp.host_id = %[1]s.id AND rp.name = %[3]s.pool AND rp.shared = 1)
 			AND %[4]s))`, h, v, l, basesReachedBy(h+".id", v+".host_id", l+".backing"))
 }
 
-// moverQuery is the hosts that reach the volume ?1, with whether each has the pool ?2
-// (no pool is a path, which each has) and how many other volumes it does not reach of
-// the instances that have this one. First come those whose pools are active, then who
-// had such an instance last, then the host of the volume's row.
+// moverQuery selects the hosts that reach volume ?1, with whether each has pool ?2 (true for "", a
+// path) and the number of other volumes of the volume's instances that it does not reach. It sorts
+// hosts with active pools first, then hosts that had such an instance last, then the host of the
+// volume's row.
 var moverQuery = `SELECT h.id, ?2 = '' OR EXISTS (SELECT 1 FROM pools p WHERE p.host_id = h.id AND p.name = ?2),
 		(SELECT COUNT(*) FROM attachments a
 			JOIN attachments oa ON oa.instance_id = a.instance_id AND oa.volume_id <> a.volume_id
@@ -38,18 +38,17 @@ var moverQuery = `SELECT h.id, ?2 = '' OR EXISTS (SELECT 1 FROM pools p WHERE p.
 		EXISTS (SELECT 1 FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = v.id AND i.host_id = h.id) DESC,
 		h.id = v.host_id DESC, h.name`
 
-// mover is a host that reaches a volume.
+// A mover is a host that reaches a volume.
 type mover struct {
 	hostID    string
 	hasPool   bool
 	unreached int // other volumes of its instances that the host does not reach
 }
 
-// Movers returns the ids of the hosts that may move a volume which is Unheld to a pool, or
-// to a path if toPool is empty, best first. They reach both places. Of the hosts that do,
-// they are the ones that reach the most of the other volumes of the volume's instances: so
-// a move does not scatter the volumes of a shelved instance if some host could have brought
-// the instance back.
+// Movers returns the ids of the hosts that can move an unheld volume to a pool, or to a path if
+// toPool is empty, best first. They reach both locations, and as many as possible of the other
+// volumes of the volume's instances: a move must not scatter the volumes of a shelved instance
+// while some host could unshelve it.
 func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]string, error) {
 		scan := ledger.ScanInto(func(m *mover) []any { return []any{&m.hostID, &m.hasPool, &m.unreached} })
@@ -66,9 +65,8 @@ func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, 
 	})
 }
 
-// noEligibleHost refuses a pool that some host has, and none that also reaches the volume.
-// If nobody has reported the pool, the hosts that reach the volume may say whether it is
-// there.
+// noEligibleHost refuses a pool if no host reaches both it and the volume. If no host has reported
+// the pool, it returns the hosts that reach the volume: they may know the pool.
 func noEligibleHost(ctx context.Context, q ledger.Querier, volumeID, toPool string, reach []mover) ([]string, error) {
 	if api.CodeOf(CheckPoolKnown(ctx, q, toPool)) == api.CodeNotFound && len(reach) > 0 {
 		return hostsOf(reach), nil
@@ -88,8 +86,7 @@ func hostsOf(movers []mover) []string {
 	return ids
 }
 
-// checkReach reports whether a host has the bytes of a volume that no host has at an
-// instance.
+// checkReach refuses a host that does not reach the bytes of an unheld volume.
 func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
 	var scope, owner string
 	if err := tx.QueryRowContext(ctx, `SELECT l.scope, v.host_id FROM volumes v

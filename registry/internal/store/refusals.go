@@ -4,7 +4,7 @@ package store
 
 import "github.com/volferry/volferry/internal/api"
 
-// NotAvailable returns the refusal of a request that needs a volume in another status.
+// NotAvailable returns the refusal of a request that needs the volume in another status.
 func NotAvailable(v api.Volume, verb string) error {
 	err := api.Errorf(api.CodeVolumeNotAvailable, "cannot %s volume %s: it is %s", verb, v.Name, v.Status).With("status", v.Status)
 	if v.ResizeOpID != "" {
@@ -13,13 +13,13 @@ func NotAvailable(v api.Volume, verb string) error {
 	return err
 }
 
-// MigrationActive returns the refusal of a request that cannot be done while the volume is
-// moved.
+// MigrationActive returns the refusal of a request that is not possible during a migration of the
+// volume.
 func MigrationActive(v api.Volume, verb string) error {
 	return refuseMoving(verb, v.Name, v.MigrationID)
 }
 
-// refuseMoving refuses to verb a volume while a migration moves it.
+// refuseMoving returns the refusal to verb a volume during a migration.
 func refuseMoving(verb, volume, migration string) error {
 	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, volume, migration).
 		With("migration_id", migration)
@@ -34,8 +34,8 @@ func multiattached(volume string, attachments int) error {
 	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all, which saves and restores them", volume, attachments).With("attachments", attachments)
 }
 
-// shelvedOnHost refuses to move a volume of an instance that is shelved and still on its
-// host, or is on its way back to one.
+// shelvedOnHost returns the refusal to move a volume of an instance that is shelved and still on
+// its host, or is being unshelved.
 func shelvedOnHost(volume, instance string) error {
 	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", volume, instance, api.ShellLine("volferryctl", "instance", "shelve", instance)).
 		With("state", api.InstanceShelved)
@@ -50,8 +50,7 @@ func usedByInstance(volume, instance, instanceID, attachment string) error {
 		With("instance_id", instanceID).With("attachment_id", attachment)
 }
 
-// stopAdvice says what to do about an instance that has to be off, or on no host, for a
-// change of its root volume.
+// stopAdvice returns what an operator can do to allow a change of the instance's root volume.
 func stopAdvice(instance string, state api.InstanceState) string {
 	switch state {
 	case api.InstanceRunning, api.InstancePaused, api.InstanceAsleep, api.InstanceCrashed:
@@ -65,13 +64,13 @@ func stopAdvice(instance string, state api.InstanceState) string {
 	return "it has to be stopped or shelved_offloaded"
 }
 
-// instanceLock is what keeps everybody from changing an instance: the reason, ""
-// where nothing does, and the migration that holds it, "" for an operator.
+// instanceLock is the lock of an instance: its reason, "" if it is not locked, and the migration
+// that holds it, "" for an operator.
 type instanceLock struct{ reason, op string }
 
 func lockOf(i api.Instance) instanceLock { return instanceLock{i.LockReason, i.LockedBy} }
 
-// check says why something cannot be done to an instance, nil if it is not locked.
+// check returns the refusal of a change of a locked instance, nil if it is not locked.
 func (l instanceLock) check(verb, instance string) error {
 	switch {
 	case l.reason == "":
@@ -83,5 +82,5 @@ func (l instanceLock) check(verb, instance string) error {
 	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `%s`, if that may be", verb, instance, l.reason, api.ShellLine("volferryctl", "instance", "unlock", instance))
 }
 
-// CheckUnlocked refuses a change of an instance while it is locked.
+// CheckUnlocked refuses a change of a locked instance.
 func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).check(verb, i.Name) }

@@ -20,23 +20,22 @@ import (
 )
 
 const (
-	// A host may have so many reports that say something new taken at once, and then so
-	// many a second. Daemons report once a second at the most.
+	// A host may send this many reports with changes at once, and this many per second. Daemons
+	// report at most once a second.
 	reportsAtOnce    = 60
 	reportsPerSecond = 2
 )
 
-// Report takes a host's report, and answers with the host and the registry's mark. A new
-// host gets epoch 1. A host that is fenced, or comes with an epoch other than the
-// registry's, gets stale_epoch and changes nothing, except that it was seen. Epoch 0 is a
-// host that has lost its state; it is the same host if it was never fenced.
+// Report stores a host's report and returns the host with the registry's mark. A new host gets
+// epoch 1. A fenced host, or one with another epoch than the registry's, gets stale_epoch; only the
+// time of its last report changes. Epoch 0 means that the host has lost its state; Report accepts
+// it if the host was never fenced.
 //
-// Nil pools mean that the daemon does not know them now: the last report of them stands.
-// The same holds for migrations. Reports carry no op id: only the last one counts.
+// Nil pools or migrations mean that the daemon does not know them now: the last reported ones stay.
+// Reports have no op id: only the last one counts.
 //
-// A report with a digest stands for the report that was answered with that digest. If that
-// is not the last stored report of the host, the answer is a conflict with
-// DetailReportWhole.
+// A digest alone stands for the whole report that was answered with it. If that is not the host's
+// last stored report, Report returns a conflict with DetailReportWhole.
 func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
 	if err := validate.Report(in); err != nil {
 		return api.Host{}, err
@@ -53,9 +52,9 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	} else {
 		s.history.ClearDoubt(in.ID)
 	}
-	// A report that says nothing new is refused as well, so that the host can
-	// show why the registry does not work; and one of an older epoch with the same
-	// error, or the host would let go of what it lost by an older state of things.
+	// An unchanged report is refused too, so that the host can show why the registry does not work.
+	// So is a report with an older epoch: after stale_epoch the host would release volumes by an
+	// outdated state of the registry.
 	err := s.writable()
 	if err != nil {
 		return api.Host{}, err
@@ -83,8 +82,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	return h, nil
 }
 
-// takeReport takes what a whole report says of a host, and returns the host and the
-// digest of the report.
+// takeReport stores a whole report if it has changes, and returns the host and the report's digest.
 func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, host hostcache.Row, now time.Time) (hostcache.Row, string, error) {
 	digest, err := reportDigest(in)
 	if err != nil {
@@ -109,12 +107,12 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 		return host, "", err
 	}
 	s.hosts.Touch(in.ID, now)
-	s.hosts.SetCompared(in.ID) // it may be new
+	s.hosts.SetCompared(in.ID) // the host may be new
 	s.hosts.Update(in, digest)
 	return host, digest, nil
 }
 
-// admitReport is the check of the token of reports.
+// admitReport checks the token of a report.
 func admitReport(h hostcache.Row, epoch int64) error {
 	if !h.Fenced && (epoch == h.Epoch || epoch == 0 && h.Epoch == 1) {
 		return nil
@@ -122,7 +120,7 @@ func admitReport(h hostcache.Row, epoch int64) error {
 	return staleEpoch(h, epoch)
 }
 
-// reportDigest is over the part of a report that the database keeps.
+// reportDigest returns a digest of the part of a report that the database keeps.
 func reportDigest(in api.HostReport) (string, error) {
 	in.Epoch, in.Mark, in.Migrations = 0, nil, nil
 	in.Pools = slices.Clone(in.Pools)
@@ -137,7 +135,7 @@ func reportDigest(in api.HostReport) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// storeReport writes down the part of a report that the database keeps.
+// storeReport stores the part of a report that the database keeps.
 func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostcache.Row, error) {
 	call.Key = ""
 	return mutateIf(ctx, s, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostcache.Row, error) {
@@ -146,7 +144,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 			return was, err
 		}
 		if err == nil {
-			// It may have been fenced since the look in memory.
+			// The host may have been fenced since the check in memory.
 			if err := admitReport(was, in.Epoch); err != nil {
 				return was, err
 			}
@@ -170,7 +168,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 	})
 }
 
-// storeHost makes or changes the row of a host and returns it.
+// storeHost inserts or updates the row of a host and returns it.
 func (s *Store) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hostcache.Row, error) {
 	tx.cache.hosts.invalidate()
 	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
@@ -186,8 +184,8 @@ func (s *Store) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hostc
 	return tx.hostRow(ctx, in.ID)
 }
 
-// nameTaken is the refusal of a host whose name another id has: another machine, or the same
-// one before it was installed again. One that reports right now is another machine.
+// nameTaken refuses a host because another id has its name: another machine, or this machine before
+// it was reinstalled. If the other host reports right now, it is another machine.
 func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
 	h, err := scanHostRow(tx.QueryRowContext(ctx, hostQuery+" WHERE name = ?", name))
 	if err != nil {
@@ -207,8 +205,7 @@ func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
 		"docs/how-to/reinstall-a-host.md has all of it", refused, api.ShellLine("echo", h.ID), api.ShellLine("volferry-registry", "issue-cert", "host", name, "--id", h.ID, "--out", name+"-again"))
 }
 
-// auditReport tells of what is news in a report: that a host is new, has another
-// name, or was booted.
+// auditReport audits that a host is new, was renamed, or was booted.
 func (tx *Tx) auditReport(ctx context.Context, was, now hostcache.Row) error {
 	var what string
 	switch {

@@ -12,16 +12,16 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Kind is a sort of thing that users name. Table and name column are constants of this
-// program, never part of a request.
+// A Kind is a kind of named objects. Table and NameColumn are constants of this program, never part
+// of a request.
 type Kind struct {
 	Noun  string
 	Table string
-	// NameColumn is the column with the name, "" if it has none.
+	// NameColumn is the column with the name, "" if there is none.
 	NameColumn string
 }
 
-// The kinds of things that this package has rules for.
+// The kinds of objects with rules in this package.
 var (
 	KindHost       = Kind{"host", "hosts", "name"}
 	KindType       = Kind{"volume type", "volume_types", "name"}
@@ -31,9 +31,9 @@ var (
 	KindMigration  = Kind{"migration", "migrations", ""}
 )
 
-// Resolve returns the id of the thing that ref names: by its id, or else by its name or the
-// beginning of its id, if that fits one thing only. A name never hides the id of another thing:
-// hosts choose names, and people type the beginnings of ids.
+// Resolve returns the id of the object that ref names by its id, or else by its name or the
+// beginning of its id if only one object matches. A name never hides another object's id: hosts
+// choose names, and people type the beginnings of ids.
 func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
 	if ref == "" {
 		return "", validate.Invalid("the %s is missing", k.Noun)
@@ -67,7 +67,8 @@ func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string,
 	}
 }
 
-// ambiguous refuses ref, which is the name of the things named and the beginning of the ids begun.
+// ambiguous returns the refusal of a ref that is the name of the objects named and the beginning of
+// the ids begun.
 func ambiguous(ctx context.Context, q ledger.Querier, k Kind, ref string, named, begun []string) error {
 	candidates := slices.Concat(named, begun)
 	called, err := withHosts(ctx, q, k, candidates)
@@ -82,14 +83,13 @@ func ambiguous(ctx context.Context, q ledger.Querier, k Kind, ref string, named,
 		validate.Quote(ref), k.Noun, strings.Join(called[:len(named)], ", "), strings.Join(called[len(named):], ", ")).With("candidates", candidates)
 }
 
-// withHosts returns each id with the name of its host behind it, for kinds of things that
-// have a host.
+// withHosts appends the name of the host to each id, for kinds that have a host.
 func withHosts(ctx context.Context, q ledger.Querier, k Kind, ids []string) ([]string, error) {
 	called := slices.Clone(ids)
 	hosts := "SELECT h.name FROM " + k.Table + " t JOIN hosts h ON h.id = t.host_id WHERE t.id = ?"
 	switch k {
 	case KindVolume:
-	case KindInstance: // the row of one on the shelf has the host that had it last
+	case KindInstance: // the row of a shelved_offloaded instance has its last host
 		hosts += " AND t.state <> 'shelved_offloaded'"
 	default:
 		return called, nil
@@ -106,7 +106,7 @@ func withHosts(ctx context.Context, q ledger.Querier, k Kind, ids []string) ([]s
 	return called, nil
 }
 
-// resolveFilter is resolve for a reference that may be missing.
+// resolveFilter is Resolve for a reference that may be empty.
 func resolveFilter(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
 	if ref == "" {
 		return "", nil

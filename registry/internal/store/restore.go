@@ -13,29 +13,28 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// epochsOfTimeline is how many epochs a host can have in one timeline. The epochs of a new
-// timeline begin above all that the lost history can have given out.
+// epochsOfTimeline bounds the epochs of a host in one timeline. The epochs of a new timeline begin
+// above all epochs of the lost history.
 const epochsOfTimeline = 1 << 20
 
-// RestoreAcceptance is an operator's word that a database from a backup was compared with
-// the hosts.
+// RestoreAcceptance is an operator's statement that a restored database was compared with the
+// hosts.
 type RestoreAcceptance struct {
 	Evidence string
-	// WithoutProof accepts a restore although no host has shown a mark that proves it.
-	// Otherwise that is refused, because to accept it renews every epoch and mends nothing.
+	// WithoutProof accepts a restore that no host's mark proves. Without it AcceptRestore refuses,
+	// because acceptance renews every epoch and repairs nothing.
 	WithoutProof bool
 }
 
-// AcceptRestore takes an operator's word that the registry was compared with the hosts, and
-// starts a new timeline: marks of older timelines prove nothing any more. Beside a fence it
-// is the only change that a read-only store takes.
+// AcceptRestore starts a new timeline after an operator has compared the registry with the hosts:
+// marks of older timelines prove nothing any more. A read-only store accepts no other change but a
+// fence.
 //
-// Every host gets a new epoch, because nobody knows what hosts were told in the lost
-// history. Otherwise a host that was fenced there would be refused for ever, a host that
-// has not heard of its fence would be believed, and hosts would use attachments that the
-// database does not know while it gives their volumes to others. No host is fenced: each
-// lets go of what it does not have any more, and rejoins. Until then it is behind
-// (CheckNotBehind).
+// Every host gets a new epoch, because the epochs of the lost history are unknown. With the old
+// ones, a host that was fenced there would be refused for ever, a host that does not know of its
+// fence would be believed, and hosts would use attachments that the database does not know. No host
+// is fenced: each releases the volumes that it no longer has, and rejoins. CheckNotBehind protects
+// those volumes until then.
 func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
 	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return api.RegistryMark{}, err
@@ -74,7 +73,7 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 	})
 }
 
-// renewEpochs gives every host the first epoch of a timeline.
+// renewEpochs gives every host an epoch of the new timeline.
 func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	tx.cache.hosts.invalidate()
 	if err := tx.Exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
@@ -92,10 +91,9 @@ func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	return nil
 }
 
-// CheckNotBehind refuses to give a host a volume that another host may have, by a history
-// that was lost in a restore: a host that reaches the volume's place and has not come back
-// since. A host lets go of such volumes when it comes back. The operator who fenced a host
-// has made sure that it cannot touch them.
+// CheckNotBehind refuses to give a host a volume that another host may still have from the history
+// that a restore has lost: a host that reaches the volume and has not rejoined since. A host that
+// rejoins releases such volumes. An operator who fences a host states that it cannot touch them.
 func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// readHistory reads what the registry has stored of its own history, which ends at end.
+// readHistory reads the stored history of the registry; end is the end of its trail.
 func readHistory(ctx context.Context, q ledger.Querier, end ledger.End) (*history.History, error) {
 	var (
 		now api.RegistryMark
@@ -38,7 +38,7 @@ func readHistory(ctx context.Context, q ledger.Querier, end ledger.End) (*histor
 	return h, nil
 }
 
-// makeMarkKey gives a database that has no key for its marks one.
+// makeMarkKey generates the key for marks if the database has none.
 func makeMarkKey(ctx context.Context, db *sqlitedb.DB) error {
 	if _, err := db.Write.ExecContext(ctx, "UPDATE registry SET mark_key = ? WHERE length(mark_key) = 0", history.NewKey()); err != nil {
 		return fmt.Errorf("make the key of marks: %w", err)
@@ -46,15 +46,14 @@ func makeMarkKey(ctx context.Context, db *sqlitedb.DB) error {
 	return nil
 }
 
-// Mark returns how far the registry's history is on stable storage. It reads memory only.
+// Mark returns the mark of the newest history on stable storage, from memory.
 func (s *Store) Mark() api.RegistryMark { return s.history.Now() }
 
-// ObserveMark compares a mark that a host shows with the registry's history. A mark that
-// this history cannot have given out, and that this registry has signed, proves that the
-// database was restored from a backup, or that the end of its audit trail was cut off; the
-// store becomes read-only. A mark that is not signed is the word of one host: only that
-// host is refused, until it shows another mark or a restore is accepted. Marks of other
-// registries and of older timelines prove nothing.
+// ObserveMark compares a mark that a host shows with the registry's history. A mark outside of this
+// history with this registry's signature proves that the database was restored from a backup, or
+// that the end of its audit trail was cut off; the store becomes read-only. An unsigned mark is one
+// host's claim: the store refuses that host, until it shows another mark or a restore is accepted.
+// Marks of other registries and of older timelines prove nothing.
 func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	now := s.history.Now()
 	if m.RegistryID != now.RegistryID || m.Timeline < now.Timeline || m.Seq <= 0 {
@@ -85,12 +84,11 @@ func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.Regi
 	return nil
 }
 
-// keepProof writes down a mark that proves a restore, so that the registry knows it
-// at its next start, and `accept-restore` knows that there is something to accept.
+// keepProof stores a mark that proves a restore, for the next start and for `accept-restore`.
 func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	return s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 		if s.history.Now().Timeline > m.Timeline {
-			return nil // it was accepted meanwhile
+			return nil // a restore has been accepted since
 		}
 		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO restore_proofs (host_id, host, timeline, seq, hash) VALUES (?, ?, ?, ?, ?)",
 			hostID, name, m.Timeline, m.Seq, m.Hash)
@@ -101,7 +99,7 @@ func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.Regist
 	})
 }
 
-// inHistory reports whether the mark m is part of the history whose newest mark is now.
+// inHistory reports whether m is part of the history with the newest mark now.
 func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, error) {
 	switch {
 	case history.Newer(m, now) > 0:
@@ -117,8 +115,8 @@ func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, e
 	return err == nil && hex.EncodeToString(hash) == m.Hash, nil
 }
 
-// ReadOnly reports whether the store takes no changes because hosts were told more than it
-// knows and, if so, why and what the operator can do.
+// ReadOnly reports whether the store refuses changes because hosts know a newer history; reason
+// includes the operator's next action.
 func (s *Store) ReadOnly() (reason string, yes bool) {
 	reason = s.history.Reason()
 	return reason, reason != ""
@@ -132,13 +130,12 @@ func (s *Store) writable() error {
 	return api.Errorf(api.CodeRegistryUnavailable, "nothing was changed, because %s", s.history.Reason())
 }
 
-// Doubted returns, in order, the names of the hosts that show a mark which this registry
-// has neither given out nor signed. All their requests are refused.
+// Doubted returns, sorted, the names of the hosts that show a mark which this registry has neither
+// given out nor signed. The store refuses all their requests.
 func (s *Store) Doubted() []string { return s.history.Doubted() }
 
-// admitCompared refuses the changes of a host that has not shown since the start which
-// history it knows. Its first report may prove that the database is from a backup, and no
-// change may be made to such a database before.
+// admitCompared refuses the changes of a host that has not shown its mark since the start: its
+// first report may prove that the database is from a backup, and such a database must not change.
 func (s *Store) admitCompared(host hostcache.Row) error {
 	if err := s.history.CheckDoubt(host.ID); err != nil {
 		return err
@@ -149,9 +146,9 @@ func (s *Store) admitCompared(host hostcache.Row) error {
 	return notHeard(host.Name)
 }
 
-// CheckHeard refuses a host that has not reported since the start: it may have come here by a
-// connection that was made again, and not know that this is another process, which has to hear of
-// it first. A restored database takes no reports, and its hosts are asked all the same.
+// CheckHeard refuses a host that has not reported since the start. It may not know that the
+// registry was restarted, and must report first. A restored database accepts no reports, so
+// CheckHeard then allows every host.
 func (s *Store) CheckHeard(host api.Host) error {
 	if s.history.Restored() || s.hosts.WasCompared(host.ID) {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RetypePlan says what has to be done to give a volume another type.
+// RetypePlan describes how a volume gets another type.
 type RetypePlan struct {
-	// InPlace says that the volume may stay where it is, and RetypeVolume can do it.
-	// Otherwise it has to be migrated to ToPool, or ToPath if that is set, with the type.
+	// InPlace means that RetypeVolume can change the type at the present location. Otherwise the
+	// volume must be migrated with the type to ToPool, or to ToPath if that is set.
 	InPlace bool
 	Volume  api.Volume
 	Type    api.VolumeType
@@ -25,14 +25,14 @@ type RetypePlan struct {
 	ToPath  string
 }
 
-// IsMove reports whether RetypeVolume has refused a retype for no other reason than that the
-// volume has to be moved, which is allowed.
+// IsMove reports whether RetypeVolume has refused a retype only because the volume has to be moved,
+// and the caller allows the move.
 func IsMove(refusal error) bool { return api.AsError(refusal).Details[detailMove] != nil }
 
-// detailMove is the detail of a refusal that has where the volume is to be moved.
+// detailMove is the detail of a refusal with the destination of the necessary move.
 const detailMove = "to"
 
-// to is where the volume has to go, for people; "" is nowhere.
+// to returns the destination for messages, "" for none.
 func (p RetypePlan) to() string {
 	if p.ToPath == "" && p.ToPool != "" {
 		return "pool " + p.ToPool
@@ -40,8 +40,8 @@ func (p RetypePlan) to() string {
 	return p.ToPath
 }
 
-// PlanRetype returns what has to be done for a retype, or refuses it for every reason that
-// is known now.
+// PlanRetype returns the plan of a retype, or refuses the retype for every reason that is known
+// now.
 func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype) (RetypePlan, error) {
 	if err := checkRetype(in); err != nil {
 		return RetypePlan{}, err
@@ -63,9 +63,8 @@ func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype)
 	})
 }
 
-// RetypeVolume gives a volume another type without moving it. A retype that has to move the
-// volume is refused: with conflict if the caller allows the move, which is a migration
-// then, and with policy_denied if not.
+// RetypeVolume changes the type of a volume without moving it. If a move is needed, it refuses:
+// with conflict if the caller allows the move, which is a migration, and with policy_denied if not.
 func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.VolumeRetype) (api.Volume, error) {
 	if err := checkRetype(in); err != nil {
 		return api.Volume{}, err
@@ -110,7 +109,7 @@ func checkRetype(in api.VolumeRetype) error {
 	return validate.Invalid("the migration policy %s is not one of never and on-demand", validate.Quote(in.MigrationPolicy))
 }
 
-// planRetype decides whether a volume gets a type where it is or elsewhere.
+// planRetype decides whether a volume can get the type at its location.
 func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, in api.VolumeRetype) (RetypePlan, error) {
 	plan := RetypePlan{Volume: v, Type: t, ToPool: in.ToPool, ToPath: in.ToPath}
 	switch {
@@ -147,7 +146,7 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 	case there && plan.to() != "":
 		return plan, api.Errorf(api.CodeNoCapablePool, "cannot retype volume %s to %s at %s: the type is multiattach, and the pool %s cannot do that", v.Name, t.Name, Place(v.Location), v.Location.Pool)
 	}
-	if in.MigrationPolicy != api.RetypeOnDemand { // which a format goes with
+	if in.MigrationPolicy != api.RetypeOnDemand { // the caller must send on-demand with a new format
 		return plan, api.Errorf(api.CodePolicyDenied, "cannot retype volume %s where it is: %s is no place for type %s; with the migration policy %s it is moved", v.Name, Place(v.Location), t.Name, api.RetypeOnDemand)
 	}
 	if err := checkHeldByOne(ctx, q, v); err != nil {
@@ -159,9 +158,9 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 	return plan, err
 }
 
-// atRetypeTarget reports whether a volume is already where its retype wants it. No target is
-// wherever the volume is. A target where volumes of the type may not live is refused, but for a
-// device, of which the host finds the pool first; what else stands against it, the host finds.
+// atRetypeTarget reports whether the volume is already at the target of its retype, or there is no
+// target. It refuses a target that the type does not allow, except a device, because only the host
+// can find its pool. The host checks everything else.
 func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, in api.VolumeRetype) (bool, error) {
 	plan := RetypePlan{ToPool: in.ToPool, ToPath: in.ToPath}
 	if plan.to() == "" {
@@ -184,18 +183,16 @@ func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.V
 	return dst.Pool != "" && dst.Pool == src.Pool && (in.ToPool != "" || dst.Name == src.Name), nil
 }
 
-// ofUnknownPool reports whether a place is a device of which only its host knows whether a pool has
-// it.
+// ofUnknownPool reports whether a location is a device; only the host can find its pool.
 func ofUnknownPool(l api.Location) bool { return l.Pool == "" && strings.HasPrefix(l.Path, "/dev/") }
 
-// CheckRetypeDst refuses a place that a host has found for the move of a retype, if volumes of
-// the new type may not live there. It decides nothing: RegisterMigration refuses it as well.
+// CheckRetypeDst refuses a destination that the new type does not allow. It decides nothing:
+// RegisterMigration checks it again.
 func (s *Store) CheckRetypeDst(ctx context.Context, plan RetypePlan, hostID string, dst api.Location) error {
 	return checkTypeAllows(ctx, s.db.Read, plan.Type, hostID, dst)
 }
 
-// poolForType returns the pool of a host, with the most free space, that the type
-// allows a volume in.
+// poolForType returns the host's active pool with the most free space that the type allows.
 func (s *Store) poolForType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string) (string, error) {
 	pools, err := ledger.QueryAll(ctx, q, s.scanPool, poolQuery+" WHERE p.host_id = ? AND p.active = 1", hostID)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/hostcache"
 )
 
-// rowCache holds rows that the writer reads in almost every change. It is what changes
-// see: rows as of what was done so far in the running transaction. See ledger.Cache.
+// rowCache caches rows that the writer reads in almost every change, as of the running transaction.
+// See ledger.Cache.
 type rowCache struct {
 	hosts       hostRows
 	attachments attachmentCache
@@ -18,14 +18,14 @@ func newRowCache() *rowCache {
 	return &rowCache{hosts: hostRows{byID: map[string]hostcache.Row{}, byName: map[string]hostcache.Row{}}, attachments: attachmentCache{}}
 }
 
-// BeforeExec drops the rows that a statement may change.
+// BeforeExec drops the rows that the statement may change.
 func (c *rowCache) BeforeExec(query string) {
 	if !keepsAttachments[query] {
 		clear(c.attachments)
 	}
 }
 
-// Undo drops the rows that the undone change may have brought in.
+// Undo drops the rows that the undone change may have cached.
 func (c *rowCache) Undo() {
 	if c.hosts.changed {
 		c.hosts.clear()
@@ -39,14 +39,14 @@ func (c *rowCache) Reset() {
 	clear(c.attachments)
 }
 
-// hostRows are rows of hosts. Whoever changes one calls invalidate.
+// hostRows caches rows of hosts. A change of a host must call invalidate first.
 type hostRows struct {
 	byID   map[string]hostcache.Row
 	byName map[string]hostcache.Row
-	// behind are the hosts that are behind, once they were looked up.
+	// behind has the hosts that have not rejoined since a restore, if behindKnown.
 	behind      []hostcache.Row
 	behindKnown bool
-	// changed says that they may be of a change which is not over.
+	// changed means that the rows may come from an uncommitted change.
 	changed bool
 }
 
@@ -56,25 +56,25 @@ func (h *hostRows) clear() {
 	h.behind, h.behindKnown, h.changed = nil, false, false
 }
 
-// invalidate is called before a change of a host.
+// invalidate must be called before each change of a host.
 func (h *hostRows) invalidate() {
 	h.clear()
 	h.changed = true
 }
 
-// maxAttachments bounds how many attachments are cached.
+// maxAttachments bounds the cached attachments.
 const maxAttachments = 4096
 
-// attachmentCache holds attachments by their ids, as attachmentRowQuery reads them: a
-// daemon makes several changes of an attachment one after the other, and reading it is most
-// of the price of each. It has no attachment with a migration.
+// attachmentCache caches attachments without a migration by id, as attachmentRowQuery reads them. A
+// daemon changes one attachment several times in succession, and the read is most of the cost of
+// each change.
 //
-// Every statement empties it, whatever the statement changes, except those in
-// keepsAttachments. A change that is undone empties it too.
+// Every statement except those in keepsAttachments empties the cache. Undoing a change empties it
+// too.
 type attachmentCache map[string]attachmentRow
 
-// The statements of attach and detach. Each changes nothing that another attachment
-// than its own is read with, and whoever uses it says what became of that one.
+// The statements of attach and detach. Each changes no row that is read with another attachment.
+// The caller must update the cache for its own attachment.
 const (
 	addSlot         = "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, NULL, '')"
 	moveAttachment  = "UPDATE attachments SET state = ?, op_id = ?, updated_us = ? WHERE id = ?"
@@ -87,7 +87,7 @@ const (
 
 var keepsAttachments = map[string]bool{addSlot: true, moveAttachment: true, touchVolume: true, removeSlot: true, addAttachmentAt: true}
 
-// put notes an attachment as it is stored now.
+// put caches an attachment as it is stored now.
 func (c attachmentCache) put(h attachmentRow) {
 	if len(c) >= maxAttachments {
 		clear(c)
@@ -97,14 +97,14 @@ func (c attachmentCache) put(h attachmentRow) {
 	}
 }
 
-// attachmentRow is an attachment with what the rules of its changes need.
+// attachmentRow is an attachment with the values that the rules of its changes need.
 type attachmentRow struct {
 	api.Attachment
-	migrationID   string // of a reserved dst, else ""
+	migrationID   string // the migration with the reserved dst, else ""
 	opID          string
-	hostID        string // "" where no host has its instance
+	hostID        string // "" if no host has its instance
 	instanceState api.InstanceState
 	lock          instanceLock
 	generation    int64
-	movedBy       string // the open migration of its volume, "" if there is none
+	movedBy       string // the open migration of its volume, "" if none
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// trustedPools is what a host reports of its pools, as far as the site agrees that the
-// host shares them.
+// trustedPools returns the reported pools of a host, marked as shared only if the site allows the
+// host to share them.
 func (s *Store) trustedPools(reported []api.Pool, hostID, hostName string) []api.Pool {
 	pools := slices.Clone(reported)
 	for i := range pools {
@@ -22,8 +22,8 @@ func (s *Store) trustedPools(reported []api.Pool, hostID, hostName string) []api
 	return pools
 }
 
-// maySharePool reports whether the site lets a host share the pools of a name. A pool that
-// is named without hosts is shared by every host that says so.
+// maySharePool reports whether the site lets the host share pools of this name. A pool without a
+// list of hosts may be shared by every host.
 func (s *Store) maySharePool(pool, hostID, hostName string) bool {
 	if s.sharedPools == nil {
 		return true
@@ -32,8 +32,8 @@ func (s *Store) maySharePool(pool, hostID, hostName string) bool {
 	return named && (hosts == nil || slices.Contains(hosts, hostName) || slices.Contains(hosts, hostID))
 }
 
-// unshare takes from hosts what they said of their pools and the site does not, or not
-// any more: a host that does not report would keep it.
+// unshare removes the stored sharing of pools that the site does not, or no longer, allow.
+// Otherwise a silent host would keep it.
 func (s *Store) unshare(ctx context.Context) error {
 	if s.sharedPools == nil {
 		return nil
@@ -57,20 +57,20 @@ func (s *Store) unshare(ctx context.Context) error {
 	})
 }
 
-// SharedPools says on whose word pools count as shared: the site's configuration, or
-// reports of hosts in this run of the registry.
+// SharedPools lists the source of the sharing of pools: the site's configuration, or reports of
+// hosts since the registry started.
 type SharedPools struct {
-	// Confirmed says that the configuration names the shared pools.
+	// Confirmed means that the configuration names the shared pools.
 	Confirmed bool
-	// AnyHost are the pools that the configuration names without their hosts.
+	// AnyHost has the pools that the configuration names without hosts.
 	AnyHost []string
-	// Reported are the pools that hosts report as shared and that the configuration does
-	// not name for them. They count as shared if the configuration names no pool at all. If
-	// it does, they do not, and each is listed with its host.
+	// Reported has the pools that hosts report as shared and that the configuration does not
+	// confirm. Without Confirmed they count as shared; with it they do not, and each is listed with
+	// its host.
 	Reported []string
 }
 
-// SharedPools returns on whose word pools count as shared.
+// SharedPools returns the source of the sharing of pools.
 func (s *Store) SharedPools() SharedPools {
 	out := SharedPools{Confirmed: s.sharedPools != nil}
 	for _, pool := range slices.Sorted(maps.Keys(s.sharedPools)) {
@@ -94,18 +94,17 @@ func (s *Store) SharedPools() SharedPools {
 	return out
 }
 
-// inPool selects the places of host ?1 that are not shared yet and are in its pool ?2, or
-// below the directory ?3 of that pool. Each half of the union has its own index.
+// inPool selects the locations of host ?1 that are not shared yet and are in its pool ?2, or below
+// the pool's directory ?3. Each half of the union has its own index.
 const inPool = `SELECT id FROM locations WHERE scope = ?1 AND pool = ?2 AND pool <> '' AND name <> ''
 	UNION SELECT id FROM locations WHERE path > ?3 || '/' AND path < ?3 || '0' AND path <> '' AND ?3 <> '' AND scope = ?1`
 
-// shareLocations makes the places of a host in its shared pools places of all hosts that
-// share the pool. A volume may be older than the sharing: a pool becomes shared when its
-// second host comes.
+// shareLocations makes the locations of a host in its shared pools visible to all hosts with the
+// pool. A volume may be older than the sharing: a pool becomes shared when a second host reports
+// it.
 //
-// Two hosts may each have a volume of the same name there: two images that have become one,
-// or that were one image all along. The second of these volumes stays its host's alone, so
-// that no other host is given it, and the audit trail names it.
+// Two hosts may each have a volume of the same name there. The second of these volumes stays in its
+// host's scope, so that no other host gets it, and the audit trail names it.
 func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		if !p.Shared {
@@ -118,9 +117,9 @@ func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Poo
 	return nil
 }
 
-// nameLocations gives the places of a host that are known by a path alone their pool, if
-// the path is in the directory of one of its pools. A volume may be older than its pool,
-// and a registry older than this rule.
+// nameLocations sets the pool of a host's locations that have only a path, if the path is in the
+// directory of one of its pools. A volume may be older than its pool, and a registry older than
+// this rule.
 func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		dir := strings.TrimRight(p.Path, "/")
@@ -136,21 +135,20 @@ func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool
 	return nil
 }
 
-// isOfFiles reports whether all that is in the directory of a pool is in the pool, by the name
-// that it has there. What is beside the devices of a pool need not be libvirt's: pools of disks and
-// of LUNs have directories of the whole host, as /dev, and libvirt knows no thin volumes of a
-// volume group. Hosts find out which pool has a device.
+// isOfFiles reports whether every file in the directory of the pool is in the pool, under its own
+// name. A pool of devices may have a directory with other devices: pools of disks and of LUNs use
+// directories of the whole host, such as /dev, and libvirt does not know the thin volumes of a
+// volume group. Only hosts find out which pool has a device.
 func isOfFiles(p api.Pool) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, p.Type)
 }
 
-// sharedBefore are the pools that a host had and that were shared.
+// sharedBefore returns the names of the host's pools that are stored as shared.
 func (tx *Tx) sharedBefore(ctx context.Context, hostID string) ([]string, error) {
 	return ledger.QueryAll(ctx, tx, ledger.ScanString, "SELECT name FROM pools WHERE host_id = ? AND shared = 1", hostID)
 }
 
-// auditUnshared tells of the volumes of a host that could not become everybody's as
-// its pool became shared.
+// auditUnshared audits the volumes of a host that could not become shared with its pool.
 func (tx *Tx) auditUnshared(ctx context.Context, hostID string, p api.Pool) error {
 	names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT DISTINCT v.name FROM locations l JOIN volumes v ON v.id = l.volume_id
 		WHERE l.id IN (`+inPool+") ORDER BY v.name", hostID, p.Name, p.Path)

@@ -42,8 +42,8 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 	})
 }
 
-// UpdateType changes a volume type. Multiattach cannot be turned on or off while volumes of
-// the type are attached.
+// UpdateType changes a volume type. Multiattach cannot change while volumes of the type are
+// attached.
 func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
 	return Mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		id, err := Resolve(ctx, tx, KindType, ref)
@@ -101,7 +101,7 @@ func (tx *Tx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) 
 	return tx.checkMultiattachUpdate(ctx, old, changed)
 }
 
-// DeleteType removes a volume type without volumes, and returns it as it was.
+// DeleteType removes a volume type that no volume has, and returns it as it was.
 func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
 	return Mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		id, err := Resolve(ctx, tx, KindType, ref)
@@ -169,8 +169,8 @@ func (tx *Tx) setTypePools(ctx context.Context, id string, pools []string) error
 	return nil
 }
 
-// checkPoolsKnown refuses pools that no host has: a name that is mistyped would
-// be found out when the first volume is made.
+// checkPoolsKnown refuses pools that no host has: otherwise a misspelled name would stay undetected
+// until the first volume is made.
 func (tx *Tx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	if len(pools) == 0 {
 		return nil
@@ -192,9 +192,8 @@ func (tx *Tx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	return nil
 }
 
-// checkMultiattachUpdate reports whether all volumes of a type can have the other
-// multiattach. None may be attached or be on the move, and none may be about to
-// get the type.
+// checkMultiattachUpdate refuses a change of multiattach if a volume of the type is attached, is
+// being migrated, cannot have the new value, or if a migration gives a volume the type.
 func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.VolumeType) error {
 	attached, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT v.name FROM volumes v
 		WHERE v.type_id = ? AND EXISTS (SELECT 1 FROM attachments a WHERE a.volume_id = v.id) ORDER BY v.name LIMIT 1`, old.ID)
@@ -229,7 +228,7 @@ func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.Volum
 	return nil
 }
 
-// checkTypeFits reports whether a volume may get a type where it is.
+// checkTypeFits refuses a type that the volume cannot get at its location.
 func (tx *Tx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.Volume) error {
 	if err := checkTypeSuits(ctx, tx, t, "change the type of volume "+v.Name, v.Location.Format, v.Bootable); err != nil {
 		return err
@@ -244,8 +243,7 @@ func (tx *Tx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.Volume)
 	return checkPoolCan(ctx, tx, t, hostID, v.Location)
 }
 
-// movedToType returns an open migration whose volume is to get the type, nil if
-// there is none.
+// movedToType returns an open migration that gives its volume the type, nil if there is none.
 func (tx *Tx) movedToType(ctx context.Context, typeID string) (*api.Migration, error) {
 	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.to_type_id = ? AND "+MigrationOpen+" LIMIT 1", typeID)
 	if err != nil || len(found) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// DefaultType is the type of volumes whose creator names none. It always exists and cannot
-// be deleted.
+// DefaultType is the type of volumes created without a type. It always exists and cannot be
+// deleted.
 const DefaultType = "default"
 
 // Types returns every volume type, by name.
@@ -65,13 +65,13 @@ func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeTyp
 	return typeByID(ctx, q, id)
 }
 
-// typeAllows reports whether volumes of a type may live in the pool; "" is none.
+// typeAllows reports whether volumes of the type may be in the pool; "" means in no pool.
 func typeAllows(t api.VolumeType, pool string) bool {
 	return len(t.Pools) == 0 || slices.Contains(t.Pools, pool)
 }
 
-// checkTypeSuits refuses a volume that is to get a type which it may not have,
-// wherever it is: something that is called like "make volume x".
+// checkTypeSuits refuses a volume that may not have the type at any location. what describes the
+// action, like "make volume x".
 func checkTypeSuits(ctx context.Context, q ledger.Querier, t api.VolumeType, what string, format api.Format, bootable bool) error {
 	if !t.Multiattach {
 		return nil
@@ -92,8 +92,8 @@ func checkRaw(t api.VolumeType, what string, format api.Format) error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot %s: its format is %s, and a volume of the multiattach type %s is raw", what, format, t.Name)
 }
 
-// checkCapable refuses a type that no active pool of any host can do multiattach
-// for.
+// checkCapable refuses a multiattach type if no active pool of any host that the type allows can do
+// multiattach.
 func checkCapable(ctx context.Context, q ledger.Querier, t api.VolumeType, what string) error {
 	capable, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT DISTINCT name FROM pools WHERE multiattach = 1 AND active = 1")
 	if err != nil {
@@ -111,8 +111,8 @@ func checkCapable(ctx context.Context, q ledger.Querier, t api.VolumeType, what 
 	return api.Errorf(api.CodeNoCapablePool, "cannot %s: the type %s is multiattach and no active pool %s can do that", what, t.Name, where)
 }
 
-// checkTypeAllows refuses a place on a host that volumes of the type may not live
-// in. A path in the directory of a pool is a place in that pool.
+// checkTypeAllows refuses a location on a host that the type does not allow. A path in the
+// directory of a pool counts as in that pool.
 func checkTypeAllows(ctx context.Context, q ledger.Querier, t api.VolumeType, hostID string, l api.Location) error {
 	l, err := inItsPool(ctx, q, hostID, l)
 	if err != nil {
@@ -138,8 +138,8 @@ func checkPoolCan(ctx context.Context, q ledger.Querier, t api.VolumeType, hostI
 	return api.Errorf(api.CodeNoCapablePool, "a volume of the multiattach type %s may not be at %s: the pool %s cannot do multiattach", t.Name, Place(l), l.Pool)
 }
 
-// poolCan reports whether a pool of a host can do multiattach. What is in no pool is
-// a file or a device of the host, and can.
+// poolCan reports whether the host's pool can do multiattach. A file or device outside of pools
+// can.
 func poolCan(ctx context.Context, q ledger.Querier, hostID, pool string) (can bool, err error) {
 	if pool == "" {
 		return true, nil
@@ -151,8 +151,8 @@ func poolCan(ctx context.Context, q ledger.Querier, hostID, pool string) (can bo
 	return can, nil
 }
 
-// checkNewType refuses a type that a volume may not get, wherever it is then, with
-// the format that it has then.
+// checkNewType refuses a type that the volume may not get at any location, with the format that it
+// will have.
 func checkNewType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, format api.Format) error {
 	if v.Multiattach != t.Multiattach && len(v.Attachments) > 0 {
 		return api.Errorf(api.CodeInUseRetype, "cannot retype volume %s to %s: that changes multiattach, and the volume is attached", v.Name, t.Name)
@@ -163,8 +163,8 @@ func checkNewType(ctx context.Context, q ledger.Querier, v api.Volume, t api.Vol
 	return checkTypeSuits(ctx, q, t, "give volume "+v.Name+" another type", format, v.Bootable)
 }
 
-// volumeHost returns the id of the host that changes a volume: the host of the instance
-// that has it, or else the host in the volume's row.
+// volumeHost returns the id of the host that changes the volume: the host of its instance, or else
+// the host in the volume's row.
 func volumeHost(ctx context.Context, q ledger.Querier, v api.Volume) (id string, err error) {
 	if len(v.Attachments) > 0 && v.Attachments[0].Host != "" {
 		err = q.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", v.Attachments[0].InstanceID).Scan(&id)

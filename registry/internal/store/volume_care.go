@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// volumeInCare is OwnVolume for a change of what a volume is, by the host that has it in
-// its care: that others reach the bytes lets them attach it, not rename or forget it.
-// Another host deletes it where an operator has asked for that there.
+// volumeInCare is OwnVolume for a change of the volume itself, by the host that has it in its care:
+// hosts that only reach the bytes may attach it, but not rename or forget it. Another host may
+// delete the volume if an operator has requested that from it.
 func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Host == tx.host.Name {
@@ -25,11 +25,10 @@ func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, e
 	return v, tx.notInCare(verb, v)
 }
 
-// volumeInHand is OwnVolume for a change of the bytes of a volume. While hosts have the volume at
-// instances, it is for those of them whose attachment is past its reservation; while none has, for
-// the host that has the volume in its care. In both cases it is for a host that was asked to do
-// something to the volume and has not answered yet. To reach the bytes is not enough: every host
-// that has the shared pool does.
+// volumeInHand is OwnVolume for a change of the volume's bytes. While hosts have the volume at
+// instances, it admits those with an attachment past its reservation; otherwise the host that has
+// the volume in its care. It also admits a host with an unanswered task about the volume. Reach is
+// not enough: every host with the shared pool has that.
 func (tx *Tx) volumeInHand(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Unheld() && v.Host == tx.host.Name {
@@ -50,9 +49,9 @@ func (tx *Tx) volumeInHand(ctx context.Context, ref, verb string) (api.Volume, e
 	return v, tx.notInHand(verb, v)
 }
 
-// volumeSeen is volumeInHand for the report of a host about the image of a volume. While another
-// host has an instance with the volume, no host's report counts: that instance would get what
-// another host made up. The advice is what an operator does then.
+// volumeSeen is volumeInHand for a host's report about the volume's image. While another host has
+// an instance with the volume, it refuses: that instance would depend on a false report. advice
+// returns the operator's command for this case.
 func (tx *Tx) volumeSeen(ctx context.Context, ref, verb string, advice func(api.Volume) string) (api.Volume, error) {
 	v, err := tx.volumeInHand(ctx, ref, verb)
 	if err != nil || tx.host == nil {
@@ -67,8 +66,8 @@ func (tx *Tx) volumeSeen(ctx context.Context, ref, verb string, advice func(api.
 	return v, nil
 }
 
-// wasAsked reports whether the calling host has taken a task about a volume, and has not answered
-// it. The condition is on the task; the path of the volume is ?2.
+// wasAsked reports whether the calling host has taken, and not yet answered, a task about the
+// volume. The condition is on the task; ?2 is the path of the volume.
 func (tx *Tx) wasAsked(ctx context.Context, condition, volumeID string) (asked bool, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND "+condition+")",
 		tx.host.ID, "/v1/volumes/"+volumeID).Scan(&asked); err != nil {
@@ -77,7 +76,7 @@ func (tx *Tx) wasAsked(ctx context.Context, condition, volumeID string) (asked b
 	return asked, nil
 }
 
-// notInHand is the refusal of volumeInHand.
+// notInHand returns the refusal of volumeInHand.
 func (tx *Tx) notInHand(verb string, v api.Volume) error {
 	if v.Unheld() {
 		return tx.notInCare(verb, v)

@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// volumeNext are the statuses that a host may ask for, by the one before.
-// Reserved and in-use are not among them: they follow from attachments alone. Nor is
-// resizing, which BeginResize and EndResize are for.
+// volumeNext has the statuses that a host may request after each status. Reserved and in-use follow
+// from attachments alone. BeginResize and EndResize set resizing.
 var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeCreating:  {api.VolumeAvailable, api.VolumeError, api.VolumeDeleting},
 	api.VolumeAvailable: {api.VolumeDeleting, api.VolumeError},
@@ -26,8 +25,8 @@ var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeResizing:  {},
 }
 
-// RegisterVolume records a volume that a host is about to make or has found. Its location
-// must belong to nobody else.
+// RegisterVolume records a volume that a host is about to make or has found. Its location must not
+// be taken.
 func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegister) (api.Volume, error) {
 	if err := cmp.Or(validate.ID("volume id", in.ID), validate.Name("volume name", in.Name), validate.Location("volume", in.Location)); err != nil {
 		return api.Volume{}, err
@@ -54,7 +53,7 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 	})
 }
 
-// insertVolume makes the row of a volume and claims its place.
+// insertVolume inserts the row of a volume and reserves its location.
 func (tx *Tx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.Type, DefaultType))
 	if err != nil {
@@ -67,7 +66,7 @@ func (tx *Tx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID st
 		return err
 	}
 	adopted := ""
-	if status == api.VolumeAvailable { // what is made here is creating first
+	if status == api.VolumeAvailable { // a volume that Volferry makes is creating first
 		adopted = in.Location.Path
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO volumes (id, name, status, type_id, bootable, generation, host_id, created_us, updated_us, adopted_path)
@@ -78,7 +77,7 @@ func (tx *Tx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID st
 	return tx.reserveLocation(ctx, in.ID, "", hostID, in.Location, api.CodeConflict)
 }
 
-// volumeTaken says in plain words why a volume cannot have its id or name.
+// volumeTaken returns the conflict of a volume's id or name.
 func volumeTaken(err error, id, name string) error {
 	switch {
 	case sqlitedb.Violates(err, "volumes.id"):
@@ -89,9 +88,9 @@ func volumeTaken(err error, id, name string) error {
 	return fmt.Errorf("store volume: %w", err)
 }
 
-// UpdateVolume changes the name of a volume and whether it is bootable. Neither touches its bytes,
-// so both are possible during a migration. It also stores which device the volume is on by the
-// operator's word, unless the volume is being migrated.
+// UpdateVolume changes the name of a volume and whether it is bootable, also during a migration,
+// because neither touches the bytes. It also stores the identity of the volume's device for an
+// operator, unless the volume is being migrated.
 func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {
 		if err := validate.Name("volume name", *in.Name); err != nil {
@@ -136,8 +135,8 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 	})
 }
 
-// checkBootable reports whether a volume may become bootable: not one that is
-// multiattach, or about to be, where the policy is off.
+// checkBootable refuses a volume that is, or will be, multiattach if the policy
+// multiattach_bootable is off.
 func (tx *Tx) checkBootable(ctx context.Context, v api.Volume) error {
 	multiattach := v.Multiattach
 	if v.MigrationID != "" {
@@ -152,8 +151,7 @@ func (tx *Tx) checkBootable(ctx context.Context, v api.Volume) error {
 	return checkPolicy(ctx, tx, "make the multiattach volume "+v.Name+" bootable", api.PolicyMultiattachBootable)
 }
 
-// TransitionVolume changes the status of a volume, if it is still the one that the caller
-// saw.
+// TransitionVolume changes the status of a volume if its present status is in.From.
 func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in api.VolumeTransition) (api.Volume, error) {
 	if in.Location != nil {
 		if err := validate.Location("volume", *in.Location); err != nil {
@@ -194,8 +192,8 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 	})
 }
 
-// settleLocation stores where a volume is that is being made: its path may be known
-// only now.
+// settleLocation stores the location of a volume that is being made: its path may only now be
+// known.
 func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) error {
 	if v.Status != api.VolumeCreating {
 		return api.Errorf(api.CodeStateForbidden, "volume %s is %s; only a migration changes where it is", v.Name, v.Status)
@@ -210,8 +208,8 @@ func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) 
 	return tx.reserveLocation(ctx, v.ID, "", hostID, l, api.CodeConflict)
 }
 
-// ForgetVolume removes a volume whose bytes are gone or no longer Volferry's, and returns
-// it as it was.
+// ForgetVolume removes a volume and returns it as it was. Its bytes must be gone or no longer in
+// Volferry's care.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.volumeInCare(ctx, ref, "forget")
@@ -234,7 +232,7 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 	})
 }
 
-// refuseAttached refuses to forget a volume, and names the first instance that it is attached to.
+// refuseAttached returns the refusal to forget an attached volume; it names the first instance.
 func (tx *Tx) refuseAttached(ctx context.Context, v api.Volume) error {
 	a := v.Attachments[0]
 	var instance string

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// IdentifyVolume stores what the device of a volume says of itself, on the word of a host that has
-// looked, and returns the volume. What is stored already is changed by an operator alone
-// (UpdateVolume): another device may be at the path by now.
+// IdentifyVolume stores the identity of a volume's device as a host has read it, and returns the
+// volume. Only an operator may change a stored identity (UpdateVolume): the path may now name
+// another device.
 func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in api.VolumeIdentify) (api.Volume, error) {
 	if err := cmp.Or(validate.Required("path", in.Path), validate.Identity("identity", in.Identity)); err != nil {
 		return api.Volume{}, err
@@ -40,7 +40,7 @@ func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in ap
 	})
 }
 
-// setIdentity stores the identity of the device that a volume is on, and returns the volume.
+// setIdentity stores the identity of the volume's device and returns the volume.
 func (tx *Tx) setIdentity(ctx context.Context, v api.Volume, identity string) (api.Volume, error) {
 	if v.MigrationID != "" {
 		return v, MigrationActive(v, "change the identity of")

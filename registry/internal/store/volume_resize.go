@@ -13,10 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// BeginResize locks a volume that a host is about to make larger, and returns it. The lock
-// ends with EndResize by the op that the request names, or when the host is fenced. A host
-// does one thing at a time to a volume: if an earlier op of the same host has the lock,
-// that op has ended without EndResize, and the new op takes its place.
+// BeginResize locks a volume that a host is about to make larger, and returns it. The lock ends
+// with EndResize by the same op, or with a fence of the host. A host does one thing at a time to a
+// volume: a lock of an earlier op of the same host is stale, and the new op replaces it.
 func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
@@ -45,7 +44,7 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 
 const resizeVerb = "resize"
 
-// checkResizable reports whether a host may make the volume larger, as it is now.
+// checkResizable refuses a volume that the host may not make larger in its present state.
 func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
 	if v.ResizeOpID != "" {
 		holder, err := tx.resizedBy(ctx, v.ID)
@@ -55,7 +54,7 @@ func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, i
 		if holder != hostID {
 			return NotAvailable(v, resizeVerb)
 		}
-		return nil // it was checked when that began
+		return nil // it was checked when that resize began
 	}
 	switch {
 	case v.MigrationID != "":
@@ -72,7 +71,7 @@ func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, i
 	return tx.checkResizableAt(ctx, v, v.Attachments[0], hostID)
 }
 
-// checkResizableAt reports whether the instance that has the volume lets a host resize it.
+// checkResizableAt requires that the volume's instance lets the host resize it.
 func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
 	var (
 		at, name string
@@ -98,7 +97,7 @@ func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachme
 	return tx.CheckNoSplitBrain("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
-// resizedBy is the id of the host whose op makes a volume larger, "" if none does.
+// resizedBy returns the id of the host that resizes the volume, "" if none does.
 func (tx *Tx) resizedBy(ctx context.Context, volumeID string) (hostID string, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT resize_host FROM volumes WHERE id = ?", volumeID).Scan(&hostID); err != nil {
 		return "", fmt.Errorf("read who resizes: %w", err)
@@ -106,10 +105,9 @@ func (tx *Tx) resizedBy(ctx context.Context, volumeID string) (hostID string, er
 	return hostID, nil
 }
 
-// EndResize ends what BeginResize began, and stores the size that the host has seen the
-// image to have, if the request gives one. If the op lost the lock because its host was
-// fenced, nothing changes: what the host sees later is for GrowVolume. The host that has begun
-// the resize is the only one that ends it.
+// EndResize ends a resize, and stores the size that the host has seen, if in has one. Only the host
+// that began the resize may end it. If a fence of the host has ended it before, nothing changes;
+// the host then reports the size with GrowVolume.
 func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
@@ -145,16 +143,15 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 	})
 }
 
-// endResizesOf ends what a host that was fenced has begun: it does nothing to a volume
-// any more. What it has done by then is seen by who looks at the image next.
+// endResizesOf ends the resizes of a fenced host, which cannot touch a volume any more. The next
+// host that looks at the image finds its size.
 func (tx *Tx) endResizesOf(ctx context.Context, hostID string) error {
 	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }
 
-// GrowVolume stores the new size of a volume whose image has grown, on the word of a host
-// that has looked, and returns the volume. A volume never gets smaller: what is missing
-// would be somebody's data. A volume that is being migrated keeps its size until the
-// migration ends, because its destination has been made for it.
+// GrowVolume stores the larger size of a volume's image that a host has seen, and returns the
+// volume. It refuses a smaller size: the missing part may be a guest's data. It refuses a volume in
+// migration, because dst was made for the old size.
 func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.volumeSeen(ctx, ref, "change the size of", func(v api.Volume) string {
@@ -170,7 +167,7 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.FromBytes))
 		case in.SizeBytes < v.SizeBytes:
 			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
-		case v.Location.IsSlice(): // a host that knows no slices would take all of the image for the volume
+		case v.Location.IsSlice(): // a host that does not know slices would take the whole image for the volume
 			return v, api.Errorf(api.CodeStateForbidden, "volume %s is the beginning of what is at %s, and gets more of that by a resize alone", v.Name, v.Location.Path)
 		case v.MigrationID != "":
 			return v, MigrationActive(v, "change the size of")
@@ -187,11 +184,11 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 	})
 }
 
-// setSize takes over the size of an image, or of the part of one that a volume is.
+// setSize stores the size of the volume, which is an image or the beginning of one.
 func (tx *Tx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
 	grown := v.Location
 	if grown.SizeBytes = sizeBytes; grown.ImageBytes <= sizeBytes {
-		grown.ImageBytes = 0 // it is all of it now
+		grown.ImageBytes = 0 // the volume is now the whole image
 	}
 	if err := validate.Location("volume", grown); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// SeenImage is the image of a volume, as a host has reported it.
+// SeenImage is the image of a volume as a host has reported it.
 type SeenImage struct {
 	Host string
 	api.VolumeImage
@@ -18,7 +18,8 @@ type SeenImage struct {
 
 const sizeVerb = "set the size of"
 
-// CheckSetSize refuses to set the size of a volume for what is known before a host is asked.
+// CheckSetSize refuses to set the size of a volume, for reasons that are known before a host is
+// asked.
 func CheckSetSize(v api.Volume, in api.VolumeSize) error {
 	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return err
@@ -34,9 +35,9 @@ func CheckSetSize(v api.Volume, in api.VolumeSize) error {
 	return nil
 }
 
-// SetVolumeSize stores the size that an operator gives a volume, also a smaller one. The host that
-// has looked at the image must have seen exactly that size, where the volume was when the host was
-// asked (asked) and is still.
+// SetVolumeSize stores the size that an operator gives a volume, even a smaller one. The host must
+// have seen exactly this size, and the volume must not have changed since the host was asked
+// (asked).
 func (s *Store) SetVolumeSize(ctx context.Context, call Call, asked api.Volume, in api.VolumeSize, seen SeenImage) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.set_size", []any{asked.ID, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		if err := tx.CheckOperator("set the size of a volume"); err != nil {

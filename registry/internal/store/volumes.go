@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// EachVolume visits the volumes after a key with all their attachments. A host sees only its own.
+// EachVolume visits the volumes after a key, with all their attachments. A host sees only its own
+// volumes.
 func (s *Store) EachVolume(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Volume]) error {
 	return s.view(ctx, func(q ledger.Querier) error {
 		read := func(after string) ([]api.Volume, bool, error) { return volumesAfter(ctx, q, viewer, after) }
@@ -60,9 +61,9 @@ func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volu
 	return viewVisible(ctx, s, KindVolume, ref, viewer, volumeByID)
 }
 
-// attach gives a volume its attachments, and the status that follows from them, with
-// its time: an available one that has any is reserved or in use. One that is made larger
-// is resizing, whoever has it.
+// attach sets the attachments of a volume, and the status and time that follow from them: an
+// available volume with attachments is reserved or in-use, and a volume that is made larger is
+// resizing.
 func attach(v *api.Volume, attachments []api.Attachment) {
 	v.Attachments = append(v.Attachments, attachments...)
 	for _, a := range attachments {
@@ -92,8 +93,8 @@ func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	return volumeByID(ctx, tx, id)
 }
 
-// OwnVolume returns the volume that ref names, for a change (called verb) that hosts may
-// make to their own volumes.
+// OwnVolume returns the volume that ref names, for a change (named verb) that hosts may make to
+// their own volumes.
 func (tx *Tx) OwnVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.Volume(ctx, ref)
 	if err != nil {
@@ -139,7 +140,7 @@ func scanVolume(row ledger.Scanner) (api.Volume, error) {
 	return v, err
 }
 
-// auditVolume adds to the trail what happened to a volume.
+// auditVolume adds an event about a volume to the audit trail.
 func (tx *Tx) auditVolume(ctx context.Context, v api.Volume, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}

@@ -10,13 +10,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// view makes several queries against one state of the database.
+// view runs several queries on one snapshot of the database.
 func (s *Store) view(ctx context.Context, read func(ledger.Querier) error) error {
 	_, err := ledger.View(ctx, s.db.Read, func(q ledger.Querier) (struct{}, error) { return struct{}{}, read(q) })
 	return err
 }
 
-// gather returns all that is visited.
+// gather returns all visited objects.
 func gather[T any](each func(ledger.Visit[T]) error) ([]T, error) {
 	all := []T{}
 	err := each(func(_ string, thing T) (bool, error) {
@@ -29,13 +29,13 @@ func gather[T any](each func(ledger.Visit[T]) error) ([]T, error) {
 	return all, nil
 }
 
-// writeKey returns the key of a thing in a list that names a volume and an instance. The list is of
-// what their names meant when it was begun.
+// writeKey returns the key of an object in a list that is filtered by a volume and an instance. The
+// key has their ids, so that the list keeps its meaning if they are renamed.
 func writeKey(volume, instance string, ids ...string) string {
 	return strings.Join(append([]string{volume, instance}, ids...), "/")
 }
 
-// readKey returns the n ids of a key, all empty where the list begins.
+// readKey returns the n ids of a key, all empty at the beginning of a list.
 func readKey(key, volume, instance string, n int) ([]string, error) {
 	if key == "" {
 		return make([]string, n), nil
