@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history knows how far the registry's history is, and finds out that the database
-// was restored from a backup: a host then shows a mark that this history has not given out.
-// It keeps what it knows in memory. It knows neither the database nor what is refused after
-// a restore: package store does.
+// Package history keeps the registry's history mark in memory, and detects that the database was
+// restored from a backup: a host shows a mark that is not in this history. It does not access the
+// database, and does not decide which requests to refuse after a restore; package store does.
 package history
 
 import (
@@ -16,28 +15,28 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Shown is a mark that a host has shown and that does not belong to this history.
+// Shown is a mark that a host has shown and that is not in this history.
 type Shown struct {
 	HostID, HostName string
 	Mark             api.RegistryMark
 }
 
-// History is what the registry knows of its own history. It is safe for concurrent use.
+// History is the registry's view of its own history. It is safe for concurrent use.
 type History struct {
 	mu  sync.Mutex
 	now api.RegistryMark
 	// key signs marks. It never changes.
 	key []byte
-	// proofs are the signed marks that prove a restore, by the id of the host; at most
-	// one of a host, the newest. The database has them too.
+	// proofs has the newest signed mark of each host that proves a restore, by host id. The
+	// database has them too.
 	proofs map[string]Shown
-	// doubts are marks that would prove one and are not signed by this registry, by
-	// the id of the host: they count against that host alone.
+	// doubts has marks outside of this history without this registry's signature, by host id. Such
+	// a mark counts only against the host that shows it.
 	doubts map[string]Shown
 }
 
-// New returns the history of the registry, in the timeline that now names, with the stored
-// proofs of a restore.
+// New returns a history in the timeline of now, with the key for signatures and the stored proofs
+// of a restore.
 func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	h := &History{now: now, key: key, proofs: map[string]Shown{}, doubts: map[string]Shown{}}
 	for _, p := range proofs {
@@ -46,8 +45,8 @@ func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	return h
 }
 
-// Newer compares two marks of one registry: it is positive if a is newer, negative if b is,
-// and 0 if they are equally old.
+// Newer returns a positive number if a is newer than b, a negative number if b is newer, and 0 if
+// they are equally old. Both must be of one registry.
 func Newer(a, b api.RegistryMark) int {
 	return cmp.Or(cmp.Compare(a.Timeline, b.Timeline), cmp.Compare(a.Seq, b.Seq))
 }
@@ -58,14 +57,14 @@ func (h *History) Signed(mark api.RegistryMark) api.RegistryMark { return sign(h
 // HasSigned reports whether this registry has signed the mark.
 func (h *History) HasSigned(mark api.RegistryMark) bool { return isSigned(h.key, mark) }
 
-// Now returns the mark of what is on stable storage.
+// Now returns the mark of the newest history on stable storage.
 func (h *History) Now() api.RegistryMark {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-// Advance notes the number and the hash of the last event on stable storage.
+// Advance sets the number and the hash of the last event on stable storage.
 func (h *History) Advance(seq int64, sum []byte) {
 	hash := hex.EncodeToString(sum)
 	h.mu.Lock()
@@ -74,13 +73,13 @@ func (h *History) Advance(seq int64, sum []byte) {
 	h.now = h.Signed(h.now)
 }
 
-// AddProof notes a mark that proves a restore. It reports whether the mark is newer than those
-// that the host has shown before, and whether it is the first proof that the host shows.
+// AddProof adds a mark that proves a restore. newest reports whether it is newer than the host's
+// earlier proof, first whether it is the host's first proof.
 func (h *History) AddProof(s Shown) (newest, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.doubts, s.HostID)
-	// An operator may have accepted it since it was looked at.
+	// A restore may have been accepted since the caller checked the mark.
 	if s.Mark.Timeline < h.now.Timeline {
 		return false, false
 	}
@@ -92,8 +91,8 @@ func (h *History) AddProof(s Shown) (newest, first bool) {
 	return true, !known
 }
 
-// AddDoubt notes a mark that this history did not give out and that is not signed. It says
-// whether it is the first that the host shows.
+// AddDoubt adds an unsigned mark that is not in this history. It reports whether it is the host's
+// first one.
 func (h *History) AddDoubt(s Shown) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +111,7 @@ func (h *History) ClearDoubt(hostID string) {
 	delete(h.doubts, hostID)
 }
 
-// BeginTimeline starts a timeline. Marks that were shown before prove nothing against it.
+// BeginTimeline starts a timeline. Marks that hosts have shown before no longer count.
 func (h *History) BeginTimeline(timeline int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +121,7 @@ func (h *History) BeginTimeline(timeline int64) {
 	clear(h.doubts)
 }
 
-// NewestTimeline returns the newest timeline in the marks that hosts have shown.
+// NewestTimeline returns the newest timeline in the proofs of a restore, 0 if there is none.
 func (h *History) NewestTimeline() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +132,8 @@ func (h *History) NewestTimeline() int64 {
 	return timeline
 }
 
-// Reason says why the registry is read-only and what the operator can do; "" if it is not.
+// Reason returns why the registry is read-only and what the operator can do, "" if it is not
+// read-only.
 func (h *History) Reason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,8 +162,8 @@ func (h *History) Restored() bool {
 	return len(h.proofs) > 0
 }
 
-// Doubted returns, in order, the names of the hosts that show a mark which this registry
-// has neither given out nor signed. All their requests are refused.
+// Doubted returns, sorted, the names of the hosts that show a mark which this registry has neither
+// given out nor signed.
 func (h *History) Doubted() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +175,8 @@ func (h *History) Doubted() []string {
 	return names
 }
 
-// CheckDoubt refuses the request of a host that shows a mark which nobody has given out.
+// CheckDoubt returns registry_unavailable for a host that shows an unsigned mark outside of this
+// history.
 func (h *History) CheckDoubt(hostID string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,23 +12,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// NewKey returns a key to sign marks with.
+// NewKey returns a random key for the signatures of marks.
 func NewKey() []byte {
 	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // it never fails, it says
+	_, _ = rand.Read(key) // it never returns an error
 	return key
 }
 
-// sign returns the mark with its signature under a key.
+// sign returns the mark with its signature under key.
 func sign(key []byte, mark api.RegistryMark) api.RegistryMark {
 	mac := hmac.New(sha256.New, key)
-	// No part of it has a line break, and all are in a fixed order.
+	// No field contains a line break, and their order is fixed, so the text is unambiguous.
 	_, _ = fmt.Fprintf(mac, "volferry mark\n%s\n%d\n%d\n%s", mark.RegistryID, mark.Timeline, mark.Seq, mark.Hash)
 	mark.Signature = hex.EncodeToString(mac.Sum(nil))
 	return mark
 }
 
-// isSigned reports whether the mark has its signature under the key.
+// isSigned reports whether the mark has a valid signature under key.
 func isSigned(key []byte, mark api.RegistryMark) bool {
 	return hmac.Equal([]byte(sign(key, mark).Signature), []byte(mark.Signature))
 }

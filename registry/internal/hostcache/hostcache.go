@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostcache keeps in memory the parts of hosts' reports that are not worth a
-// commit, and knows which part of each report is stored. It does not know the database or
-// the rules: package store does.
+// Package hostcache keeps in memory the parts of hosts' reports that are not worth a commit, and
+// which reports are stored. It does not access the database and has no rules; package store does.
 package hostcache
 
 import (
@@ -15,24 +14,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Cache keeps what changes with every report and is not worth a commit: when a host was
-// last seen, by our clock, what its pools have free, and how far its migrations are
-// (progress.go). It also has the rows of hosts as of the last commit, so that a report
-// without news does not read the database.
+// A Cache has the values that change with every report: the time when a host was last seen
+// (registry's clock), free space of its pools, and progress of its migrations (progress.go). It
+// also has the rows of hosts as of the last commit, so that an unchanged report does not read the
+// database. It is safe for concurrent use.
 type Cache struct {
 	mu   sync.Mutex
 	byID map[string]*State
-	// hostOfMigration is the host that reports an open migration, by the migration's id.
+	// hostOfMigration has the host that reports each open migration, by migration id.
 	hostOfMigration map[string]string
-	// foreign are the hosts that run an instance which is not theirs, by the instance's id.
+	// foreign has the hosts that run an instance without having it, by instance id.
 	foreign map[string][]string
-	// reporting are the hosts of which a report is being stored. The channel is closed
-	// when it is stored.
+	// reporting has the hosts with a report that is being stored. The channel is closed afterwards.
 	reporting map[string]chan struct{}
 }
 
-// BeginReport waits until no other report of the host is being stored, so that each host
-// has at most one report in the writer's queue. Call end when it is stored.
+// BeginReport waits until no other report of the host is being stored, so that each host has at
+// most one report in the writer's queue. The caller must call end when the report is stored.
 func (c *Cache) BeginReport(ctx context.Context, id string) (end func(), err error) {
 	for {
 		c.mu.Lock()
@@ -57,40 +55,39 @@ func (c *Cache) BeginReport(ctx context.Context, id string) (end func(), err err
 	}
 }
 
-// Row is a host as it is stored.
+// Row is the stored row of a host.
 type Row struct {
 	ID, Name, Version, BootID string
 	Epoch                     int64
 	Fenced                    bool
-	// Behind says that the host has not come back since a restore was accepted.
+	// Behind means that the host has not rejoined since a restore was accepted.
 	Behind            bool
 	LastSeen, Created time.Time
 }
 
-// State is what the cache has of one host.
+// State is the cached state of one host.
 type State struct {
 	Row Row
-	// LastSeen is when the host last reported or began to wait for tasks; zero while it has not
+	// LastSeen is the time of the host's last report or wait for tasks; zero if there was none
 	// since the start.
 	LastSeen time.Time
-	// brokeOff is when the connection broke on which it waited for tasks; zero if it was seen
+	// brokeOff is the time when the connection of its wait for tasks broke; zero if it was seen
 	// since.
 	brokeOff time.Time
 	Pools    []api.Pool
-	// PoolsAt is when pools were reported. PoolsFlushed is the PoolsAt of the pools in the
+	// PoolsAt is the time of the report of Pools. PoolsFlushed is the PoolsAt of the pools in the
 	// database.
 	PoolsAt, PoolsFlushed time.Time
-	// digest is the digest of the last whole report, once that is stored; "" if the next
-	// report has to be stored whatever it says.
+	// digest is the digest of the last stored report; "" forces the next report to be stored.
 	digest string
-	// compared says that a report of this host was compared with our history since
-	// the start: nothing that it was told speaks against this database.
+	// compared means that the host's mark was compared with the registry's history since the start.
 	compared bool
-	// mark is the last one that the host was told.
+	// mark is the last mark given to the host.
 	mark api.RegistryMark
-	// migrations are the open migrations of the host, as it last reported them, by id.
+	// migrations has the last reported open migrations of the host, by id. The map is replaced,
+	// never changed.
 	migrations map[string]api.Migration
-	// foreign are the ids of the instances that run on the host and are not its own.
+	// foreign has the ids of instances that run on the host and are not its own.
 	foreign []string
 }
 
@@ -105,8 +102,8 @@ func New(rows []Row) *Cache {
 	return c
 }
 
-// Touch notes that a host was seen now, and returns its row and the last mark that it was
-// given. A host that is not stored is not in the cache.
+// Touch sets LastSeen of a stored host, and returns its row and the last mark given to it; false if
+// the host is not stored.
 func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +115,7 @@ func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, 
 	return s.Row, s.mark, true
 }
 
-// NoteBreak notes that the connection broke on which a host waited for tasks.
+// NoteBreak records that the connection of the host's wait for tasks broke.
 func (c *Cache) NoteBreak(id string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +124,7 @@ func (c *Cache) NoteBreak(id string, at time.Time) {
 	}
 }
 
-// BrokeOff returns when NoteBreak was called for a host, and false if it was seen since.
+// BrokeOff returns the time of the last NoteBreak, false if the host was seen since.
 func (c *Cache) BrokeOff(id string) (at time.Time, broke bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,8 +146,8 @@ func (c *Cache) Row(id string) (row Row, found bool) {
 	return s.Row, true
 }
 
-// Update keeps the part of a report that is not stored, and reports whether the other part is
-// stored already.
+// Update caches the part of a report that is not stored, and reports whether the other part is
+// already stored.
 func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +161,7 @@ func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	return s.digest == digest
 }
 
-// HasReport reports whether the last report of the host has this digest and is stored.
+// HasReport reports whether the last stored report of the host has this digest.
 func (c *Cache) HasReport(id, digest string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +169,7 @@ func (c *Cache) HasReport(id, digest string) bool {
 	return s != nil && s.digest == digest
 }
 
-// SetCompared notes that the mark of a host was compared with the registry's history.
+// SetCompared records that the host's mark was compared with the registry's history.
 func (c *Cache) SetCompared(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +178,7 @@ func (c *Cache) SetCompared(id string) {
 	}
 }
 
-// WasCompared reports whether SetCompared was called for a host since the start.
+// WasCompared reports whether SetCompared was called for the host since the start.
 func (c *Cache) WasCompared(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +186,8 @@ func (c *Cache) WasCompared(id string) bool {
 	return s != nil && s.compared
 }
 
-// Put notes what is now stored of a host. The writer calls it in the order of its commits.
+// Put sets the row and the digest of a host as they are now stored. The writer calls it in the
+// order of its commits.
 func (c *Cache) Put(row Row, digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +211,7 @@ func (c *Cache) Remove(id string) {
 	delete(c.byID, id)
 }
 
-// SetMark notes the mark that a host is given.
+// SetMark records the mark given to the host.
 func (c *Cache) SetMark(id string, mark api.RegistryMark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +220,7 @@ func (c *Cache) SetMark(id string, mark api.RegistryMark) {
 	}
 }
 
-// LastSeen returns when a host was last seen, and false if it was not since the start.
+// LastSeen returns the time when the host was last seen, false if it was not seen since the start.
 func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,8 +231,8 @@ func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	return s.LastSeen, true
 }
 
-// FillPool puts into a pool the sizes and uses that its host last reported. It returns false if the
-// host has not reported the pool since the start.
+// FillPool sets the last reported sizes and uses of a pool. It returns false if the host has not
+// reported the pool since the start.
 func (c *Cache) FillPool(hostID string, p *api.Pool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +250,7 @@ func (c *Cache) FillPool(hostID string, p *api.Pool) bool {
 	return false
 }
 
-// Len returns how many hosts are stored.
+// Len returns the number of stored hosts.
 func (c *Cache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +270,7 @@ func (c *Cache) Snapshot() map[string]State {
 	return out
 }
 
-// PoolsFlushed notes that the pools of these hosts are stored as they are in the states as.
+// PoolsFlushed records that the pools of these hosts are stored as in the states as.
 func (c *Cache) PoolsFlushed(ids []string, as map[string]State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +281,7 @@ func (c *Cache) PoolsFlushed(ids []string, as map[string]State) {
 	}
 }
 
-// Invalidate has the next report of these hosts stored, whether or not it has news.
+// Invalidate makes the next report of these hosts be stored even if it is unchanged.
 func (c *Cache) Invalidate(ids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Progress returns what the host of a migration last reported of it.
+// Progress returns the last report of a migration, false if there is none.
 func (c *Cache) Progress(id string) (api.Migration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -20,7 +20,8 @@ func (c *Cache) Progress(id string) (api.Migration, bool) {
 	return live, ok
 }
 
-// ProgressOf returns the open migrations of a host, as it last reported them, by id.
+// ProgressOf returns the last reported open migrations of a host, by id. The caller must not change
+// the map.
 func (c *Cache) ProgressOf(hostID string) map[string]api.Migration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +48,7 @@ func (c *Cache) SetProgress(hostID string, live map[string]api.Migration) {
 	s.migrations = live
 }
 
-// MigrationIDs returns the ids of the migrations that have progress here.
+// MigrationIDs returns the ids of the migrations with cached progress.
 func (c *Cache) MigrationIDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +59,7 @@ func (c *Cache) MigrationIDs() []string {
 	return ids
 }
 
-// RemoveMigration drops a migration that is over.
+// RemoveMigration drops a finished migration.
 func (c *Cache) RemoveMigration(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,7 +4,7 @@ package hostcache
 
 import "slices"
 
-// SetForeign notes the instances that run on a host and belong to another host.
+// SetForeign sets the instances that run on the host and belong to another host.
 func (c *Cache) SetForeign(hostID string, instances []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -24,8 +24,8 @@ func (c *Cache) SetForeign(hostID string, instances []string) {
 	s.foreign = instances
 }
 
-// SplitBrain returns the name of a host on which the instance runs, other than the host own
-// and not fenced; "" if there is none.
+// SplitBrain returns the name of a host that runs the instance, is not fenced, and is not own (a
+// name or an id); "" if there is none.
 func (c *Cache) SplitBrain(instanceID, own string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

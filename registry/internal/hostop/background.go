@@ -10,25 +10,26 @@ import (
 	"github.com/volferry/volferry/registry/internal/reconcile"
 )
 
-// Subject is what a loop asks about one call after the other: something of a migration.
+// A Subject identifies the object of a migration about which a loop makes calls in order.
 type Subject struct{ Migration, What string }
 
-// Background makes the calls that go on beside a loop, for each subject one at a time.
+// Background makes calls concurrently with a loop, at most one at a time for each subject.
 type Background struct {
 	moves string
 	log   *slog.Logger
 	queue reconcile.WorkQueue[Subject]
 }
 
-// NewBackground returns a Background. Moves says in the singular what the loop advances, for the
-// log; look has the loop look again when a call has ended for which it had another one.
+// NewBackground returns a Background. moves names, in the singular, the object of the loop, for the
+// log. look must make the loop look again; it is called when a call ends that the loop has waited
+// for.
 func NewBackground(moves string, log *slog.Logger, look func()) *Background {
 	return &Background{moves: moves, log: log, queue: reconcile.WorkQueue[Subject]{Ended: look}}
 }
 
-// Go runs one call about a subject, if none is on its way and its turn has come. A conflict
-// means that the move went on meanwhile. Any other trouble is looked at again with a later
-// look of the loop.
+// Go starts a call about a subject, unless one is running or must wait. After a conflict, which
+// means that the move has advanced since, and after success the next call need not wait. After
+// other errors it must, and the loop repeats the call.
 func (b *Background) Go(ctx context.Context, about Subject, do func(context.Context) error) {
 	b.queue.Go(about, func() error {
 		err := do(ctx)
@@ -43,8 +44,8 @@ func (b *Background) Go(ctx context.Context, about Subject, do func(context.Cont
 	})
 }
 
-// Busy reports whether a call about a subject is under way.
+// Busy reports whether a call about the subject is running.
 func (b *Background) Busy(about Subject) bool { return b.queue.Busy(about) }
 
-// Wait returns when no call is under way.
+// Wait returns when no call is running.
 func (b *Background) Wait() { b.queue.Wait() }

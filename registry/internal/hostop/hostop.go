@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostop has hosts do what ends as an op there: it makes the call, follows its op to
-// the end, and finds out whether a call that nobody waited for was begun. The ids of the
-// calls are their callers', so the same call may be made again at any time. The package does
-// not know what a call means.
+// Package hostop makes calls of hosts that end as an op there. It follows the op to its end, and
+// finds out whether a host has begun a call that no process waits for. The callers choose the ids
+// of the calls, so a call may be repeated at any time. The package does not know the meaning of a
+// call.
 package hostop
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Store has the tasks that were given to hosts.
+// Store has the tasks for hosts.
 type Store interface {
 	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
 	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
@@ -35,43 +35,43 @@ type Relay interface {
 type Client struct {
 	Store Store
 	Relay Relay
-	// Call is who makes the calls, for the audit trail.
+	// Call identifies the caller for the audit trail.
 	Call store.Call
-	// Every is how often a host is asked at most how far an op is. One that can wait for the end
-	// of the op answers when it has come.
+	// Every is the shortest interval between two polls of an op. A host that can wait answers at
+	// the end of the op.
 	Every time.Duration
 }
 
-// opWait is how long a host may wait for the end of an op before it answers: less than the time
-// after which the relay gives an answer up.
+// opWait is how long a host may wait for the end of an op before it answers; it is shorter than the
+// relay's timeout.
 const opWait = 15 * time.Second
 
 // Request is a call of a host that ends as an op.
 type Request struct {
 	HostID, HostName string
-	// Key is the id of the call, of its op and of its task.
+	// Key is the id of the call, its op and its task.
 	Key  string
 	Path string
 	Body any
-	// ByID: the call is known again by its id alone. Its body says what may change meanwhile,
-	// such as a name; the host gets the first one.
+	// ByID means that Key alone identifies a repeated call. Its body may change, such as a name in
+	// it; the host gets the first one.
 	ByID bool
 }
 
-// Outcome is how such a call ended.
+// Outcome is the result of a call.
 type Outcome struct {
-	// Op is as it ended, where the host began it.
+	// Op is the ended op, if the host began it.
 	Op api.Op
-	// Answer is the document that a call is answered with which is over then.
+	// Answer is the document that answers a call without an op.
 	Answer []byte
 	// Failed is nil if the op is done.
 	Failed *api.Error
-	// Untouched: the host began nothing. Again: and may do it when asked anew.
+	// Untouched means that the host began nothing, Again that a repeated call may succeed.
 	Untouched, Again bool
 }
 
-// Key is the id of the call verb of a migration about these things, that was made attempt
-// times before.
+// Key returns the id of the call verb of a migration about these objects, after attempt earlier
+// attempts.
 func Key(migration, verb string, attempt int, about ...string) string {
 	id := migration + "." + verb
 	for _, a := range about {
@@ -83,15 +83,15 @@ func Key(migration, verb string, attempt int, about ...string) string {
 	return id
 }
 
-// About is an error with what could not be done before it.
+// About returns e with a prefix that names the failed action.
 func About(e *api.Error, format string, args ...any) *api.Error {
 	out := api.Errorf(e.Code, format+": %s", append(args, e.Message)...)
 	out.Details = e.Details
 	return out
 }
 
-// Ask makes a call and waits for the end of its op. The same call again goes on waiting. An
-// error means that it is not known yet how it ends.
+// Ask makes a call and waits for the end of its op. A repeated call continues to wait. An error
+// means that the result is not known yet.
 func (c *Client) Ask(ctx context.Context, r Request) (Outcome, error) {
 	req, err := c.change(r)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Client) change(r Request) (relay.Request, error) {
 	return req.With(r.Body)
 }
 
-// AskNow makes a call that changes nothing, and is over with its answer.
+// AskNow makes a call that changes nothing and has no op.
 func (c *Client) AskNow(ctx context.Context, r Request) (Outcome, error) {
 	req, err := relay.Request{HostID: r.HostID, HostName: r.HostName, Who: c.Call.Who, Method: http.MethodPost, Path: r.Path}.With(r.Body)
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *Client) AskNow(ctx context.Context, r Request) (Outcome, error) {
 	return Outcome{Answer: answer, Failed: refused, Untouched: true, Again: refused != nil && relay.Passes(refused)}, nil
 }
 
-// AskSurely is Ask that leaves no doubt whether the host has begun anything: a call whose
-// answer does not tell is looked up by its op.
+// AskSurely is Ask, but it always finds out whether the host has begun anything: if the answer does
+// not tell, it looks up the op.
 func (c *Client) AskSurely(ctx context.Context, r Request) (Outcome, error) {
 	out, err := c.Ask(ctx, r)
 	if err != nil || out.Failed == nil || out.Untouched || out.Op.ID != "" {
@@ -144,14 +144,14 @@ func (c *Client) AskSurely(ctx context.Context, r Request) (Outcome, error) {
 	}
 	begun, err := c.follow(ctx, req.Op())
 	if api.CodeOf(err) == api.CodeNotFound {
-		out.Untouched = true // its journal has no such op, and the task is answered
+		out.Untouched = true // the host's journal has no such op, and the task is answered
 		return out, nil
 	}
 	return begun, err
 }
 
-// Begun reports whether a host may have begun what a call asked for. A call that it did not
-// fetch is withdrawn.
+// Begun reports whether a host may have begun the call with this key. It withdraws a call that the
+// host has not fetched.
 func (c *Client) Begun(ctx context.Context, key string) (bool, error) {
 	task, answer, err := c.Store.Task(ctx, key)
 	switch {
@@ -168,7 +168,7 @@ func (c *Client) Begun(ctx context.Context, key string) (bool, error) {
 	return !withdrawn, err
 }
 
-// follow asks a host for an op until it is over.
+// follow polls a host for an op until it ends.
 func (c *Client) follow(ctx context.Context, req relay.Request) (Outcome, error) {
 	req.Wait = opWait
 	for {

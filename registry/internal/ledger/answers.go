@@ -14,31 +14,30 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Request is a change that somebody asks for.
+// Request is a requested change.
 type Request struct {
-	// Who is the caller for the audit trail.
+	// Who names the caller in the audit trail.
 	Who string
-	// OpID is the Idempotency-Key of the request, "" for none. It stands for one request:
-	// an op that makes several requests gives each its own.
+	// OpID is the Idempotency-Key of the request, "" for none. An op that makes several requests
+	// gives each its own OpID.
 	OpID string
-	// Owner says whose OpID it is, "" for all callers without an owner. The same OpID of
-	// another owner is another request.
+	// Owner separates the OpIDs of its requests from all others; requests with "" share theirs.
 	Owner string
-	// What names the kind of request, and Body has all that the caller asked for. An OpID
-	// may be used again with the same What and Body, and with nothing else.
+	// What names the kind of request, and Body has all its arguments. A repeated OpID must have the
+	// same What and Body.
 	What string
 	Body any
 }
 
-// KeepAnswers is how long the answer to a request is kept, in case the request is sent
-// again: longer than any host stays away and still has an op to resume.
+// KeepAnswers is how long an answer is kept for a repeated request: longer than a host stays away
+// and still has an op to resume.
 const KeepAnswers = 90 * 24 * time.Hour
 
-// maxHostAnswer bounds the kept answer to a request of a host, several times what the largest
-// request of one makes.
+// maxHostAnswer bounds the kept answer to a host's request, in bytes: several times the largest
+// expected answer.
 const maxHostAnswer = 4 << 20
 
-// HashRequest returns a hash of all that a request asks for.
+// HashRequest returns a hash of a request.
 func HashRequest(what string, body any) ([]byte, error) {
 	b, err := json.Marshal([]any{what, body})
 	if err != nil {
@@ -48,7 +47,7 @@ func HashRequest(what string, body any) ([]byte, error) {
 	return sum[:], nil
 }
 
-// key is what the answer is kept under. No OpID has a blank in it.
+// key returns the key of the stored answer. It is unambiguous, because an OpID has no blank.
 func (r Request) key() string {
 	if r.OpID == "" || r.Owner == "" {
 		return r.OpID
@@ -56,7 +55,7 @@ func (r Request) key() string {
 	return r.Owner + " " + r.OpID
 }
 
-// lookUpAnswer fills answer if the request has one.
+// lookUpAnswer decodes the kept answer to the request, if there is one.
 func lookUpAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer any) (found bool, err error) {
 	if req.OpID == "" {
 		return false, nil
@@ -100,7 +99,7 @@ func keepAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer an
 	return len(response), nil
 }
 
-// ExpireAnswers deletes the answers that are older than KeepAnswers.
+// ExpireAnswers deletes answers older than KeepAnswers.
 func (l *Ledger) ExpireAnswers(ctx context.Context) error {
 	if err := l.DeleteInBatches(ctx, "DELETE FROM idempotency WHERE at_us < ? AND seq IN (SELECT seq FROM idempotency ORDER BY seq LIMIT ?)",
 		l.now().Add(-KeepAnswers).UnixMicro()); err != nil {

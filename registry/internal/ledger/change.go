@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// Change is one change while it is made: its transaction, its caller, and what its events
-// have in common.
+// Change is a change in progress: its transaction, its caller, and common values of its events.
 type Change struct {
 	*Tx
-	// At is the time of the change: every row and event of it has this time.
+	// At is the time of the change, for all its rows and events.
 	At time.Time
-	// HostName and Epoch are those of the host that asks for the change, if a host does.
-	// Events that name no other host get them.
+	// HostName and Epoch are set if a host asks for the change. They apply to events without their
+	// own.
 	HostName string
 	Epoch    int64
 
@@ -24,20 +23,19 @@ type Change struct {
 	faultPoint func(name string)
 }
 
-// Kept is how many bytes the change adds to what outlasts it: its events, and once do of Mutate has
-// returned also its answer.
+// Kept returns the bytes that the change adds to the trail and, after Mutate's do, to the kept
+// answers.
 func (tx *Change) Kept() int { return tx.kept }
 
-// NewChange returns a change, made for a caller in a running transaction.
+// NewChange returns a change for the caller of req in a running transaction.
 func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
 	return &Change{Tx: tx, At: l.now().UTC().Truncate(time.Microsecond), who: req.Who, opID: req.OpID, faultPoint: l.faultPoint}
 }
 
-// Mutate makes a change, with its audit events, and keeps its answer, all in one
-// transaction. First it asks admit whether the caller may ask for a change now. If the OpID
-// was used for the same request, Mutate returns the kept answer; if it was used for another
-// request, it returns idempotency_mismatch. Otherwise it makes the change. Admit and do may
-// be run more than once; only the last time counts.
+// Mutate makes a change, with its audit events and its kept answer, in one transaction. First admit
+// may refuse the caller. If the OpID was used for the same request, Mutate returns the kept answer;
+// if it was used for another request, it returns idempotency_mismatch. Otherwise it calls do. admit
+// and do may run more than once; only the last run counts.
 func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(context.Context, *Change) error, do func(context.Context, *Change) (T, error)) (T, error) {
 	var answer, none T
 	hash, err := HashRequest(req.What, req.Body)
@@ -45,7 +43,7 @@ func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(conte
 		return none, err
 	}
 	err = l.writer.submit(ctx, req.key(), func(ctx context.Context, w *Tx) error {
-		answer = none // it may not be the first time
+		answer = none // an earlier run may have filled it
 		tx := l.NewChange(w, req)
 		if err := admit(ctx, tx); err != nil {
 			return err
@@ -62,12 +60,12 @@ func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(conte
 		return err
 	})
 	if err != nil {
-		return none, err // a change that was refused late may have begun to fill it
+		return none, err // a change that was refused late may have filled answer
 	}
 	return answer, nil
 }
 
-// Step is one statement of a change that has several.
+// Step is one statement of a change with several statements.
 type Step struct {
 	query string
 	args  []any
@@ -76,7 +74,7 @@ type Step struct {
 // SQL returns a Step with its parameters.
 func SQL(query string, args ...any) Step { return Step{query, args} }
 
-// ExecAll runs the steps in turn, as Exec does, until one fails.
+// ExecAll runs the steps in order, as Exec does, until one fails.
 func (tx *Change) ExecAll(ctx context.Context, steps ...Step) error {
 	for _, s := range steps {
 		if err := tx.Exec(ctx, s.query, s.args...); err != nil {
@@ -86,7 +84,7 @@ func (tx *Change) ExecAll(ctx context.Context, steps ...Step) error {
 	return nil
 }
 
-// Exec runs a statement that does not fail for any reason that the caller could mend.
+// Exec runs a statement that fails only if the database does: the caller cannot act on its error.
 func (tx *Change) Exec(ctx context.Context, query string, args ...any) error {
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 		return fmt.Errorf("store change: %w", err)

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// checkpointPages is how many pages of the log are written into the file at once: 64 MiB. A
-	// page that was changed several times meanwhile is written once, and at the end of each
-	// checkpoint the writer waits for two writes to stable storage. In a longer log it takes longer
-	// to find a page.
+	// checkpointPages is the length of the log at the start of a checkpoint: 64 MiB. A longer log
+	// needs fewer checkpoints, writes a page that changed several times only once, and makes the
+	// writer wait less often for the two writes to stable storage at the end of a checkpoint. But
+	// lookups of pages in it are slower.
 	checkpointPages = 16384
-	// pagesForWriter is how many pages are few enough for the writer to do the rest.
+	// pagesForWriter is the number of remaining pages that the writer itself may write.
 	pagesForWriter = 256
-	// checkpointRounds bounds how often the rest is tried to be made as small as that.
+	// checkpointRounds bounds the attempts to reach pagesForWriter.
 	checkpointRounds = 4
 )
 
-// checkpointer keeps the log of commits (WAL) short while many are made. A checkpoint
-// of 64 MiB takes as long as hundreds of commits, and nobody is to wait for it: it is done
-// beside the writer, which only does what was added meanwhile.
+// checkpointer keeps the log of commits (WAL) short. A checkpoint of 64 MiB takes as long as
+// hundreds of commits. So it runs concurrently with the writer, which pauses only for the pages
+// added in that time.
 type checkpointer struct {
 	wal     *sqlitedb.Checkpointer
 	writer  *writer
@@ -32,14 +32,14 @@ type checkpointer struct {
 	stopped chan struct{}
 }
 
-// startCheckpointer starts a checkpointer, which begins when the log has so many pages.
+// startCheckpointer starts a checkpointer for a log of at least pages pages.
 func startCheckpointer(wal *sqlitedb.Checkpointer, w *writer, pages int) *checkpointer {
 	c := &checkpointer{wal: wal, writer: w, pages: pages, closing: make(chan struct{}), stopped: make(chan struct{})}
 	go c.run()
 	return c
 }
 
-// stop lets a checkpoint end, and must come before the writer's end.
+// stop waits for a running checkpoint. It must be called before the writer's stop.
 func (c *checkpointer) stop() error {
 	close(c.closing)
 	<-c.stopped
@@ -52,8 +52,8 @@ func (c *checkpointer) run() {
 	for {
 		select {
 		case <-c.writer.checkpoint:
-			// One that fails is tried again with the next changes; what keeps the file from
-			// being written, the writer meets as well, and says so.
+			// A failed checkpoint is repeated after more changes. If the file cannot be written,
+			// the writer fails too, and reports it.
 			if pending, err := c.wal.Pending(ctx); err == nil && pending >= c.pages {
 				_ = c.checkpoint(ctx)
 			}
@@ -63,8 +63,8 @@ func (c *checkpointer) run() {
 	}
 }
 
-// checkpoint empties the log. When it returns the next commit begins the log anew, if
-// no reader is in the way.
+// checkpoint empties the log. The next commit then starts at the beginning of the log, unless a
+// reader prevents it.
 func (c *checkpointer) checkpoint(ctx context.Context) error {
 	for range checkpointRounds {
 		pending, err := c.wal.Checkpoint(ctx)

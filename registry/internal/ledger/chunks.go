@@ -2,15 +2,15 @@
 
 package ledger
 
-// Visit is called with each thing of a list, in the order of their keys, until it returns false.
-// A key never changes, and things that have to be seen together have the same one.
+// Visit is called with the objects of a list in the order of their keys, until it returns false.
+// Keys never change. Objects that must be read in one snapshot have the same key.
 type Visit[T any] func(key string, thing T) (more bool, err error)
 
-// ChunkRows is how many things of a list are in memory at a time.
+// ChunkRows is the number of objects of a list in memory at a time.
 const ChunkRows = 64
 
-// InChunks visits the things after a key. Read returns those that come next, with all that have
-// their keys, and whether there may be more.
+// InChunks visits the objects after a key. read returns the next chunk, which has all objects with
+// its keys, and whether there may be more.
 func InChunks[T any](after string, key func(*T) string, read func(after string) (chunk []T, more bool, err error), do Visit[T]) error {
 	for {
 		chunk, more, err := read(after)

@@ -10,11 +10,11 @@ import (
 
 const keysQuery = "SELECT key FROM idempotency WHERE key IN (SELECT value FROM json_each(?))"
 
-// lookUpKeys finds out which keys of a batch have answers, with one query: hardly any has,
-// and a query for each is a tenth of what a change costs.
+// lookUpKeys finds the keys of a batch that have answers, with one query. Hardly any key has one,
+// and a query for each key would be a tenth of a change's cost.
 func (t *Tx) lookUpKeys(ctx context.Context, keys []string) error {
 	if len(keys) < 2 {
-		return nil // its own query costs less
+		return nil // the change's own query is cheaper
 	}
 	list, err := json.Marshal(keys)
 	if err != nil {
@@ -34,13 +34,13 @@ func (t *Tx) lookUpKeys(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// hasNoAnswer says that it is known that there is no answer under the key.
+// hasNoAnswer reports whether lookUpKeys found no answer under the key.
 func (t *Tx) hasNoAnswer(key string) bool {
 	may, known := t.answers[key]
 	return known && !may
 }
 
-// noteAnswer notes that there may be an answer under the key from now on.
+// noteAnswer records that there may now be an answer under the key.
 func (t *Tx) noteAnswer(key string) {
 	if t.answers != nil {
 		t.answers[key] = true

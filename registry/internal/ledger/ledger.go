@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger is the registry's database beneath its rules: one writer, which commits
-// waiting changes in groups; the answers that a repeated request gets again; and the audit
-// trail, whose events are chained by their hashes. It knows who asks for a change and what
-// the change is called. It knows nothing of volumes, of hosts, or of who may do what: that
-// is package store.
+// Package ledger is the registry's database without its rules. One writer commits waiting changes
+// in groups, with the kept answers for repeated requests and the audit trail, a chain of hashes. It
+// knows the caller and the name of each change. It does not know volumes, hosts or permissions;
+// package store does.
 package ledger
 
 import (
@@ -19,7 +18,7 @@ import (
 type AuditCheck struct {
 	At     time.Time
 	Events int64
-	// Err says where the trail is not what was written. It is nil if the trail is intact.
+	// Err names the first damaged event, nil if the trail is intact.
 	Err error
 }
 
@@ -35,7 +34,7 @@ type Ledger struct {
 	now          func() time.Time
 }
 
-// Start begins to take changes of db. The caller still has to close db.
+// Start starts the writer for db. The caller must close db after Close.
 func Start(ctx context.Context, db *sqlitedb.DB, o Options) (*Ledger, error) {
 	end, err := ReadEnd(ctx, db.Read)
 	if err != nil {
@@ -54,27 +53,26 @@ func Start(ctx context.Context, db *sqlitedb.DB, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// Close ends the writer, which first finishes the changes that it has begun. Later changes
-// are refused with registry_unavailable.
+// Close finishes the started changes and ends the writer. Later changes get registry_unavailable.
 func (l *Ledger) Close() error {
 	err := l.checkpointer.stop()
 	l.writer.stop()
 	return err
 }
 
-// Submit runs do in a transaction and returns its error, or nil once the effect is on
-// stable storage. If ctx ends first, the change may still be made. Do may be run more than
-// once; only the last time counts.
+// Submit runs do in a transaction and returns its error, or nil once the effect is on stable
+// storage. If ctx ends first, the change may still be made. do may run more than once; only the
+// last run counts.
 func (l *Ledger) Submit(ctx context.Context, do func(context.Context, *Tx) error) error {
 	return l.writer.submit(ctx, "", do)
 }
 
-// deleteAtOnce is how many rows DeleteInBatches deletes in one transaction, which
-// everybody waits for.
+// deleteAtOnce bounds the rows that DeleteInBatches deletes in one transaction; every other change
+// waits for it.
 const deleteAtOnce = 2000
 
-// DeleteInBatches repeats a statement that deletes at most as many rows as its last
-// parameter says, until it deletes fewer. The other parameters are args.
+// DeleteInBatches repeats a statement that deletes at most as many rows as its last parameter,
+// until it deletes fewer. The other parameters are args.
 func (l *Ledger) DeleteInBatches(ctx context.Context, query string, args ...any) error {
 	args = append(args[:len(args):len(args)], deleteAtOnce)
 	for {
@@ -96,23 +94,23 @@ func (l *Ledger) DeleteInBatches(ctx context.Context, query string, args ...any)
 	}
 }
 
-// Checkpoint writes the log of commits into the file and empties it, as far as no
-// reader needs it.
+// Checkpoint writes the log of commits into the database file and empties it, as far as no reader
+// needs it.
 func (l *Ledger) Checkpoint(ctx context.Context) error {
-	// Beside the writer first: what is left keeps everybody waiting.
+	// Most of it runs concurrently with the writer; the rest below makes every change wait.
 	if err := l.checkpointer.checkpoint(ctx); err != nil {
 		return err
 	}
 	return l.writer.pause(ctx, func() error { return l.db.TruncateLog(ctx) })
 }
 
-// Probe returns nil once the writer has made an empty commit and it is on stable storage.
+// Probe returns nil once an empty commit of the writer is on stable storage.
 func (l *Ledger) Probe(ctx context.Context) error {
 	return l.writer.pause(ctx, func() error { return l.db.Probe(ctx) })
 }
 
-// ResetStatements closes the writer's prepared statements and returns their texts, so that
-// a test learns which they are. The writer prepares statements again as changes use them.
+// ResetStatements closes the writer's prepared statements and returns their texts, for tests. The
+// writer prepares them again as needed.
 func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err error) {
 	err = l.writer.pause(ctx, func() (err error) {
 		queries, err = l.writer.statements.reset()
@@ -121,6 +119,6 @@ func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err err
 	return queries, err
 }
 
-// NextCommit returns a channel that is closed at the first commit after the call. Call it
-// before Events, and wait then, so that no event is missed.
+// NextCommit returns a channel that is closed at the first commit after the call. To miss no event,
+// call it before Events and then wait.
 func (l *Ledger) NextCommit() <-chan struct{} { return l.commits.Wait() }

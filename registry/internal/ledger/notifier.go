@@ -4,8 +4,7 @@ package ledger
 
 import "sync"
 
-// Notifier wakes all goroutines that wait for the next announcement. It is safe for
-// concurrent use.
+// Notifier wakes all goroutines that wait for the next Announce. It is safe for concurrent use.
 type Notifier struct {
 	mu   sync.Mutex
 	next chan struct{}
@@ -21,7 +20,7 @@ func (n *Notifier) Wait() <-chan struct{} {
 	return n.next
 }
 
-// Announce wakes all who wait.
+// Announce wakes all waiting goroutines.
 func (n *Notifier) Announce() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

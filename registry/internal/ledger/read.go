@@ -13,29 +13,28 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// Querier runs queries: it is the read pool, or the transaction of a change.
+// Querier runs queries, in the read pool or in the transaction of a change.
 type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Scanner is a row, by itself or as the current one of several.
+// Scanner is a single row, or the current row of several.
 type Scanner interface{ Scan(dest ...any) error }
 
-// View makes several queries against one state of the database.
+// View runs several queries on one snapshot of the database.
 func View[T any](ctx context.Context, db *sql.DB, read func(Querier) (T, error)) (out T, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return out, fmt.Errorf("begin to read: %w", err)
 	}
-	// There is nothing to keep, and an error that matters came earlier.
+	// A read has nothing to commit, and a relevant error was returned before.
 	defer func() { _ = tx.Rollback() }()
 	out, err = read(tx)
 	return out, Unreadable(err)
 }
 
-// Unreadable returns the error that tells a caller that the database cannot be read, if err
-// means that; else it returns err.
+// Unreadable returns registry_unavailable if err means that the database cannot be read, else err.
 func Unreadable(err error) error {
 	if sqlitedb.StorageFailed(err) {
 		return api.Errorf(api.CodeRegistryUnavailable, "the registry cannot read its database: %v", err)
@@ -43,8 +42,7 @@ func Unreadable(err error) error {
 	return err
 }
 
-// EachRow calls do with every row of a query, until do returns false. It keeps nothing of
-// the rows.
+// EachRow calls do with every row of a query, until do returns false.
 func EachRow(ctx context.Context, q Querier, do func(Scanner) (more bool, err error), query string, args ...any) (err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -66,8 +64,7 @@ func EachRow(ctx context.Context, q Querier, do func(Scanner) (more bool, err er
 	return nil
 }
 
-// QueryAll returns the result of scan for every row. If there is no row the list is empty
-// and not nil.
+// QueryAll returns the result of scan for every row; the list is never nil without an error.
 func QueryAll[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	all := []T{}
 	err := EachRow(ctx, q, func(row Scanner) (more bool, err error) {
@@ -81,15 +78,14 @@ func QueryAll[T any](ctx context.Context, q Querier, scan func(Scanner) (T, erro
 	return all, nil
 }
 
-// ReadAll is QueryAll for a read with a single query.
+// ReadAll is QueryAll for a read with a single query, with the errors of Unreadable.
 func ReadAll[T any](ctx context.Context, db *sql.DB, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	all, err := QueryAll(ctx, db, scan, query, args...)
 	return all, Unreadable(err)
 }
 
-// ScanInto returns a function for QueryAll and ReadAll that scans a row into the fields of
-// a new value and returns the value. In `return v, row.Scan(&v.f)` Go may evaluate v before
-// the scan has filled it.
+// ScanInto returns a scan function that fills fields of a new value. It exists because in `return
+// v, row.Scan(&v.f)` Go may evaluate v before the scan.
 func ScanInto[T any](fields func(*T) []any) func(Scanner) (T, error) {
 	return func(row Scanner) (v T, err error) {
 		err = row.Scan(fields(&v)...)
@@ -97,12 +93,12 @@ func ScanInto[T any](fields func(*T) []any) func(Scanner) (T, error) {
 	}
 }
 
-// ScanString scans a row with one text.
+// ScanString scans a row with one text column.
 func ScanString(row Scanner) (string, error) {
 	var v string
 	err := row.Scan(&v)
 	return v, err
 }
 
-// FromMicros returns the time that is stored as microseconds since 1970.
+// FromMicros converts microseconds since 1970 to a time in UTC.
 func FromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }

@@ -8,21 +8,18 @@ import (
 	"errors"
 )
 
-// maxStatements bounds how many statements are kept prepared. There are far
-// fewer texts of queries in the program.
+// maxStatements bounds the prepared statements. The program has far fewer different queries.
 const maxStatements = 512
 
-// prepared is a statement that is closed with its transaction, or with the
-// database.
+// prepared is a statement that its transaction, or the database, closes.
 type prepared struct{ *sql.Stmt }
 
-// statements are the writer's prepared statements, by the text of their query.
-// Only the writer's goroutine uses them.
+// statements has the writer's prepared statements, by query. Only the writer's goroutine uses them.
 type statements struct {
 	db       *sql.DB
 	prepared map[string]prepared
-	// unknown are the queries of the running transaction that were not prepared:
-	// there is one connection, and the transaction has it.
+	// unknown has the unprepared queries of the running transaction: the transaction holds the only
+	// connection, so they cannot be prepared in it.
 	unknown map[string]struct{}
 }
 
@@ -30,8 +27,8 @@ func newStatements(db *sql.DB) *statements {
 	return &statements{db: db, prepared: map[string]prepared{}, unknown: map[string]struct{}{}}
 }
 
-// learn prepares, between two transactions, what the last one could not. A query
-// that cannot be prepared goes on as it is: whoever made it has seen its error.
+// learn prepares, between two transactions, the queries of the last one. It ignores a query that
+// cannot be prepared: its caller has got the error.
 func (s *statements) learn(ctx context.Context) {
 	for query := range s.unknown {
 		if len(s.prepared) < maxStatements {
@@ -44,8 +41,7 @@ func (s *statements) learn(ctx context.Context) {
 	clear(s.unknown)
 }
 
-// statement returns the prepared statement of query for tx, false if there is
-// none yet.
+// statement returns the prepared statement of query for tx, false if there is none yet.
 func (s *statements) statement(ctx context.Context, tx *sql.Tx, query string) (prepared, bool) {
 	stmt, ok := s.prepared[query]
 	if !ok {
@@ -55,7 +51,7 @@ func (s *statements) statement(ctx context.Context, tx *sql.Tx, query string) (p
 	return prepared{tx.StmtContext(ctx, stmt.Stmt)}, true
 }
 
-// reset closes all statements between two transactions, and returns their texts.
+// reset closes all statements and returns their texts. It must be called between two transactions.
 func (s *statements) reset() (queries []string, err error) {
 	for query, stmt := range s.prepared {
 		queries = append(queries, query)

@@ -13,20 +13,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// resultOK is the result of an event about something that was done.
+// resultOK is the result of an event about a completed action.
 const resultOK = "ok"
 
-// MaxEvents and maxEventBytes bound what one read of the trail returns: each event is small
-// enough for a reader, but a thousand together might not be.
+// MaxEvents and maxEventBytes bound one read of the trail, in events and in bytes.
 const (
 	MaxEvents     = 1000
 	maxEventBytes = 1 << 20
 )
 
-// MaxEventDetails bounds, as JSON, the details of an event: the trail is kept for ever.
+// MaxEventDetails bounds the details of an event, in bytes of JSON: the trail is kept for ever.
 const MaxEventDetails = 256 << 10
 
-// boundDetails returns the details of an event, or their size if they are too long.
+// boundDetails returns the details of an event, or only their size if they are too long.
 func boundDetails(details map[string]any) (map[string]any, error) {
 	if len(details) == 0 {
 		return details, nil
@@ -41,16 +40,15 @@ func boundDetails(details map[string]any) (map[string]any, error) {
 	return details, nil
 }
 
-// Audit adds an event to the trail, in the transaction of the change. Callers fill in what
-// only they know: object, states, details, and, for a volume, the generation in the token.
+// Audit adds an event to the trail in the transaction of the change. The caller sets object,
+// states, details and, for a volume, the generation in the token.
 func (tx *Change) Audit(ctx context.Context, e api.Event) error {
 	_, err := tx.AddEvent(ctx, e)
 	return err
 }
 
-// AddEvent is Audit, and returns the event with what was filled in: its sequence number,
-// the caller and the epoch and, unless they were given, the time, the op id, the host and
-// the result done.
+// AddEvent is Audit, and returns the event with the added values: its sequence number, caller and
+// epoch and, unless they were set, the time, op id, host and result.
 func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) {
 	end, err := tx.End(ctx)
 	if err != nil {
@@ -88,7 +86,7 @@ func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) 
 	return e, nil
 }
 
-// passFaultPoints calls Options.FaultPoint on both sides of the commit of an event.
+// passFaultPoints calls Options.FaultPoint before and after the commit of an event.
 func (tx *Change) passFaultPoints(e api.Event) {
 	if tx.faultPoint == nil {
 		return
@@ -101,7 +99,7 @@ func (tx *Change) passFaultPoints(e api.Event) {
 	tx.OnCommit(func() { tx.faultPoint(name + ".after_commit") })
 }
 
-// End returns the end of the trail, with the events of the running change.
+// End returns the end of the trail, including the events of the running change.
 func (t *Tx) End(ctx context.Context) (End, error) {
 	if t.end == nil {
 		end, err := ReadEnd(ctx, t)
@@ -113,14 +111,14 @@ func (t *Tx) End(ctx context.Context) (End, error) {
 	return *t.end, nil
 }
 
-// Events returns the events after sequence number since, oldest first, at most MaxEvents of
-// them and about 1 MiB. An empty list means that there are no more.
+// Events returns up to MaxEvents events, and about 1 MiB, after sequence number since, oldest
+// first. An empty list means that there are no more.
 func (l *Ledger) Events(ctx context.Context, since int64) ([]api.Event, error) {
 	return l.events(ctx, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, MaxEvents)
 }
 
-// LastEvents returns the last n events after since, oldest first; fewer if they take more
-// than about 1 MiB.
+// LastEvents returns the last n events after since, oldest first. It returns fewer if they exceed
+// about 1 MiB.
 func (l *Ledger) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
 	events, err := l.events(ctx, "SELECT content FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?", since, n)
 	slices.Reverse(events)

@@ -10,8 +10,8 @@ import (
 	"fmt"
 )
 
-// End is the newest event of the audit trail: its number, 0 while there is none, and the
-// hash of the whole trail up to it.
+// End is the end of the audit trail: the number of its newest event, 0 if there is none, and the
+// hash of the whole trail.
 type End struct {
 	Seq  int64
 	Hash []byte
@@ -26,7 +26,7 @@ func ReadEnd(ctx context.Context, q Querier) (end End, err error) {
 	return end, nil
 }
 
-// chain is the hash of an event that follows the one with hash prev.
+// chain returns the hash of an event after the event with hash prev.
 func chain(prev, content []byte) []byte {
 	h := sha256.New()
 	h.Write(prev)

@@ -11,32 +11,31 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// Tx is the writer's transaction: changes run in it one after the other, and
-// each can be undone alone. Its queries run on prepared statements, so rows are
-// read to their end, or closed, before the same query is made again.
+// Tx is the writer's transaction. Changes run in it one after the other, and each can be undone
+// alone. Its queries use prepared statements, so read all rows, or close them, before the same
+// query runs again.
 type Tx struct {
 	tx         *sql.Tx
 	statements *statements
 	bound      map[string]prepared // the statements that it has used
-	// savepoints says that each change has a savepoint as soon as it writes.
+	// savepoints means that each change sets a savepoint before its first write.
 	savepoints bool
 	saved      bool
-	// wrote says that the running change has written something.
+	// wrote means that the running change has written.
 	wrote bool
-	// broken is what storage said, in a way after which SQLite may have ended the
-	// transaction by itself.
+	// broken is a storage error after which SQLite may have ended the transaction itself.
 	broken error
-	// end is where the audit trail ends with what was done so far; nil is unknown.
+	// end is the end of the audit trail so far; nil is unknown.
 	end, endBefore *End
 	cache          Cache
-	// answers says of keys whether there may be an answer under them. Of others that is not known.
+	// answers has false for keys without an answer. Other keys may have one.
 	answers map[string]bool
-	// after is what is to be done after the commit.
+	// after runs after the commit.
 	after       []func()
 	afterBefore int
 }
 
-// commit returns once everything is on stable storage.
+// commit returns once the transaction is on stable storage.
 func (t *Tx) commit() error {
 	if err := t.tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -47,7 +46,7 @@ func (t *Tx) commit() error {
 	return nil
 }
 
-// rollback undoes everything. That SQLite has done so already is no error.
+// rollback undoes the transaction. It returns no error if SQLite has already done so.
 func (t *Tx) rollback() error {
 	if err := t.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) && t.broken == nil {
 		return fmt.Errorf("roll back: %w", err)
@@ -55,16 +54,14 @@ func (t *Tx) rollback() error {
 	return nil
 }
 
-// OnCommit has do run by the writer when the running change is on stable storage,
-// before it is answered.
+// OnCommit makes the writer run do when the change is on stable storage, before it is answered.
 func (t *Tx) OnCommit(do func()) { t.after = append(t.after, do) }
 
 func (t *Tx) beginChange() {
 	t.saved, t.wrote, t.endBefore, t.afterBefore = false, false, t.end, len(t.after)
 }
 
-// endChange keeps what the running change did, or undoes it. Its error means that
-// the transaction cannot go on.
+// endChange keeps or undoes the running change. After an error the transaction cannot continue.
 func (t *Tx) endChange(ctx context.Context, keep bool) error {
 	switch {
 	case t.broken != nil:
@@ -88,8 +85,8 @@ func (t *Tx) endChange(ctx context.Context, keep bool) error {
 	return nil
 }
 
-// errNeedsSavepoints says that a change was refused after it had written, and that
-// nothing but the whole transaction can be undone.
+// errNeedsSavepoints means that a refused change has written, and only the whole transaction can be
+// undone.
 var errNeedsSavepoints = errors.New("a change cannot be undone alone")
 
 func (t *Tx) runNoArgs(ctx context.Context, query string) error {
@@ -99,13 +96,13 @@ func (t *Tx) runNoArgs(ctx context.Context, query string) error {
 	return nil
 }
 
-// ExecContext is as of sql.Tx.
+// ExecContext is as in sql.Tx.
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	t.cache.BeforeExec(query)
 	return t.write(ctx, query, args...)
 }
 
-// write is ExecContext for what touches no table that a Cache may be of.
+// write is ExecContext for tables that no Cache has.
 func (t *Tx) write(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if t.savepoints && !t.saved {
 		if err := t.runNoArgs(ctx, "SAVEPOINT change"); err != nil {
@@ -114,7 +111,7 @@ func (t *Tx) write(ctx context.Context, query string, args ...any) (sql.Result, 
 		t.saved = true
 	}
 	result, err := t.run(ctx, query, args...)
-	// A statement that fails leaves nothing behind.
+	// A failed statement changes nothing.
 	t.wrote = t.wrote || err == nil
 	return result, err
 }
@@ -131,7 +128,7 @@ func (t *Tx) run(ctx context.Context, query string, args ...any) (result sql.Res
 	return result, err
 }
 
-// QueryContext is as of sql.Tx.
+// QueryContext is as in sql.Tx.
 func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt, ok := t.statement(ctx, query); ok {
 		return stmt.QueryContext(ctx, args...)
@@ -139,7 +136,7 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 	return t.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext is as of sql.Tx.
+// QueryRowContext is as in sql.Tx.
 func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if stmt, ok := t.statement(ctx, query); ok {
 		return stmt.QueryRowContext(ctx, args...)

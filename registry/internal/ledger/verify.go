@@ -10,11 +10,11 @@ import (
 	"fmt"
 )
 
-// verifyPage is how many events are read before the reader begins anew: one that
-// stays long keeps the database's log from being emptied.
+// verifyPage is the number of events per read transaction. A long read transaction prevents the
+// database's log from being emptied.
 const verifyPage = 1000
 
-// LastAudit returns what the last VerifyAudit found, false if there was none.
+// LastAudit returns the result of the last VerifyAudit, false if there was none.
 func (l *Ledger) LastAudit() (AuditCheck, bool) {
 	if c := l.lastAudit.Load(); c != nil {
 		return *c, true
@@ -22,10 +22,9 @@ func (l *Ledger) LastAudit() (AuditCheck, bool) {
 	return AuditCheck{}, false
 }
 
-// VerifyAudit reads the trail as far as it is at the time of the call and returns
-// how many events it has, or an error that names the first one that is not as it
-// was written or is missing. An end that was cut off cannot be seen from the trail
-// alone: somebody else has to know how long it was.
+// VerifyAudit reads the trail as of the call. It returns the number of events, or an error that
+// names the first changed or missing event. It cannot detect from the trail alone that its stored
+// end was cut off.
 func (l *Ledger) VerifyAudit(ctx context.Context) (int64, error) {
 	n, err := l.verifyAudit(ctx, l.writer.stored.Load())
 	if ctx.Err() == nil {
@@ -34,7 +33,7 @@ func (l *Ledger) VerifyAudit(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// verifyAudit holds one event at a time, however many and large they are.
+// verifyAudit keeps one event in memory at a time.
 func (l *Ledger) verifyAudit(ctx context.Context, end int64) (n int64, err error) {
 	var prev []byte
 	for n < end {
@@ -66,5 +65,5 @@ func (l *Ledger) verifyAudit(ctx context.Context, end int64) (n int64, err error
 	return n, nil
 }
 
-// errAuditChanged is of an event that is not as it was written.
+// errAuditChanged means that an event differs from the written one.
 var errAuditChanged = errors.New("an event is not as it was written")

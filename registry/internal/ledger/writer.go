@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// maxBatch bounds how long the first change of a commit waits for the last.
+	// maxBatch bounds the changes in a commit, and so how long the first waits for the last.
 	maxBatch = 512
-	// checkpointEvery is after how many changes the length of the log is looked at.
+	// checkpointEvery is the number of changes after which the checkpointer checks the length of
+	// the log.
 	checkpointEvery = 256
 )
 
-// submission is a change that waits for the writer, and for its answer.
+// submission is a change that waits for the writer and its answer.
 type submission struct {
 	ctx context.Context
-	// key is what the answer of the change is kept under, "" for none.
+	// key is the key of the change's kept answer, "" for none.
 	key string
-	// do may be run a second time, after everything that it did was undone.
+	// do may run a second time, after all its effects were undone.
 	do   func(context.Context, *Tx) error
 	done chan error
 }
 
-// writer is the one goroutine that changes the database. It takes the changes
-// that are waiting, however many, into one transaction: the price of a commit
-// on stable storage is paid once for all of them. Each can be undone alone, so
-// that one that is refused leaves the others as they are.
+// writer is the only goroutine that changes the database. It puts all waiting changes into one
+// transaction, so that they share the cost of a commit on stable storage. Each change can be undone
+// alone, so a refused change does not affect the others.
 type writer struct {
 	statements *statements
 	onCommit   func(changes int, took time.Duration)
@@ -45,28 +45,28 @@ type writer struct {
 	pauses     chan maintenance
 	closing    chan struct{}
 	stopped    chan struct{}
-	// end is where the audit trail ends, as of the last commit; nil if that has to
-	// be read. Like cache it is the writer's goroutine's alone.
+	// end is the end of the audit trail as of the last commit; nil means that it must be read. Only
+	// the writer's goroutine uses end and cache.
 	end   *End
 	cache Cache
-	// stored is the number of the last event that is on stable storage.
+	// stored is the number of the last event on stable storage.
 	stored atomic.Int64
-	// gatherFor is of Options; last is how many changes shared the last commit.
+	// gatherFor is Options.GatherFor; last is the number of changes in the last commit.
 	gatherFor time.Duration
 	last      int
-	// checkpoint is sent to, without waiting, after every checkpointEvery changes.
+	// checkpoint receives, without blocking the writer, after every checkpointEvery changes.
 	checkpoint chan struct{}
 	since      int
 }
 
-// maintenance is work on the database that is not for a transaction.
+// maintenance is work on the database outside of a transaction.
 type maintenance struct {
 	do   func() error
 	done chan error
 }
 
-// startWriter starts a writer. Announce is called after each commit and before its
-// changes are answered.
+// startWriter starts a writer. It calls announce after each commit, before the changes are
+// answered.
 func startWriter(db *sql.DB, end End, o Options, announce func()) *writer {
 	w := &writer{
 		statements: newStatements(db),
@@ -96,13 +96,13 @@ func (noCache) BeforeExec(string) {}
 func (noCache) Undo()             {}
 func (noCache) Reset()            {}
 
-// stop lets the running commit end and then the writer.
+// stop waits for the running commit and ends the writer.
 func (w *writer) stop() {
 	close(w.closing)
 	<-w.stopped
 }
 
-// submit is Ledger.Submit, of a change whose answer is kept under key.
+// submit is Ledger.Submit for a change with its answer kept under key.
 func (w *writer) submit(ctx context.Context, key string, do func(context.Context, *Tx) error) error {
 	c := submission{ctx: ctx, key: key, do: do, done: make(chan error, 1)}
 	select {
@@ -119,7 +119,7 @@ func (w *writer) submit(ctx context.Context, key string, do func(context.Context
 		return fmt.Errorf("wait for the registry's writer: %w", ctx.Err())
 	case <-w.stopped:
 	}
-	// It may have been the last thing that the writer did.
+	// The change may have been the writer's last one.
 	select {
 	case err := <-c.done:
 		return err
@@ -159,10 +159,10 @@ func (w *writer) run() {
 	}
 }
 
-// fill returns first and what else is to share its commit: what is waiting already and, if others
-// shared the last one, as many as that, which it waits a moment for. A commit costs much the same
-// for few changes as for many, and those who were answered together come back together. Who is
-// alone waits for nobody.
+// fill returns first and the changes that share its commit: all waiting ones and, for a moment,
+// further ones until there are as many as in the last commit. The cost of a commit hardly depends
+// on its number of changes, and clients that were answered together send their next changes
+// together. A single client does not wait.
 func (w *writer) fill(first submission) []submission {
 	batch := w.addWaiting([]submission{first})
 	if len(batch) < w.last && w.gatherFor > 0 {
@@ -172,7 +172,7 @@ func (w *writer) fill(first submission) []submission {
 	return batch
 }
 
-// addWaiting adds to batch what is waiting already.
+// addWaiting adds the waiting changes to batch.
 func (w *writer) addWaiting(batch []submission) []submission {
 	for len(batch) < maxBatch {
 		select {
@@ -185,7 +185,7 @@ func (w *writer) addWaiting(batch []submission) []submission {
 	return batch
 }
 
-// gather adds to batch what comes, until it is as large as the last one or gatherFor is over.
+// gather adds changes to batch until it has as many as the last commit or gatherFor is over.
 func (w *writer) gather(batch []submission) []submission {
 	over := time.NewTimer(w.gatherFor)
 	defer over.Stop()
@@ -200,7 +200,7 @@ func (w *writer) gather(batch []submission) []submission {
 	return batch
 }
 
-// commit makes the changes of batch in one transaction and then answers each.
+// commit makes the changes of batch in one transaction, then answers each.
 func (w *writer) commit(batch []submission) {
 	begin := time.Now()
 	results := make([]error, len(batch))
@@ -221,19 +221,18 @@ func (w *writer) commit(batch []submission) {
 		w.since = 0
 		select {
 		case w.checkpoint <- struct{}{}:
-		default: // it is at work
+		default: // the checkpointer is already notified
 		}
 	}
 }
 
-// transact fills results. Its error means that none of the batch was made.
+// transact fills results. An error means that no change of the batch was made.
 //
-// A savepoint costs more than many a change, and a change that is refused has seldom
-// written before. So the batch is tried without savepoints; if one of its changes has to be
-// undone, the whole batch is undone, and made again with savepoints.
+// A savepoint costs more than many changes do, and a refused change has rarely written. So the
+// batch first runs without savepoints. If a change with writes must be undone, the whole batch is
+// undone and repeated with savepoints.
 func (w *writer) transact(batch []submission, results []error) error {
-	// Not a request's context: one that went away must not take the others'
-	// transaction with it.
+	// The context of one request must not end the transaction of the others.
 	ctx := context.Background()
 	defer w.statements.learn(ctx)
 	err := w.try(ctx, batch, results, false)
@@ -241,7 +240,7 @@ func (w *writer) transact(batch []submission, results []error) error {
 		return err
 	}
 	if len(batch) == 1 {
-		return nil // it was undone with its transaction
+		return nil // its transaction was rolled back
 	}
 	return w.try(ctx, batch, results, true)
 }
@@ -259,7 +258,7 @@ func (w *writer) try(ctx context.Context, batch []submission, results []error, s
 		err = tx.commit()
 	}
 	if err != nil {
-		// What is stored now is read, not guessed.
+		// Read the stored end again.
 		w.end = nil
 		w.cache.Reset()
 		return errors.Join(err, tx.rollback())
@@ -284,8 +283,8 @@ func keysOf(batch []submission) (keys []string) {
 	return keys
 }
 
-// attempt makes one change or leaves no trace of it. The first error is the
-// change's own, the second one that sinks the whole transaction.
+// attempt makes one change or undoes it. refused is the change's own error; broken means that the
+// whole transaction failed.
 func attempt(ctx context.Context, tx *Tx, c submission) (refused, broken error) {
 	if err := c.ctx.Err(); err != nil {
 		return fmt.Errorf("wait for the registry's writer: %w", err), nil
@@ -298,8 +297,8 @@ func attempt(ctx context.Context, tx *Tx, c submission) (refused, broken error) 
 	return refused, tx.endChange(ctx, refused == nil)
 }
 
-// runChange turns a panic into the change's own error: the writer has to
-// outlive every bug, or nobody's locks can be given back.
+// runChange turns a panic into the change's own error: without the writer no lock could be
+// released.
 func runChange(ctx context.Context, tx *Tx, c submission) (err error) {
 	defer func() {
 		if what := recover(); what != nil {

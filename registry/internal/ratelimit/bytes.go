@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Bytes bounds how many bytes each caller uses up. What a request costs is known only once it is
-// done, so a caller may begin one as long as it has something left, and owes what is more. It is
-// safe for concurrent use.
+// Bytes bounds the bytes that each caller uses. The cost of a request is known only afterwards, so
+// a caller may begin a request while it has any budget, and may overdraw it. It is safe for
+// concurrent use.
 type Bytes struct {
 	perSecond, burst float64
 
@@ -23,27 +23,27 @@ type account struct {
 	at   time.Time
 }
 
-// NewBytes returns a bound: every caller has burst bytes at first, and gets back so many per
+// NewBytes returns a bound: every caller starts with burst bytes and regains perSecond bytes per
 // second.
 func NewBytes(perSecond, burst int) *Bytes {
 	return &Bytes{perSecond: float64(perSecond), burst: float64(burst), callers: map[string]*account{}}
 }
 
-// Allow reports whether the caller has something left.
+// Allow reports whether the caller has any budget.
 func (b *Bytes) Allow(caller string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.settled(caller, now).left > 0
 }
 
-// Spend notes what the caller has used up.
+// Spend subtracts used bytes from the caller's budget.
 func (b *Bytes) Spend(caller string, bytes int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settled(caller, now).left -= float64(bytes)
 }
 
-// settled is the account of a caller with what it has got back until now.
+// settled returns the caller's account with its budget as of now.
 func (b *Bytes) settled(caller string, now time.Time) *account {
 	a := b.callers[caller]
 	if a == nil {
@@ -57,12 +57,12 @@ func (b *Bytes) settled(caller string, now time.Time) *account {
 	return a
 }
 
-// leftOf is what a caller has left, with what it has got back until now.
+// leftOf returns the budget of an account as of now.
 func (b *Bytes) leftOf(a *account, now time.Time) float64 {
 	return min(b.burst, a.left+max(0, now.Sub(a.at).Seconds())*b.perSecond)
 }
 
-// dropIdle drops the callers that have all of it again, if there are many.
+// dropIdle drops the callers with a full budget, if there are many callers.
 func (b *Bytes) dropIdle(now time.Time) {
 	if len(b.callers) < manyCallers {
 		return

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimit bounds how often each of many callers does something, and counts
-// refusals. It does not know what the callers do.
+// Package ratelimit bounds how often each of many callers acts, and counts refusals. It does not
+// know what the callers do.
 package ratelimit
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limit bounds how often each caller does something. It is safe for concurrent use.
+// Limit bounds how often each caller acts. It is safe for concurrent use.
 type Limit struct {
 	every rate.Limit
 	burst int
@@ -20,24 +20,23 @@ type Limit struct {
 	callers map[string]*allowance
 }
 
-// allowance is what one caller may do.
+// allowance is the limit of one caller.
 type allowance struct {
 	limiter *rate.Limiter
-	// refused is how often the caller was refused since it was last allowed.
+	// refused counts the refusals since the caller was last allowed.
 	refused int
 }
 
-// manyCallers is from how many callers on those that have been idle are dropped.
+// With manyCallers callers or more, a new caller makes the limit drop idle ones.
 const manyCallers = 4096
 
-// New returns a limit: every caller may act burst times at once, and then as often per
-// second as the rate says.
+// New returns a limit: every caller may act burst times at once, and then every times per second.
 func New(every rate.Limit, burst int) *Limit {
 	return &Limit{every: every, burst: burst, callers: map[string]*allowance{}}
 }
 
-// Allow reports whether the caller may act now and, if so, how often it was refused since it
-// was last allowed to.
+// Allow reports whether the caller may act now and, if so, the number of refusals since it was last
+// allowed.
 func (l *Limit) Allow(caller string, now time.Time) (ok bool, refused int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

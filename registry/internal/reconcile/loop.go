@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconcile finishes what takes long: a loop looks at the stored state now and then
-// and does what can be done next, and calls to hosts go on beside the loop. Between two
-// looks only the store remembers anything, so a registry that dies goes on where it was.
-// The package must not know what is reconciled.
+// Package reconcile runs loops for long work. A loop periodically looks at the stored state and
+// does the next possible steps, and makes calls to hosts concurrently. Only the store keeps state
+// between two looks, so a restarted registry continues. The package must not know the object of the
+// work.
 package reconcile
 
 import (
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// DefaultEvery is how often a Loop looks.
+// DefaultEvery is the default interval of a Loop.
 const DefaultEvery = time.Second
 
-// Loop reconciles until it is told to end. It is a service.Task.
+// Loop reconciles until its context ends. It is a service.Task.
 type Loop struct {
 	name      string
 	every     time.Duration
@@ -27,10 +27,10 @@ type Loop struct {
 	ready     chan struct{}
 }
 
-// NewLoop returns a loop that does nothing before it runs. Name says in the plural what is
-// reconciled. Reconcile brings everything as far as it can be brought now, and is called
-// again whatever it returns; wait returns when the calls that reconcile began have ended.
-// If every is 0, it is DefaultEvery.
+// NewLoop returns a loop; call Run to start it. name names, in the plural, the objects of the loop.
+// reconcile advances all of them as far as possible now, and is called again even after an error.
+// wait returns when the calls that reconcile started have ended. An interval of 0 means
+// DefaultEvery.
 func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(context.Context) error, wait func()) *Loop {
 	if every == 0 {
 		every = DefaultEvery
@@ -38,28 +38,28 @@ func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(
 	return &Loop{name: name, every: every, reconcile: reconcile, wait: wait, log: log, ready: make(chan struct{}), soon: make(chan struct{}, 1)}
 }
 
-// LookAfter has the loop look at once, too, when a channel of changed is closed: changed returns
-// one that is closed at the first change after the call. Call it before Run.
+// LookAfter makes the loop also look at once when a channel of changed is closed. changed must
+// return a channel that is closed at the first change after the call. Call LookAfter before Run.
 func (l *Loop) LookAfter(changed func() <-chan struct{}) { l.changed = changed }
 
-// LookSoon has the loop look at once, or once more after the look that it is making.
+// LookSoon makes the loop look at once, or again after the present look.
 func (l *Loop) LookSoon() {
 	select {
 	case l.soon <- struct{}{}:
-	default: // that look is still to come
+	default: // another look is already pending
 	}
 }
 
-// String names the loop.
+// String returns the loop's name.
 func (l *Loop) String() string { return l.name }
 
-// Every returns how often the loop looks.
+// Every returns the loop's interval.
 func (l *Loop) Every() time.Duration { return l.every }
 
 // Ready implements service.Task.
 func (l *Loop) Ready() <-chan struct{} { return l.ready }
 
-// Run reconciles until ctx ends. Work that hosts have begun goes on after that.
+// Run reconciles until ctx ends. Hosts continue the work that they have begun.
 func (l *Loop) Run(ctx context.Context) error {
 	close(l.ready)
 	defer l.wait()
@@ -67,14 +67,14 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer tick.Stop()
 	logged := false
 	for {
-		// Before the look, so that it misses no change.
+		// Before the look, to miss no change.
 		var changed <-chan struct{}
 		if l.changed != nil {
 			changed = l.changed()
 		}
 		err := l.reconcile(ctx)
 		if err != nil && ctx.Err() == nil && !logged {
-			// Once: the next looks will say the same.
+			// Log it once: the next looks will fail with the same error.
 			l.log.Warn(l.name+" cannot be looked after; they are tried again", "err", err)
 		}
 		logged = err != nil

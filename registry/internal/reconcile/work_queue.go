@@ -9,37 +9,36 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// A call that got no answer, or was refused for the moment, is made again after a delay
-// between these two.
+// The bounds of the delay before a call without an answer, or with a temporary refusal, is
+// repeated.
 const (
 	firstDelay = 2 * time.Second
 	maxDelay   = time.Minute
 )
 
-// WorkQueue makes the calls that go on beside a loop, for each key one at a time. After a
-// failure the next call for the key has to wait, longer each time. The zero value is ready.
-// Safe for concurrent use.
+// WorkQueue makes calls concurrently with a loop, at most one at a time for each key. After a
+// failure the next call for the key must wait, longer each time. The zero value is ready. Safe for
+// concurrent use.
 type WorkQueue[K comparable] struct {
-	// Ended, if not nil, is called when a call has ended during which somebody has found its key
-	// busy.
+	// Ended, if not nil, is called after a call during which a caller has found its key busy.
 	Ended func()
 
 	underway sync.WaitGroup
 
 	mu sync.Mutex
-	// busy has the keys for which a call is under way, and whether somebody has found that.
+	// busy has the keys with a running call, and whether a caller has found the key busy.
 	busy  map[K]bool
 	later map[K]*delay
 }
 
-// delay is how long calls about a key are put off.
+// delay is the delay of the calls for a key.
 type delay struct {
 	until   time.Time
 	backoff retry.Backoff
 }
 
-// Go makes a call for key in the background, unless a call for key is under way or has to
-// wait. If the call returns an error, the next one has to wait.
+// Go starts a call for key in the background, unless one is running or must wait. If the call
+// returns an error, the next one must wait.
 func (c *WorkQueue[K]) Go(key K, do func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +56,7 @@ func (c *WorkQueue[K]) Go(key K, do func() error) {
 	})
 }
 
-// end notes that a call for key has ended, and reports whether somebody has found it busy.
+// end removes the running call for key, and reports whether a caller has found the key busy.
 func (c *WorkQueue[K]) end(key K, err error) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +68,8 @@ func (c *WorkQueue[K]) end(key K, err error) (found bool) {
 	return found
 }
 
-// find reports whether a call for key is under way, and notes that somebody wants to know. It is
-// for callers that hold mu.
+// find reports whether a call for key is running, and records that a caller has found it busy. The
+// caller must hold mu.
 func (c *WorkQueue[K]) find(key K) bool {
 	_, busy := c.busy[key]
 	if busy {
@@ -79,17 +78,17 @@ func (c *WorkQueue[K]) find(key K) bool {
 	return busy
 }
 
-// Wait returns when no call is under way.
+// Wait returns when no call is running.
 func (c *WorkQueue[K]) Wait() { c.underway.Wait() }
 
-// Busy reports whether a call for key is under way.
+// Busy reports whether a call for key is running.
 func (c *WorkQueue[K]) Busy(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(key)
 }
 
-// Due reports whether a call for key may be made now and need not wait.
+// Due reports whether a call for key need not wait.
 func (c *WorkQueue[K]) Due(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +100,7 @@ func (c *WorkQueue[K]) due(key K) bool {
 	return !delayed || !time.Now().Before(d.until)
 }
 
-// PutOff makes the next call for key wait, longer each time.
+// PutOff delays the next call for key, longer each time.
 func (c *WorkQueue[K]) PutOff(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +119,7 @@ func (c *WorkQueue[K]) putOff(key K) {
 	d.until = time.Now().Add(d.backoff.Next())
 }
 
-// Settled forgets how often calls for key were put off.
+// Settled resets the delay of calls for key.
 func (c *WorkQueue[K]) Settled(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

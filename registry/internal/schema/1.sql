@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Times are microseconds since 1970 in UTC. Unique indexes are the locks: what
--- they refuse cannot happen, whatever the code above them believes.
+-- Times are microseconds since 1970 in UTC. Unique indexes are the locks: they hold even if the
+-- code above them is wrong.
 
 CREATE TABLE hosts (
     id           TEXT PRIMARY KEY,
@@ -34,21 +34,21 @@ CREATE TABLE volume_types (
     created_us  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A type without a row here may live in every pool.
+-- A type without a row here may be in every pool.
 CREATE TABLE volume_type_pools (
     type_id TEXT NOT NULL REFERENCES volume_types (id) ON DELETE CASCADE,
     pool    TEXT NOT NULL,
     PRIMARY KEY (type_id, pool)
 ) STRICT, WITHOUT ROWID;
 
--- The rules of the site that operators turn on and off.
+-- The site's rules that operators turn on and off.
 CREATE TABLE policies (
     name    TEXT PRIMARY KEY,
     enabled INTEGER NOT NULL CHECK (enabled IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 
--- That a volume is reserved or in use is not stored here: it is what its
--- attachments make of an available one.
+-- The statuses reserved and in-use are not stored: they follow from the attachments of an available
+-- volume.
 CREATE TABLE volumes (
     id         TEXT PRIMARY KEY,
     name       TEXT NOT NULL UNIQUE,
@@ -64,10 +64,9 @@ CREATE TABLE volumes (
 CREATE INDEX volume_type ON volumes (type_id);
 CREATE INDEX volume_host ON volumes (host_id);
 
--- The history of migrations outlives their volumes, so only an open migration
--- leans on its volume (the registry refuses to delete that) and on the type that
--- the volume is to get, '' where it keeps its own. Orphaned_from is the state that
--- an orphaned migration had.
+-- A migration's row outlives its volume. So only an open migration needs its volume, which the
+-- registry refuses to delete, and its new type, '' if the volume keeps its type. Orphaned_from is
+-- the state of an orphaned migration before.
 CREATE TABLE migrations (
     id                TEXT PRIMARY KEY,
     volume_id         TEXT NOT NULL,
@@ -97,9 +96,9 @@ CREATE UNIQUE INDEX migration_lock ON migrations (volume_id)
 CREATE INDEX migration_open ON migrations (host_id) WHERE state NOT IN ('completed', 'cancelled', 'error');
 CREATE INDEX migration_volume ON migrations (volume_id);
 
--- Every place where bytes of a volume are or will be. A row with a
--- migration_id is the reservation of that migration's dst. Scope is the host
--- whose places these are, or 'shared' for pools that several hosts see.
+-- All locations with present or future bytes of a volume. A row with a migration_id is the reserved
+-- dst of that migration. Scope is the id of the location's host, or 'shared' for pools that several
+-- hosts see.
 CREATE TABLE locations (
     id           INTEGER PRIMARY KEY,
     volume_id    TEXT NOT NULL REFERENCES volumes (id) ON DELETE CASCADE,
@@ -129,8 +128,8 @@ CREATE TABLE instances (
     UNIQUE (host_id, name)
 ) STRICT, WITHOUT ROWID;
 
--- The block device mappings of an instance: a slot without an attachment is
--- empty, or holds a disk that is no volume; the note says why that is none.
+-- The block device mappings of an instance. A slot without an attachment is empty, or has a disk
+-- that is not a volume; the note says why it is not.
 CREATE TABLE slots (
     instance_id TEXT NOT NULL REFERENCES instances (id) ON DELETE CASCADE,
     device      TEXT NOT NULL,
@@ -140,9 +139,8 @@ CREATE TABLE slots (
     UNIQUE (instance_id, boot_index)
 ) STRICT, WITHOUT ROWID;
 
--- An attachment with a migration_id is the reserved dst of that migration, and
--- is connected to that migration's location. Op_id is of the op that changed it
--- last.
+-- An attachment with a migration_id is the reserved dst of that migration, at that migration's
+-- location. Op_id is the op that changed it last.
 CREATE TABLE attachments (
     id           TEXT PRIMARY KEY,
     volume_id    TEXT NOT NULL REFERENCES volumes (id),
@@ -164,10 +162,9 @@ CREATE UNIQUE INDEX attachment_slot ON attachments (instance_id, device) WHERE m
 CREATE INDEX attachment_volume ON attachments (volume_id);
 CREATE INDEX attachment_device ON attachments (instance_id, device);
 
--- Answers are kept in the order in which they were given, so that only the index
--- of keys, which come in no order, grows at random places. Here and in the audit
--- trail JSON is not checked again: it is written by one function each, and to
--- check it would be a good part of the price of a change.
+-- Answers are stored in order of time, so that only the index of the random keys grows at random
+-- places. JSON is not checked here and in the audit trail: one function each writes it, and the
+-- check would be a considerable part of the cost of a change.
 CREATE TABLE idempotency (
     seq      INTEGER PRIMARY KEY,
     key      TEXT NOT NULL UNIQUE,
@@ -176,8 +173,7 @@ CREATE TABLE idempotency (
     at_us    INTEGER NOT NULL
 ) STRICT;
 
--- The audit trail: hash is the SHA-256 over the hash of the row before and the
--- content of this row.
+-- The audit trail. hash is the SHA-256 of the previous row's hash and this row's content.
 CREATE TABLE events (
     seq     INTEGER PRIMARY KEY,
     content TEXT NOT NULL,

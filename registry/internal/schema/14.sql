@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Moves of volumes whose guests write meanwhile: moves with all guests paused that have more
--- phases, which SQLite does by making the tables anew.
+-- Moves of volumes while their guests write. They are moves with all guests paused with more
+-- phases, so two tables are recreated with new CHECKs.
 
 CREATE TABLE pauses_new (
     migration_id TEXT PRIMARY KEY REFERENCES migrations (id),
@@ -17,8 +17,8 @@ CREATE TABLE pauses_new (
 INSERT INTO pauses_new (migration_id, phase, request, attempt, drop_end, why, error, stopped_us, resuming)
 SELECT migration_id, phase, request, attempt, drop_end, why, error, stopped_us, resuming FROM pauses;
 
--- Save_from is the save_attempt with which this pause of the instance began: the calls before
--- it are of pauses that were called off.
+-- Save_from is the save_attempt at the start of this pause of the instance: earlier calls belong to
+-- pauses that were called off.
 CREATE TABLE pause_instances_new (
     migration_id TEXT NOT NULL REFERENCES pauses_new (migration_id) ON DELETE CASCADE,
     instance_id  TEXT NOT NULL,
@@ -46,8 +46,8 @@ ALTER TABLE pause_instances_new RENAME TO pause_instances;
 CREATE INDEX pause_open ON pauses (migration_id) WHERE phase <> 'done';
 CREATE INDEX pause_lost ON pause_instances (migration_id) WHERE lost = 1 AND state <> 'restored';
 
--- How far the copy is. Fruitless is how many generations in a row were begun anew with no
--- whole copy, called_off how many pauses ended with all guests where they were.
+-- The progress of the copy. Fruitless counts consecutive generations that ended without a whole
+-- copy, called_off the pauses that were cancelled.
 CREATE TABLE live_moves (
     migration_id TEXT PRIMARY KEY REFERENCES pauses (migration_id) ON DELETE CASCADE,
     generation   INTEGER NOT NULL DEFAULT 1 CHECK (generation > 0),
@@ -58,10 +58,10 @@ CREATE TABLE live_moves (
     called_off   INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- A host of a guest of such a move, and the share of the volume that it copies. Verb to
--- attempt are the last call that it was asked for, '' for none. As long as that is asked, the
--- host may be doing it; it is asked for nothing else before it is known to be over. Of its
--- last round: bytes that were written meanwhile, bytes that it copied, and the time it took.
+-- A host with a guest of such a move, and the range of the volume that it copies. Verb, generation,
+-- round and attempt are the last call to it, '' for none. While state is 'asked', the host may be
+-- executing the call, and gets no other one. The last three numbers are of its last round: bytes
+-- written by guests during it, bytes copied, and its duration.
 CREATE TABLE live_hosts (
     migration_id TEXT NOT NULL REFERENCES live_moves (migration_id) ON DELETE CASCADE,
     host_id      TEXT NOT NULL REFERENCES hosts (id),

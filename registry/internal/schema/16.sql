@@ -1,3 +1,3 @@
 -- SPDX-License-Identifier: Apache-2.0
--- How far the copies of a drain give way to guests; empty is the default.
+-- How much the copies of a drain yield to guests; '' is the default.
 ALTER TABLE drains ADD COLUMN pace TEXT NOT NULL DEFAULT '' CHECK (pace IN ('', 'off', 'gentle', 'full'));

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What was reached when, while the guests of a move stand still: by the move (no host), by a
--- host, or by an instance there. Took_ms is how long the host worked on it by its own clock.
+-- The times when a move (no host), a host, or an instance on it reached a state while the guests
+-- were paused. Took_ms is the duration of the host's work by its own clock.
 CREATE TABLE pause_steps (
     migration_id TEXT NOT NULL REFERENCES pauses (migration_id) ON DELETE CASCADE,
     seq          INTEGER NOT NULL,

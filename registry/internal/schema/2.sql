@@ -1,9 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What the registry is among its own backups, what it asks of hosts, and the
--- emptying of pools.
+-- The identity of the registry among its backups, tasks of hosts, and drains of pools.
 
--- The identity of the database: a copy that goes on from an older state has the
--- same id, and gets another timeline once an operator has accepted it.
+-- The identity of the database. A copy that continues from an older state has the same id, and gets
+-- another timeline once an operator has accepted it.
 CREATE TABLE registry (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     id       TEXT NOT NULL,
@@ -17,8 +16,8 @@ VALUES (1,
               substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))),
         1);
 
--- Tasks: calls of a host's API. Seq is their order, request the digest of what
--- was asked; the answer is there if, and only if, the task is done.
+-- Tasks are calls of a host's API. Seq is their order, request the digest of the request. Status
+-- and answer are set if and only if the task is done.
 CREATE TABLE tasks (
     seq        INTEGER PRIMARY KEY,
     id         TEXT NOT NULL UNIQUE,
@@ -50,7 +49,7 @@ CREATE TABLE drains (
     finished_us                INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- One drain empties a pool at a time.
+-- A pool has at most one drain at a time.
 CREATE UNIQUE INDEX drain_of_pool ON drains (pool) WHERE state IN ('running', 'paused');
 
 -- The history of a drain outlives its volumes.

@@ -1,3 +1,3 @@
 -- SPDX-License-Identifier: Apache-2.0
--- How the copies of a drain are verified; '' is as each move does by itself.
+-- How a drain verifies its copies; '' is the default of each move.
 ALTER TABLE drains ADD COLUMN verify TEXT NOT NULL DEFAULT '' CHECK (verify IN ('', 'full', 'none'));

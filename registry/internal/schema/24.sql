@@ -1,3 +1,4 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What the device at a place said of itself when it became the volume's; '' if it is a file, or is not known.
+-- The identity of the device at a location when the volume was placed there; '' if it is a file, or
+-- unknown.
 ALTER TABLE locations ADD COLUMN identity TEXT NOT NULL DEFAULT '';

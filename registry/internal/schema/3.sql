@@ -1,23 +1,23 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Instances that no host runs, locks of instances, slots that outlive their
--- volumes, and moves with all guests paused.
+-- Instances without a host, locks of instances, slots that outlive their volumes, and moves with
+-- all guests paused.
 
--- The host of a shelved_offloaded instance is the one that had it last. The note
--- is what its host found that is not as it was left. It is locked while it has a
--- lock_reason; lock_op is the migration that holds the lock, '' for an operator's.
--- Shelf_op is the op that moved it to the shelf or from it last.
+-- The host of a shelved_offloaded instance is its last one. Note is the difference that its host
+-- found between the instance and its stored state. The instance is locked while lock_reason is set;
+-- lock_op is the migration with the lock, '' for an operator's. Shelf_op is the last op that
+-- shelved or unshelved it.
 ALTER TABLE instances ADD COLUMN note TEXT NOT NULL DEFAULT '';
 ALTER TABLE instances ADD COLUMN lock_reason TEXT NOT NULL DEFAULT '';
 ALTER TABLE instances ADD COLUMN lock_op TEXT NOT NULL DEFAULT '';
 ALTER TABLE instances ADD COLUMN shelf_op TEXT NOT NULL DEFAULT '';
 
--- What is known of a slot that was emptied, so that a volume can be put there
--- again; '' where nothing is. It stays while the slot is filled.
+-- The definition that an emptied slot gives to the next volume; '' if unknown. It stays while the
+-- slot is filled.
 ALTER TABLE slots ADD COLUMN definition TEXT NOT NULL DEFAULT '';
 
--- An instance that is shelved or shelved_offloaded. Asked_host_id is the host for
--- which an operator asked for it, '' for none. Claim_op is the op that brings it
--- back, '' for none, and from_host_id the host that had it before that op.
+-- A shelved or shelved_offloaded instance. Asked_host_id is the host that an operator asked to
+-- unshelve it, '' for none. Claim_op is the op that unshelves it, '' for none, and from_host_id its
+-- host before that op.
 CREATE TABLE shelves (
     instance_id   TEXT PRIMARY KEY REFERENCES instances (id) ON DELETE CASCADE,
     definition    TEXT NOT NULL CHECK (json_valid(definition)),
@@ -29,11 +29,10 @@ CREATE TABLE shelves (
 
 CREATE INDEX shelf_asked ON shelves (asked_host_id) WHERE asked_host_id <> '';
 
--- Moves with all guests paused, beside their row in migrations. Phase is where
--- the move is; from restoring on it goes forward only. Attempt counts the calls of
--- the copy host that were refused for the moment or failed, in this phase; drop_end
--- is the end of the copy that the copy host has still to remove, '' for none. Why
--- is the reason for cancelling, error what stops the copy host's part.
+-- Moves with all guests paused; each also has a row in migrations. From phase restoring on a move
+-- only goes forward. Attempt counts the calls of the copy host in this phase that failed or were
+-- refused temporarily; drop_end is the end of the copy that the copy host must still remove, '' for
+-- none. Why is the reason for cancelling, error the error that stops the copy host.
 CREATE TABLE pauses (
     migration_id TEXT PRIMARY KEY REFERENCES migrations (id),
     phase        TEXT NOT NULL CHECK (phase IN ('saving', 'copying', 'restoring', 'cancelling', 'done')),
@@ -46,9 +45,9 @@ CREATE TABLE pauses (
 
 CREATE INDEX pause_open ON pauses (migration_id) WHERE phase <> 'done';
 
--- The guests of such a move. Save_attempt counts the calls to save, attempt those
--- to wake. The move does not wait for one that is lost, because its host was fenced;
--- it stays locked until it is woken or its attachment is gone.
+-- The guests of such a move. Save_attempt counts the calls to save, attempt the calls to restore. A
+-- guest is lost if its host was fenced: the move does not wait for it, and it stays locked until it
+-- is restored or its attachment is deleted.
 CREATE TABLE pause_instances (
     migration_id TEXT NOT NULL REFERENCES pauses (migration_id) ON DELETE CASCADE,
     instance_id  TEXT NOT NULL,

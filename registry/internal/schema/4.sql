@@ -1,9 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What a restore from a backup leaves open, and drains that delete what they
--- have moved.
+-- The open consequences of a restore from a backup, and drains that delete their sources.
 
--- A host that is behind has not come back since a restore was accepted: it may
--- have volumes that only the lost history gave it.
+-- A host with behind = 1 has not rejoined since a restore was accepted: it may have volumes that
+-- only the lost history gave it.
 ALTER TABLE hosts ADD COLUMN behind INTEGER NOT NULL DEFAULT 0 CHECK (behind IN (0, 1));
 CREATE INDEX host_behind ON hosts (behind, name);
 

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What a volume was as a disk of an instance when it was detached from it last, so
--- that it can come back with the settings of its owner.
+-- The definition of a disk when its volume was last detached from an instance, so that it can be
+-- attached again with the same settings.
 CREATE TABLE detached_disks (
     instance_id TEXT NOT NULL REFERENCES instances (id) ON DELETE CASCADE,
     volume_id   TEXT NOT NULL REFERENCES volumes (id) ON DELETE CASCADE,

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Moves with all guests paused: every guest is suspended before any is saved, and
--- every one is restored before any runs on. So two tables get new states, which
--- SQLite does by making them anew.
+-- Moves with all guests paused: every guest is suspended before one is saved, and every guest is
+-- restored before one is resumed. This needs new states, so two tables are recreated with new
+-- CHECKs.
 
--- Stopped_us is when the guests were begun to be suspended, 0 before. Once resuming
--- is 1, guests run on.
+-- Stopped_us is the time when suspending the guests began, 0 before. With resuming = 1 guests may
+-- be resumed.
 CREATE TABLE pauses_new (
     migration_id TEXT PRIMARY KEY REFERENCES migrations (id),
     phase        TEXT NOT NULL CHECK (phase IN ('checking', 'suspending', 'saving', 'copying', 'restoring', 'cancelling', 'done')),
@@ -20,9 +20,9 @@ CREATE TABLE pauses_new (
 INSERT INTO pauses_new (migration_id, phase, request, attempt, drop_end, why, error, resuming)
 SELECT migration_id, phase, request, attempt, drop_end, why, error, phase = 'done' FROM pauses;
 
--- Writes: the guest writes to what it shares with the others. Ran_us is when it was
--- let run on, 0 if it was not: from then on no memory of another one that is older is
--- restored. Discard is the operator's word to give its memory up.
+-- Writes means that the guest writes to the shared volume. Ran_us is the time when it was resumed,
+-- 0 before: from then on no older memory of another guest is restored. Discard means that an
+-- operator has given up its memory.
 CREATE TABLE pause_instances_new (
     migration_id TEXT NOT NULL REFERENCES pauses_new (migration_id) ON DELETE CASCADE,
     instance_id  TEXT NOT NULL,
@@ -38,8 +38,8 @@ CREATE TABLE pause_instances_new (
     PRIMARY KEY (migration_id, instance_id)
 ) STRICT, WITHOUT ROWID;
 
--- In the moves of before, guests were saved while others still ran, and ran on while
--- others were still saved. So each of several counts as one that has run on.
+-- Older moves saved guests while others still ran, and resumed guests while others were still
+-- saved. So each of several guests counts as resumed.
 INSERT INTO pause_instances_new (migration_id, instance_id, host_id, state, lost, save_attempt, attempt, error, ran_us)
 SELECT migration_id, instance_id, host_id, state, lost, save_attempt, attempt, error,
        (SELECT COUNT(*) > 1 FROM pause_instances o WHERE o.migration_id = g.migration_id)

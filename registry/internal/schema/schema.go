@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schema has the tables of the registry's database: one file of statements for
-// each version, which makes it from the version before.
+// Package schema has the tables of the registry's database: one SQL file per version, which
+// upgrades the version before.
 package schema
 
 import (
@@ -18,7 +18,7 @@ func Versions() []string {
 	for n := 1; ; n++ {
 		statements, err := files.ReadFile(fmt.Sprintf("%d.sql", n))
 		if err != nil {
-			return versions // there is no such version yet
+			return versions // this version does not exist yet
 		}
 		versions = append(versions, string(statements))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Dump returns every row of every table, so that two states can be compared.
+// Dump returns every row of every table, for comparison.
 func Dump(ctx context.Context, t *testing.T, s interface{ Reader() *sql.DB }) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -38,7 +38,7 @@ func Dump(ctx context.Context, t *testing.T, s interface{ Reader() *sql.DB }) ma
 	return out
 }
 
-// Unchanged runs do and expects that it leaves the database as it was.
+// Unchanged runs do, requires that it does not change the database, and returns its error.
 func Unchanged(t *testing.T, s interface{ Reader() *sql.DB }, do func() error) error {
 	t.Helper()
 	before := Dump(t.Context(), t, s)
@@ -49,7 +49,7 @@ func Unchanged(t *testing.T, s interface{ Reader() *sql.DB }, do func() error) e
 	return err
 }
 
-// WantStale expects that err refuses a change with stale_epoch and the registry's epoch.
+// WantStale requires that err is stale_epoch with the registry's epoch.
 func WantStale(t *testing.T, err error, epoch int64) {
 	t.Helper()
 	expect.Code(t, err, api.CodeStaleEpoch)

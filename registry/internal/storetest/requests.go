@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ID returns a UUID whose first group says the kind of thing that it names.
+// ID returns a UUID with the kind of object as its first group.
 func ID(kind string, n int) string { return fmt.Sprintf("%s-0000-4000-8000-%012d", kind, n) }
 
-// NamedID returns the ID of the thing of a kind that has this name, of up to six bytes.
+// NamedID returns the ID of the object of a kind with this name, of up to six bytes.
 func NamedID(kind, name string) string { return fmt.Sprintf("%s-0000-4000-8000-%012x", kind, name) }
 
 // The kinds of ids.
@@ -27,17 +27,17 @@ const (
 // Size is the size of every volume.
 const Size = int64(1 << 20)
 
-// The ids of the things that a Site has.
+// The ids of the objects in a Site.
 var (
 	HostA = ID(HostKind, 1)
 	HostB = ID(HostKind, 2)
-	// Web and App are instances of host a, DB is one of host b.
+	// Web and App are instances of host a, DB is an instance of host b.
 	Web = ID(InstanceKind, 1)
 	App = ID(InstanceKind, 2)
 	DB  = ID(InstanceKind, 3)
-	// Root is attached to Web by RootAt; Data is an available volume on host a; Disk an
-	// available volume of the multiattach type gold in the shared pool nfs; Local one in
-	// the pool fast of host a.
+	// Root is attached to Web by RootAt. Data is an available volume on host a. Disk is an
+	// available volume of the multiattach type gold in the shared pool nfs, Local one in the pool
+	// fast of host a.
 	Root   = ID(VolumeKind, 1)
 	Data   = ID(VolumeKind, 2)
 	Disk   = ID(VolumeKind, 3)
@@ -46,15 +46,15 @@ var (
 	// RootTo is the dst attachment of Move, the migration of Root.
 	RootTo = ID(AttachmentKind, 2)
 	Move   = ID(MigrationKind, 1)
-	// First and Next are attachments that tests make.
+	// First and Next are attachments for tests to make.
 	First = ID(AttachmentKind, 21)
 	Next  = ID(AttachmentKind, 22)
 )
 
-// RootSlot is what hosts say of the root disk.
+// RootSlot is the reported definition of the root disk.
 var RootSlot = api.SlotDefinition{Disk: "<disk><target dev='vda' bus='virtio'/></disk>", SerialOfVolume: true}
 
-// At returns a location in the pool whose name is that of its directory.
+// At returns a location in the pool named like the path's directory.
 func At(path string) api.Location {
 	return api.Location{Pool: filepath.Base(filepath.Dir(path)), Name: filepath.Base(path), Path: path, Format: api.FormatRaw, SizeBytes: Size}
 }
@@ -76,12 +76,12 @@ func DataRegister() api.VolumeRegister {
 	return api.VolumeRegister{ID: Data, Name: "data", Status: api.VolumeAvailable, Host: HostA, Location: At("/fast/data")}
 }
 
-// Dir returns an active pool of files whose directory has its name.
+// Dir returns an active pool of files in the directory /name.
 func Dir(name string) api.Pool {
 	return api.Pool{Name: name, Type: "dir", Path: "/" + name, Active: true}
 }
 
-// NFS returns an active pool that its hosts share.
+// NFS returns an active shared pool.
 func NFS(name string) api.Pool {
 	return api.Pool{Name: name, Type: "netfs", Path: "/" + name, Active: true, Shared: true, Multiattach: true}
 }
@@ -125,7 +125,7 @@ func MigrationStep(to api.MigrationState, from ...api.MigrationState) api.Migrat
 	return api.MigrationTransition{From: from, To: to, Host: HostA, Epoch: 1}
 }
 
-// Reserve returns a request for disk at app, as edit has changed it.
+// Reserve returns a request for disk at app, changed by edit if that is not nil.
 func Reserve(edit func(*api.AttachmentReserve)) api.AttachmentReserve {
 	in := api.AttachmentReserve{
 		ID: First, VolumeID: Disk, InstanceID: App, Device: "vdb", Mode: api.ModeRW, Host: HostA, Epoch: 1, Generation: 1, OpID: "op-a",

@@ -4,29 +4,29 @@ package storetest
 
 import "github.com/volferry/volferry/internal/api"
 
-// WebDefinition returns what host a says of instance web when it shelves it.
+// WebDefinition returns host a's definition of instance web for the shelf.
 func WebDefinition() *api.InstanceDefinition {
 	return &api.InstanceDefinition{Domain: "<domain/>", NVRAM: []byte{0, 1, 2}, Disks: map[string]api.SlotDefinition{"vda": RootSlot}, Autostart: true}
 }
 
-// ToShelf returns the transition of host a that puts a stopped instance on the shelf.
+// ToShelf returns host a's transition that shelves a stopped instance.
 func ToShelf() api.InstanceTransition {
 	in := shelfStep(api.InstanceStopped, api.InstanceShelved, "op-shelve")
 	in.Definition = WebDefinition()
 	return in
 }
 
-// Offload returns the transition after ToShelf: host a gives the instance up.
+// Offload returns the transition after ToShelf: host a releases the instance.
 func Offload() api.InstanceTransition {
 	return shelfStep(api.InstanceShelved, api.InstanceShelvedOffloaded, "op-shelve")
 }
 
-// Claim returns the transition by which host a takes an instance from the shelf.
+// Claim returns the transition at the beginning of unshelving an instance on host a.
 func Claim() api.InstanceTransition {
 	return shelfStep(api.InstanceShelvedOffloaded, api.InstanceShelved, "op-unshelve")
 }
 
-// UndoClaim returns the transition that takes Claim back.
+// UndoClaim returns the transition that undoes Claim.
 func UndoClaim() api.InstanceTransition {
 	return shelfStep(api.InstanceShelved, api.InstanceShelvedOffloaded, "op-unshelve")
 }
@@ -40,7 +40,7 @@ func shelfStep(from, to api.InstanceState, opID string) api.InstanceTransition {
 	return api.InstanceTransition{From: from, To: to, Host: HostA, Epoch: 1, OpID: opID}
 }
 
-// OfB makes a transition one of host b.
+// OfB returns the transition as host b's.
 func OfB(in api.InstanceTransition) api.InstanceTransition {
 	in.Host, in.OpID = HostB, in.OpID+"-b"
 	return in

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest fills a registry's database for the tests of package store and of what
-// is above it: two hosts that share a pool, their instances and volumes, and the requests
-// that most tests make. It knows a store by its methods alone, so that both can use it from the
-// inside.
+// Package storetest fills a registry's database for the tests of package store and packages above:
+// two hosts that share a pool, their instances and volumes, and common requests. It uses a store
+// through an interface, so that internal tests can import it.
 package storetest
 
 import (
@@ -37,15 +36,15 @@ type Store[C, V any] interface {
 	Close() error
 }
 
-// Site makes stores of type S, and brings them into states.
+// Site makes stores of type S in various states.
 type Site[S Store[C, V], C, V any] struct {
-	// Open opens the store whose database is at path.
+	// Open opens the store with the database at path.
 	Open func(ctx context.Context, path string) (S, error)
 	// Nobody is the caller of all requests.
 	Nobody C
 }
 
-// OpenStore opens a store until the end of the test.
+// OpenStore opens a store, and closes it at the end of the test.
 func (k Site[S, C, V]) OpenStore(t *testing.T, path string) S {
 	t.Helper()
 	s := expect.Value(k.Open(t.Context(), path))(t)
@@ -60,7 +59,7 @@ func closeStore(t *testing.T, s interface{ Close() error }) {
 	}
 }
 
-// Reopenable returns a store, and a function that closes it and opens it again.
+// Reopenable returns a store, and a function that closes and reopens it.
 func (k Site[S, C, V]) Reopenable(t *testing.T) (s S, reopen func() S) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
@@ -87,7 +86,7 @@ func (k Site[S, C, V]) New(t *testing.T) S {
 	return s
 }
 
-// report is a report of both hosts, each with these pools.
+// report makes both hosts report these pools.
 func (k Site[S, C, V]) report(t *testing.T, s S, pools []api.Pool) {
 	t.Helper()
 	for n, name := range []string{"a", "b"} {
@@ -95,8 +94,8 @@ func (k Site[S, C, V]) report(t *testing.T, s S, pools []api.Pool) {
 	}
 }
 
-// NewCluster returns New with pools that can do multiattach (fast, and nfs which both hosts
-// share) and one that cannot (thin), two more instances, and two multiattach volumes.
+// NewCluster is New with pools that can do multiattach (fast, and the shared nfs), a pool that
+// cannot (thin), two more instances, and two multiattach volumes.
 func (k Site[S, C, V]) NewCluster(t *testing.T) S {
 	t.Helper()
 	s := k.New(t)
@@ -113,21 +112,21 @@ func (k Site[S, C, V]) NewCluster(t *testing.T) S {
 	return s
 }
 
-// Available registers an available volume of a host, of this type, and returns its id.
+// Available registers an available volume and returns its id.
 func (k Site[S, C, V]) Available(t *testing.T, s S, host, name, volumeType string, at api.Location) string {
 	t.Helper()
 	v := api.VolumeRegister{ID: NamedID(VolumeKind, name), Name: name, Status: api.VolumeAvailable, Type: volumeType, Host: host, Location: at}
 	return expect.Value(s.RegisterVolume(t.Context(), k.Nobody, v))(t).ID
 }
 
-// Running registers an instance that runs on a host, without disks, and returns its id.
+// Running registers a running instance without disks and returns its id.
 func (k Site[S, C, V]) Running(t *testing.T, s S, host, name string) string {
 	t.Helper()
 	i := api.InstanceRegister{ID: NamedID(InstanceKind, name), Name: name, Host: host, State: api.InstanceRunning}
 	return expect.Value(s.RegisterInstance(t.Context(), k.Nobody, i))(t).ID
 }
 
-// Attach takes an attachment from its reservation to attached.
+// Attach reserves an attachment and takes it to attached.
 func (k Site[S, C, V]) Attach(t *testing.T, s S, in api.AttachmentReserve) {
 	t.Helper()
 	expect.Value(s.ReserveAttachment(t.Context(), k.Nobody, in))(t)
@@ -139,7 +138,7 @@ func (k Site[S, C, V]) Attach(t *testing.T, s S, in api.AttachmentReserve) {
 	}
 }
 
-// InTurn runs setup functions one after the other.
+// InTurn returns a function that runs setup functions in order.
 func (k Site[S, C, V]) InTurn(steps ...func(*testing.T, S)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -149,7 +148,7 @@ func (k Site[S, C, V]) InTurn(steps ...func(*testing.T, S)) func(*testing.T, S) 
 	}
 }
 
-// Reserved makes a reservation (Reserve).
+// Reserved returns a setup function that makes a reservation (Reserve).
 func (k Site[S, C, V]) Reserved(edit func(*api.AttachmentReserve)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -157,7 +156,7 @@ func (k Site[S, C, V]) Reserved(edit func(*api.AttachmentReserve)) func(*testing
 	}
 }
 
-// Attached is Reserved and the way from there to attached.
+// Attached is Reserved, and takes the attachment to attached.
 func (k Site[S, C, V]) Attached(edit func(*api.AttachmentReserve)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -165,7 +164,7 @@ func (k Site[S, C, V]) Attached(edit func(*api.AttachmentReserve)) func(*testing
 	}
 }
 
-// Moving registers a migration.
+// Moving returns a setup function that registers a migration.
 func (k Site[S, C, V]) Moving(in api.MigrationRegister) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -173,13 +172,13 @@ func (k Site[S, C, V]) Moving(in api.MigrationRegister) func(*testing.T, S) {
 	}
 }
 
-// Migrating begins the migration of root.
+// Migrating registers the migration of root.
 func (k Site[S, C, V]) Migrating(t *testing.T, s S) {
 	t.Helper()
 	k.Moving(RootMigration())(t, s)
 }
 
-// DataStatus takes volume data through these statuses.
+// DataStatus returns a setup function that takes volume data through these statuses.
 func (k Site[S, C, V]) DataStatus(steps ...api.VolumeStatus) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -191,7 +190,7 @@ func (k Site[S, C, V]) DataStatus(steps ...api.VolumeStatus) func(*testing.T, S)
 	}
 }
 
-// Policy turns a policy on or off.
+// Policy returns a setup function that turns a policy on or off.
 func (k Site[S, C, V]) Policy(name string, on bool) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -205,7 +204,7 @@ func (k Site[S, C, V]) FenceA(t *testing.T, s S) {
 	expect.Value(s.FenceHost(t.Context(), k.Nobody, "a", api.HostFence{Evidence: "the power is off", EvenIfUp: true}))(t)
 }
 
-// InstanceState has host a report instances in this state.
+// InstanceState returns a setup function that makes host a report instances in this state.
 func (k Site[S, C, V]) InstanceState(state api.InstanceState, instances ...string) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -217,7 +216,7 @@ func (k Site[S, C, V]) InstanceState(state api.InstanceState, instances ...strin
 	}
 }
 
-// LockedInstance locks an instance.
+// LockedInstance returns a setup function that locks an instance.
 func (k Site[S, C, V]) LockedInstance(instance string) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -225,7 +224,7 @@ func (k Site[S, C, V]) LockedInstance(instance string) func(*testing.T, S) {
 	}
 }
 
-// StoppedWithoutRoot stops web and takes its root volume.
+// StoppedWithoutRoot stops web and detaches its root volume.
 func (k Site[S, C, V]) StoppedWithoutRoot(t *testing.T, s S) {
 	t.Helper()
 	k.InstanceState(api.InstanceStopped, Web)(t, s)
@@ -234,8 +233,8 @@ func (k Site[S, C, V]) StoppedWithoutRoot(t *testing.T, s S) {
 	expect.Value(s.ReleaseAttachment(t.Context(), k.Nobody, RootAt, in))(t)
 }
 
-// WantRefused expects that do is refused with this code and text in the state that before,
-// if not nil, has brought the store into, and that it changes nothing.
+// WantRefused runs before, if not nil, and requires that do then returns an error with this code
+// and text and does not change the database.
 func (k Site[S, C, V]) WantRefused(t *testing.T, s S, before func(*testing.T, S), do func(*testing.T, S) error, code api.Code, text string) {
 	t.Helper()
 	if before != nil {
@@ -244,7 +243,7 @@ func (k Site[S, C, V]) WantRefused(t *testing.T, s S, before func(*testing.T, S)
 	expect.Code(t, Unchanged(t, s, func() error { return do(t, s) }), code, text)
 }
 
-// WantFree expects that nobody holds the location.
+// WantFree requires that the location is not taken.
 func (k Site[S, C, V]) WantFree(t *testing.T, s S, l api.Location) {
 	t.Helper()
 	expect.Value(s.RegisterVolume(t.Context(), k.Nobody, api.VolumeRegister{
@@ -252,7 +251,7 @@ func (k Site[S, C, V]) WantFree(t *testing.T, s S, l api.Location) {
 	}))(t)
 }
 
-// WantVolume expects the status of a volume and how many attachments it has.
+// WantVolume requires this status and number of attachments of a volume.
 func (k Site[S, C, V]) WantVolume(t *testing.T, s S, ref string, status api.VolumeStatus, attachments int) {
 	t.Helper()
 	var everyone V

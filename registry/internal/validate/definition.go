@@ -10,19 +10,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The bounds of what is kept of an instance on the shelf and of its disks, in bytes. All of
-// it has to fit into one request.
+// Bounds of the stored definitions of a shelved instance and its disks, in bytes. All of them must
+// fit into one request.
 const (
-	// MaxDomain bounds the definition of a domain.
+	// MaxDomain bounds the domain XML.
 	MaxDomain = 512 << 10
-	// MaxNVRAM bounds the compressed variables of its firmware.
+	// MaxNVRAM bounds the compressed UEFI variables.
 	MaxNVRAM = 256 << 10
-	// MaxSlotDefinition bounds the definition of a disk, which usually has a few hundred
-	// bytes.
+	// MaxSlotDefinition bounds the definition of a disk, which usually has a few hundred bytes.
 	MaxSlotDefinition = 64 << 10
 )
 
-// InstanceDefinition checks the definition of an instance that a host sends.
+// InstanceDefinition checks an instance's definition from a host.
 func InstanceDefinition(d api.InstanceDefinition) error {
 	if err := checkDocument("definition of the domain", d.Domain, MaxDomain); err != nil {
 		return err
@@ -38,12 +37,12 @@ func InstanceDefinition(d api.InstanceDefinition) error {
 	return nil
 }
 
-// SlotDefinition checks the definition of a disk; what names it in the refusal.
+// SlotDefinition checks the definition of a disk; device names it in the error.
 func SlotDefinition(device string, d api.SlotDefinition) error {
 	return checkDocument("definition of the disk "+device, d.Disk, MaxSlotDefinition)
 }
 
-// checkDocument checks a text in the hypervisor's words, which is kept as it is.
+// checkDocument checks a text that is stored unchanged.
 func checkDocument(what, text string, most int) error {
 	switch {
 	case text == "":

@@ -10,17 +10,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What one report may have: more than any host has, and little enough for the one
-// writer, which everybody waits for.
+// Bounds of one report: more than any host has, and small enough for the single writer.
 const (
 	maxReportPools      = 256
 	maxReportInstances  = 4096
 	maxReportMigrations = 1024
-	// maxProgressBytes is more than any disk has.
+	// maxProgressBytes is larger than any disk.
 	maxProgressBytes = 1 << 56
 )
 
-// Report checks everything in one report of a host.
+// Report checks one report of a host.
 func Report(in api.HostReport) error {
 	if err := ID("host id", in.ID); err != nil {
 		return err
@@ -40,7 +39,7 @@ func Report(in api.HostReport) error {
 	return cmp.Or(checkReportPools(in.Pools), checkReportInstances(in.Instances), checkReportMigrations(in.Migrations))
 }
 
-// checkMany bounds the parts of a report.
+// checkMany bounds the number of objects in a report.
 func checkMany(what string, n, most int) error {
 	if n > most {
 		return Invalid("the report has %d %s and may have %d", n, what, most)
@@ -130,7 +129,7 @@ func checkReportMigrations(migrations []api.Migration) error {
 	return nil
 }
 
-// checkReportMigration checks what people are shown of a migration while it runs.
+// checkReportMigration checks the values of a migration that users see while it runs.
 func checkReportMigration(m api.Migration) error {
 	if err := cmp.Or(ID("migration id", m.ID), checkPhase(m), Text("verify of a migration", m.Verify), Text("pace of a migration", m.Pace), Text("pacing of a migration", m.Pacing), Text("method of a migration", m.Method)); err != nil {
 		return err
@@ -160,7 +159,7 @@ func checkReportMigration(m api.Migration) error {
 	return Error("error of migration "+m.ID, m.Error)
 }
 
-// phaseRule is what a phase looks like: a daemon may have one that is not known here.
+// phaseRule describes a phase; a newer daemon may have a phase that this program does not know.
 var phaseRule = regexp.MustCompile(`^[a-z0-9_. -]{0,64}$`)
 
 func checkPhase(m api.Migration) error {

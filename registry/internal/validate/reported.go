@@ -4,9 +4,8 @@ package validate
 
 import "github.com/volferry/volferry/internal/api"
 
-// ReportedError returns a checked error of a host in the form in which people are shown it. It has
-// no commands of the host: the registry's clients show commands to be copied, and a host that
-// somebody has broken into must not choose them.
+// ReportedError returns a checked error of a host for users. It drops the host's commands: the
+// registry's clients print commands to copy, and a compromised host must not choose them.
 func ReportedError(e *api.Error) *api.Error {
 	if e == nil {
 		return nil
@@ -16,8 +15,8 @@ func ReportedError(e *api.Error) *api.Error {
 	return out
 }
 
-// ReportedMigration returns a checked migration of a host in the form in which people are shown
-// it. Its texts are bounded and can be printed, and it has no commands of the host.
+// ReportedMigration returns a checked migration of a host for users. Its texts are bounded and
+// printable, and it has no commands of the host.
 func ReportedMigration(m api.Migration) api.Migration {
 	m.Error = ReportedError(m.Error)
 	for _, text := range []*string{&m.Remark, &m.GuestPaused, &m.GuestNotResumed, &m.GuestThrottled} {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate checks what callers send, by itself: names, texts that people will be
-// shown, ids, locations, whole reports. It refuses what is wrong with invalid_argument. It
-// does not know what the registry has; those rules are in package store.
+// Package validate checks the syntax of callers' input: names, texts for users, ids, locations,
+// whole reports. Its errors are invalid_argument. It does not know the contents of the registry;
+// package store has those rules.
 package validate
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The bounds of texts, in bytes.
+// Bounds of texts, in bytes.
 const (
-	// MaxText bounds texts that are only carried along: names that libvirt chose, versions,
-	// words of the audit trail.
+	// MaxText bounds texts that the registry does not interpret: names that libvirt chose,
+	// versions, words of the audit trail.
 	MaxText = 255
-	// MaxPath is the kernel's PATH_MAX without its final zero.
+	// MaxPath is the kernel's PATH_MAX without the final NUL.
 	MaxPath = 4095
-	// MaxLocation bounds, as JSON, all that is said of one place, with its base images.
+	// MaxLocation bounds a location with its base images, in bytes of JSON.
 	MaxLocation = 64 << 10
 	// sectorBytes divides the size of every disk.
 	sectorBytes = 512
@@ -42,8 +42,8 @@ func Invalid(format string, args ...any) error {
 	return api.Errorf(api.CodeInvalidArgument, format, args...)
 }
 
-// Name checks a name that users of Volferry choose: of a volume, a type. It may not be the
-// beginning of an id, which people type in place of a name.
+// Name checks a name that a user of Volferry chooses, for a volume or a type. It must not be a
+// possible beginning of an id, because users type those instead of names.
 func Name(what, name string) error {
 	if api.MayBeginID(name) {
 		return Invalid("the %s %s is not allowed: an id may begin so; choose a name that also has a character that is not one of 0 to 9 and a to f", what, Quote(name))
@@ -51,7 +51,7 @@ func Name(what, name string) error {
 	return plainName(what, name)
 }
 
-// plainName checks the characters of a name that is chosen here or is in a certificate.
+// plainName checks the characters of a name that was chosen for Volferry or is in a certificate.
 func plainName(what, name string) error {
 	if !nameRule.MatchString(name) {
 		return Invalid("the %s %s is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 255 characters", what, Quote(name))
@@ -59,7 +59,7 @@ func plainName(what, name string) error {
 	return nil
 }
 
-// Text checks a text of other origin: it must be printable and short.
+// Text requires that a text of other origin is printable and short.
 func Text(what, text string) error {
 	if len(text) > MaxText {
 		return Invalid("the %s %s is not allowed: it is longer than %d bytes", what, Quote(text), MaxText)
@@ -67,7 +67,7 @@ func Text(what, text string) error {
 	return Printable(what, text)
 }
 
-// Required checks as Text does, and refuses an empty text.
+// Required is Text that refuses an empty text.
 func Required(what, text string) error {
 	if text == "" {
 		return Invalid("the %s is missing", what)
@@ -75,8 +75,8 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Word checks as Text does, and refuses what a command would take for an option. Names that libvirt
-// or a storage pool has are printed in commands that operators copy.
+// Word is Text that refuses a leading hyphen. Names from libvirt or a storage pool are printed in
+// commands that operators copy, where a hyphen would begin an option.
 func Word(what, text string) error {
 	if strings.HasPrefix(text, "-") {
 		return Invalid("the %s %s is not allowed: it begins with a hyphen, and commands would take it for an option; give it another name first", what, Quote(text))
@@ -84,7 +84,7 @@ func Word(what, text string) error {
 	return Text(what, text)
 }
 
-// Printable refuses characters that would harm a terminal.
+// Printable refuses invalid UTF-8 and characters that could harm a terminal.
 func Printable(what, text string) error {
 	if !utf8.ValidString(text) {
 		return Invalid("the %s %s is not allowed: it is not UTF-8", what, Quote(text))
@@ -95,7 +95,7 @@ func Printable(what, text string) error {
 	return nil
 }
 
-// ID checks an id that the caller chose.
+// ID requires a UUID in lower case.
 func ID(what, id string) error {
 	u, err := uuid.Parse(id)
 	if err != nil || u.String() != id {
@@ -104,7 +104,7 @@ func ID(what, id string) error {
 	return nil
 }
 
-// Device checks the name of a device of a guest.
+// Device checks the device name of a guest's disk.
 func Device(device string) error {
 	if !deviceRule.MatchString(device) {
 		return Invalid("the device %s is not allowed: it must be a name like vda", Quote(device))
@@ -120,8 +120,8 @@ func Disk(d api.DiskAttachment) error {
 	return nil
 }
 
-// InstanceState checks the state of an instance as it is stored: a guest that stands still is
-// paused.
+// InstanceState checks the stored state of an instance. A guest that is asleep or has crashed is
+// stored as paused.
 func InstanceState(s api.InstanceState) error {
 	switch s {
 	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped, api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
@@ -131,10 +131,10 @@ func InstanceState(s api.InstanceState) error {
 	return Invalid("%s is no state of an instance", Quote(string(s)))
 }
 
-// MaxNote bounds, in characters, the note of a host about an instance.
+// MaxNote bounds a host's note about an instance, in characters.
 const MaxNote = 1000
 
-// InstanceNote checks the note of a host about an instance.
+// InstanceNote checks a host's note about an instance.
 func InstanceNote(note string) error {
 	if utf8.RuneCountInString(note) > MaxNote {
 		return Invalid("the note of an instance is longer than %d characters", MaxNote)
@@ -142,11 +142,10 @@ func InstanceNote(note string) error {
 	return Printable("note of an instance", note)
 }
 
-// maxEvidence bounds, in characters, what an operator says to prove something.
+// maxEvidence bounds an operator's evidence, in characters.
 const maxEvidence = 1000
 
-// Evidence checks the text in which an operator says what proves something. It goes into
-// the audit trail and is for people.
+// Evidence checks an operator's evidence, a text for the audit trail.
 func Evidence(what, text string) error {
 	if utf8.RuneCountInString(text) > maxEvidence {
 		return Invalid("the %s is longer than %d characters", what, maxEvidence)
@@ -160,8 +159,8 @@ func Evidence(what, text string) error {
 	return nil
 }
 
-// Location checks where a volume is or is going to be. The path may be missing if pool and
-// name are given: the image is then still to be made.
+// Location checks the present or future location of a volume. An empty path with a pool and a name
+// means that the image is still to be made.
 func Location(what string, l api.Location) error {
 	if err := Word("pool of the "+what, l.Pool); err != nil {
 		return err
@@ -197,11 +196,10 @@ func Location(what string, l api.Location) error {
 	return cmp.Or(luks(what, l), backing(what, l), Identity("identity of the "+what, l.Identity), locationBytes(what, l))
 }
 
-// locationBytes bounds what the registry keeps of a location: it is in each event and each answer
-// about it.
+// locationBytes bounds the size of a location, because each event and answer about it has a copy.
 func locationBytes(what string, l api.Location) error {
 	if l.Backing == "" {
-		return nil // the bounds of its texts are less
+		return nil // the other texts have smaller bounds
 	}
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -213,11 +211,10 @@ func locationBytes(what string, l api.Location) error {
 	return nil
 }
 
-// maxIdentity bounds, in bytes, what a device says of itself: a loop device says the path of its
-// file.
+// maxIdentity bounds a device's identity, in bytes: a loop device's has the path of its file.
 const maxIdentity = 2 * MaxPath
 
-// Identity checks what a device is said to say of itself.
+// Identity checks the identity of a device.
 func Identity(what, identity string) error {
 	if len(identity) > maxIdentity {
 		return Invalid("the %s is longer than %d bytes", what, maxIdentity)
@@ -236,7 +233,7 @@ func luks(what string, l api.Location) error {
 	return ID("LUKS secret of the "+what, l.LUKSSecret)
 }
 
-// networkLocation checks a location whose path is an address.
+// networkLocation checks a location with a network address as its path.
 func networkLocation(what string, l api.Location) error {
 	if err := api.CheckAddress(l.Path); err != nil {
 		return err
@@ -247,17 +244,16 @@ func networkLocation(what string, l api.Location) error {
 	return nil
 }
 
-// The bounds of an error that a daemon reports.
+// Bounds of an error from a daemon, in bytes.
 const (
-	// MaxErrorMessage is far above the longest message of a daemon, including output of
-	// qemu-img.
+	// MaxErrorMessage is far above the longest message of a daemon, including output of qemu-img.
 	MaxErrorMessage = 16 << 10
 	// MaxErrorDetails bounds the details of the error, as JSON.
 	MaxErrorDetails = 16 << 10
 )
 
-// Error checks an error that a daemon reports; nil is no error. Its text may come from
-// another program: see ReportedError.
+// Error checks an error from a daemon; nil is valid. Its text may come from another program: see
+// ReportedError.
 func Error(what string, e *api.Error) error {
 	if e == nil {
 		return nil
@@ -287,7 +283,8 @@ func Clip(text string) string {
 	return ClipTo(enough, text)
 }
 
-// ClipTo cuts an untrusted text, and replaces what cannot be printed by U+FFFD.
+// ClipTo truncates an untrusted text to enough bytes, and replaces unprintable characters by
+// U+FFFD.
 func ClipTo(enough int, text string) string {
 	if len(text) > enough {
 		text = text[:enough] + "…"
@@ -300,7 +297,7 @@ func ClipTo(enough int, text string) string {
 	}, text), "\uFFFD")
 }
 
-// maxBacking is how many images may be below one: QEMU has no longer chains.
+// maxBacking bounds the base images of a clone: QEMU has no longer chains.
 const maxBacking = 200
 
 // backing checks the base images of a linked clone.
