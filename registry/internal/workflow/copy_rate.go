@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// CopyRate returns how fast volumes were lately moved into a pool, in bytes per second from
-// start to end, by its newest completed migrations; 0 if nothing is known.
+// CopyRate returns the recent rate of moves into a pool, in bytes per second from start to end, by
+// its newest completed migrations; 0 if unknown.
 func (s *Store) CopyRate(ctx context.Context, pool string) (float64, error) {
 	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (rate float64, err error) {
 		if err = q.QueryRowContext(ctx, `SELECT COALESCE(SUM(bytes) * 1e6 / SUM(took_us), 0) FROM (

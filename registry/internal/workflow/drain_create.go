@@ -18,12 +18,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// maxParallel bounds how many volumes a drain moves at once.
+// maxParallel bounds the volumes that a drain moves at once.
 const maxParallel = 64
 
-// CreateDrain begins to empty a pool, and adds every volume that is in it now. A drain from the
-// pool to the same one that is open and has given up volumes is stopped, and these are tried
-// again.
+// CreateDrain starts a drain of a pool with every volume that is now in it. It first stops an open
+// drain between the same pools that has failed or skipped volumes, so that these are tried again.
 func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
 	in.Parallel = cmp.Or(in.Parallel, 1)
 	if err := checkDrain(pool, in); err != nil {
@@ -60,9 +59,9 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 	})
 }
 
-// supersede stops an open drain from pool to toPool that has given up volumes, so that another
-// one may try them again. What moves goes on. A drain that has given up none stays as it is, and
-// so does one to another pool: whoever wants its volumes elsewhere stops it first.
+// supersede stops an open drain from pool to toPool that has failed or skipped volumes, so that a
+// new drain can try them again. Running moves continue. It does not stop other drains: to move the
+// volumes to another pool, the operator must stop the drain first.
 func (s *Store) supersede(ctx context.Context, tx *changeTx, pool, toPool string) error {
 	var id string
 	err := tx.QueryRowContext(ctx, "SELECT id FROM drains WHERE pool = ? AND to_pool = ? AND state IN ('running', 'paused')", pool, toPool).Scan(&id)

@@ -29,15 +29,14 @@ func scanDrainVolume(row ledger.Scanner) (api.DrainVolume, error) {
 	return v, nil
 }
 
-// inPoolQuery is every volume whose place is in a pool, or that is being moved there, on
-// whichever host.
+// inPoolQuery selects every volume that is in a pool, or is being moved there, on any host.
 const inPoolQuery = `SELECT v.id, v.name, l.size_bytes, h.name, 'pending', '', NULL
 	FROM volumes v JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL JOIN hosts h ON h.id = v.host_id
 	WHERE v.id IN (SELECT volume_id FROM locations WHERE pool = ?1 AND pool <> '' AND migration_id IS NULL
 		UNION ALL SELECT volume_id FROM locations WHERE migration_id > '' AND pool = ?1)`
 
-// addArrived gives a line to every volume of the pool that has none or that was moved
-// and is back, and returns how many these are.
+// addArrived adds a pending line for every volume of the pool without one, and for every moved
+// volume that is back. It returns their number.
 func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, error) {
 	arrived, err := ledger.QueryAll(ctx, tx, scanDrainVolume, inPoolQuery+` AND NOT EXISTS (
 		SELECT 1 FROM drain_volumes d WHERE d.drain_id = ?2 AND d.volume_id = v.id AND d.state <> 'moved')`, pool, drainID)
@@ -55,9 +54,8 @@ func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, 
 	return len(arrived), nil
 }
 
-// settleDeparted gives their end to the lines that wait and whose volume is not in
-// the pool any more, or not on its way there: somebody else moved it, or it was deleted. It
-// returns how many these are.
+// settleDeparted ends the pending lines of volumes that are neither in the pool nor on the way
+// there any more, because another request moved or deleted them. It returns their number.
 func (tx *changeTx) settleDeparted(ctx context.Context, drainID, pool string) (int, error) {
 	gone, err := ledger.QueryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
 		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1)`, pool, drainID)

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// outsideQuery is every volume at its place that is a linked clone, or is in no pool, or in a pool
-// whose path is the path of another one or below it. It looks at all places, so it is for views
-// alone.
+// outsideQuery selects every placed volume that is a linked clone, is in no pool, or is in a pool
+// with the same path as another pool or a path below it. It scans all locations, so use it for
+// views only.
 const outsideQuery = `SELECT v.id, v.name, h.name, ` + store.LocationColumns + `
 	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
 	WHERE l.migration_id IS NULL AND l.path <> '' AND (l.backing <> '' OR l.pool = '' OR EXISTS (
@@ -31,10 +31,10 @@ func scanOutside(row ledger.Scanner) (v api.Volume, err error) {
 	return v, err
 }
 
-// AddNeeds adds, to the last drain of each pool, what keeps the pool from being taken away besides
-// its volumes: as skipped, with what to do, the volumes that are not in the pool and need an image
-// below its path, and the files there that domains need. These are of now and are not stored with
-// the drain, which has nothing to move of them.
+// AddNeeds adds, to the last drain of each pool, the other obstacles to removing the pool: as
+// skipped volumes, with advice, volumes outside of the pool that need an image below its path; and
+// as uses, files in it that domains need. They describe the present and are not stored with the
+// drain, which does not move them.
 func (s *Store) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	if len(drains) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (s *Store) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	return nil
 }
 
-// shelvedFiles are what the definition of a shelved instance names, but for its volumes.
+// shelvedFiles has the files in the definition of a shelved instance, except its volumes.
 type shelvedFiles struct {
 	instance string
 	files    []domainfiles.File
@@ -90,8 +90,7 @@ func scanShelved(row ledger.Scanner) (s shelvedFiles, err error) {
 	return s, nil
 }
 
-// addShelved adds what the definitions of shelved instances name in the pool, on whatever host that
-// is.
+// addShelved adds the files in the pool that definitions of shelved instances name, on any host.
 func addShelved(d *api.Drain, shelved []shelvedFiles, pools []api.Pool) {
 	for i := range shelved {
 		s := &shelved[i]
@@ -111,7 +110,7 @@ func addShelved(d *api.Drain, shelved []shelvedFiles, pools []api.Pool) {
 	slices.SortFunc(d.Uses, api.PoolUse.Compare)
 }
 
-// addUses adds the uses of the pool that its hosts reported.
+// addUses adds the reported uses of the pool.
 func addUses(d *api.Drain, pools []api.Pool) {
 	for i := range pools {
 		if pools[i].Name == d.Pool {
@@ -139,7 +138,7 @@ func addOutside(d *api.Drain, outside []api.Volume, pools []api.Pool) {
 				VolumeID: v.ID, VolumeName: v.Name, SizeBytes: v.Location.SizeBytes, Host: v.Host, State: api.DrainVolumeSkipped, Error: why,
 			})
 		case d.Volumes[n].State != api.DrainVolumePending && d.Volumes[n].State != api.DrainVolumeMoving:
-			// Somebody moved it out of the pool with --keep-base.
+			// It was moved out of the pool with --keep-base.
 			d.Volumes[n].State, d.Volumes[n].Error = api.DrainVolumeSkipped, why
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// drainNext are the states that an operator may ask for, by the one before.
+// drainNext has the states that an operator may request after each state.
 var drainNext = map[string][]string{
 	api.DrainRunning: {api.DrainPaused, api.DrainStopped},
 	api.DrainPaused:  {api.DrainRunning, api.DrainStopped},
 }
 
-// SetDrainState pauses a drain, resumes it, or stops it for good. Moves that are under way
-// come to their end. To set the state that the drain has already changes nothing.
+// SetDrainState pauses, resumes or stops a drain. Running moves continue to their end. Setting the
+// present state changes nothing.
 func (s *Store) SetDrainState(ctx context.Context, call store.Call, ref, to string) (api.Drain, error) {
 	if !slices.Contains([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped}, to) {
 		return api.Drain{}, validate.Invalid("a drain cannot be made %s", validate.Quote(to))
@@ -39,8 +39,8 @@ func (s *Store) SetDrainState(ctx context.Context, call store.Call, ref, to stri
 	})
 }
 
-// FinishDrain ends a running drain that has nothing left to do. It is refused with conflict
-// while a volume waits or moves, or is in the pool and not yet part of the drain.
+// FinishDrain ends a running drain without remaining work. It returns conflict while a volume is
+// pending or moving, or is in the pool and not in the drain yet.
 func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string) (api.Drain, error) {
 	return mutate(ctx, s, call, "drain.finish", drainID, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
 		id, err := store.Resolve(ctx, tx, kindDrain, drainID)
@@ -70,7 +70,7 @@ func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string
 	})
 }
 
-// setDrainState makes the change of state and returns what the drain is then.
+// setDrainState sets the state and returns the changed drain.
 func (s *Store) setDrainState(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
 	var finished any
 	if to == api.DrainStopped || to == api.DrainDone {

@@ -16,9 +16,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RefreshDrainVolumes adds to a running drain the volumes that have come into its pool, and
-// settles those that wait and have left it. It may be called often: it writes only if
-// something has changed.
+// RefreshDrainVolumes adds volumes that have come into the pool to a running drain, and settles
+// pending volumes that have left it. It writes only changes, so it may be called often.
 func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error {
 	d, err := s.Drain(ctx, drainID)
 	if err != nil || d.State != api.DrainRunning {
@@ -29,7 +28,7 @@ func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainI
 	}
 	call.Key = ""
 	_, err = mutate(ctx, s, call, "drain.refresh", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
-		// It may have been stopped since.
+		// The drain may have been stopped since.
 		if d, err = s.drainByID(ctx, tx, d.ID); err != nil || d.State != api.DrainRunning {
 			return none, err
 		}
@@ -46,7 +45,7 @@ func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainI
 	return err
 }
 
-// drainCurrent reports whether the lines of a drain fit the pool as it is.
+// drainCurrent reports whether the lines of a drain match the present contents of the pool.
 func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 	waits := map[string]bool{}
 	settled := map[string]bool{}
@@ -72,8 +71,8 @@ func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 	return true, nil
 }
 
-// NextDrainVolumes returns the volumes of a drain that move, and those that may be begun
-// while fewer than Parallel move. There are none of the latter unless the drain runs.
+// NextDrainVolumes returns the moving volumes of a drain and, if the drain runs, its pending
+// volumes. The caller may start pending volumes while fewer than Parallel move.
 func (s *Store) NextDrainVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error) {
 	d, err := s.Drain(ctx, drainID)
 	if err != nil {
@@ -90,16 +89,16 @@ func (s *Store) NextDrainVolumes(ctx context.Context, drainID string) (moving, p
 	return moving, pending, nil
 }
 
-// drainVolumeNext are the states that a volume of a drain may go to. What moves
-// and turns out not to have begun waits again.
+// drainVolumeNext has the states that may follow each state of a volume. A moving volume is pending
+// again if its move turns out not to have begun.
 var drainVolumeNext = map[string][]string{
 	api.DrainVolumePending: {api.DrainVolumeMoving, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
 	api.DrainVolumeMoving:  {api.DrainVolumePending, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
 }
 
-// SetDrainVolume records the state, migration, host and error of a volume of a drain. To
-// begin a move is refused with conflict unless the drain runs and fewer than Parallel
-// volumes move. To record the same again changes nothing.
+// SetDrainVolume records the state, migration, host and error of a volume of a drain. It returns
+// conflict for moving, unless the drain runs and fewer than Parallel volumes move. Recording the
+// same values again changes nothing.
 func (s *Store) SetDrainVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error {
 	if err := cmp.Or(validate.ID("volume id", v.VolumeID), validate.Text("migration id", v.MigrationID), validate.Text("host", v.Host)); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (s *Store) SetDrainVolume(ctx context.Context, call store.Call, drainID str
 			return none, err
 		}
 		from, to := was.State, v.State
-		if from == to { // its migration or host is known now
+		if from == to { // only its migration or host has become known
 			from, to = "", ""
 		}
 		return none, tx.auditDrain(ctx, d, "drain.volume", from, to, map[string]any{

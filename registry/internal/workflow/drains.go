@@ -30,18 +30,18 @@ func (s *Store) Drains(ctx context.Context) ([]api.Drain, error) {
 	return s.drains(ctx, "ORDER BY started_us DESC, id")
 }
 
-// drainRows is how many drains are read at a time; each may have thousands of volumes.
+// drainRows is the number of drains read at a time; each may have thousands of volumes.
 const drainRows = 16
 
-// DrainsAfter returns the drains that follow the one with this id, in the order of their ids, and
-// whether there may be more.
+// DrainsAfter returns a chunk of the drains after this id, in order of ids, and whether there may
+// be more.
 func (s *Store) DrainsAfter(ctx context.Context, id string) (drains []api.Drain, more bool, err error) {
 	drains, err = s.drains(ctx, "WHERE id > ? ORDER BY id LIMIT ?", id, drainRows)
 	return drains, len(drains) == drainRows, err
 }
 
-// OpenDrains returns, oldest first, the drains that the loop has to advance: those that run
-// or are paused, and stopped ones with a move under way.
+// OpenDrains returns, oldest first, the drains that the loop has to advance: running and paused
+// ones, and stopped ones with a running move.
 func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
 	return s.drains(ctx, `WHERE state IN ('running', 'paused')
 		OR EXISTS (SELECT 1 FROM drain_volumes v WHERE v.drain_id = drains.id AND v.state = 'moving')
@@ -66,8 +66,7 @@ func (s *Store) drains(ctx context.Context, which string, args ...any) ([]api.Dr
 	})
 }
 
-// Drain returns the drain that ref names. The progress of its moves is what the hosts last
-// reported.
+// Drain returns the drain that ref names, with the last reported progress of its moves.
 func (s *Store) Drain(ctx context.Context, ref string) (api.Drain, error) {
 	return store.ViewOne(ctx, s.Store, kindDrain, ref, s.drainByID)
 }
@@ -95,7 +94,7 @@ func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api
 	for i := range d.Volumes {
 		v := &d.Volumes[i]
 		s.addProgress(v)
-		// What is not moved by this drain is no part of its work.
+		// Skipped volumes do not count as work of the drain.
 		if v.State != api.DrainVolumeSkipped {
 			d.BytesTotal += v.SizeBytes
 			d.BytesDone += v.BytesDone
@@ -104,7 +103,7 @@ func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api
 	return d, nil
 }
 
-// addProgress fills in how much of a volume was moved.
+// addProgress sets the moved bytes of a volume.
 func (s *Store) addProgress(v *api.DrainVolume) {
 	switch v.State {
 	case api.DrainVolumeMoved:

@@ -11,54 +11,54 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Live is how far the copy is of a volume whose guests write meanwhile. The words are those
-// of package liveshared.
+// Live is the progress of copying a volume while its guests write. Package liveshared defines the
+// terms.
 type Live struct {
-	// Generation begins with a copy of the whole volume. Round 0 of it is that copy.
+	// A generation begins with a copy of the whole volume, which is round 0.
 	Generation, Round int
 	UnitBytes         int64
-	// MaxPause is how long the guests may stand still by the operator's word.
+	// MaxPause is the longest pause of the guests that the operator allows.
 	MaxPause time.Duration
-	// Fruitless is how many generations were begun anew since a whole volume was copied, and
-	// CalledOff how many pauses ended with all guests where they were.
+	// Fruitless counts the generations begun since the last whole copy, and CalledOff the pauses
+	// that were cancelled with all guests at src.
 	Fruitless, CalledOff int
-	// Left is what was left to copy when the last round began. Slow is how many rounds in a row
-	// have left hardly less than the one before, and Throttled how many times what the guests
-	// may write was made less.
+	// Left is the number of bytes to copy at the start of the last round. Slow counts the
+	// consecutive rounds that left hardly less than the round before, and Throttled the times that
+	// guests' writes were throttled further.
 	Left            int64
 	Slow, Throttled int
 	Hosts           []LiveHost
 }
 
-// LiveHost is a host that has a guest of the volume.
+// LiveHost is a host with a guest of the volume.
 type LiveHost struct {
 	PauseHost
-	// From and Until are the bytes of the volume that it copies in round 0.
+	// From and Until are the range of the volume that the host copies in round 0, in bytes.
 	From, Until int64
-	// Call is what it was asked for last, and State what is known of that. A host is asked
-	// for one thing at a time: the next one only when the last one is over.
+	// Call is the last call to the host, and State its known result. A host gets its next call only
+	// after the last one has ended.
 	Call  LiveCall
 	State LiveState
-	// What it said of its last round: bytes that were written meanwhile, bytes that it copied,
-	// and how long that took.
+	// The results of its last round: bytes written by guests during it, bytes copied, and its
+	// duration.
 	Dirty, Copied int64
 	Took          time.Duration
-	// Error is what stops it until an operator says more.
+	// Error blocks the host until an operator acts.
 	Error *api.Error
 }
 
-// LiveCall is one call of a host. Generation and Round are 0 where it is of none.
+// LiveCall is one call of a host. Generation and Round are 0 for a verb without them.
 type LiveCall struct {
 	Verb              LiveVerb
 	Generation, Round int
-	// Attempt counts how often it was made before.
+	// Attempt counts the earlier attempts.
 	Attempt int
 }
 
-// LiveVerb is what a host is asked for.
+// LiveVerb is the action of a call.
 type LiveVerb string
 
-// What hosts are asked for, in this order; swap and round in turn.
+// The actions, in this order; swap and round alternate.
 const (
 	LiveCheck   LiveVerb = "check"
 	LiveMake    LiveVerb = "make"
@@ -71,11 +71,11 @@ const (
 	LiveUntrack LiveVerb = "untrack"
 )
 
-// LiveState is what is known of a call.
+// LiveState is the known result of a call.
 type LiveState string
 
-// Asked: the host may be doing it. Done: it has done it. Ended: it has not, and does nothing
-// of it any more.
+// Asked means that the host may be executing the call, done that it has succeeded, ended that it
+// has not and that the host will not continue it.
 const (
 	LiveIdle  LiveState = ""
 	LiveAsked LiveState = "asked"
@@ -83,16 +83,16 @@ const (
 	LiveEnded LiveState = "ended"
 )
 
-// again reports whether two calls ask for the same.
+// again reports whether two calls differ at most in their attempt.
 func (c LiveCall) again(other LiveCall) bool {
 	c.Attempt = other.Attempt
 	return c == other
 }
 
-// touched reports whether the host may have done something that has to be undone.
+// touched reports whether the host may have made changes that have to be undone.
 func (h LiveHost) touched() bool { return h.Call.Verb != "" && h.Call.Verb != LiveCheck }
 
-// next is the call by which the host does what verb says, or has done it.
+// next returns the call to make, or already made, for want.
 func (h LiveHost) next(want LiveCall) LiveCall {
 	if !h.Call.again(want) {
 		return want
@@ -104,13 +104,13 @@ func (h LiveHost) next(want LiveCall) LiveCall {
 	return want
 }
 
-// wanted is what a phase asks each host for, the copy host alone for making.
+// wanted has the action of all hosts in each phase; for make it is the copy host's alone.
 var wanted = map[PausePhase]LiveVerb{
 	PauseChecking: LiveCheck, PauseMaking: LiveMake, PauseTracking: LiveTrack, PauseCopying: LiveRound, PauseSwapping: LiveSwap,
 	PauseAgain: LiveEnd, PauseLast: LiveRead, PauseSaving: LiveLast, PauseRestoring: LiveUntrack, PauseCancelling: LiveUntrack,
 }
 
-// call is what a verb asks for now.
+// call returns the call for a verb in the present generation and round.
 func (l *Live) call(verb LiveVerb) LiveCall {
 	switch verb {
 	case LiveCheck, LiveMake, LiveUntrack:
@@ -120,8 +120,7 @@ func (l *Live) call(verb LiveVerb) LiveCall {
 	return LiveCall{Verb: verb, Generation: l.Generation, Round: l.Round}
 }
 
-// shares divides a volume among so many hosts, at the borders of units. It returns where
-// each share ends.
+// shares divides a volume among hosts at the borders of units. It returns the end of each share.
 func shares(bytes, unit int64, hosts int) []int64 {
 	units := (bytes + unit - 1) / unit
 	ends := make([]int64, 0, hosts)

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// liveNext are the phases that follow on each barrier which all hosts have to reach.
+// liveNext has the phases that may follow after all hosts have passed the barrier of each phase.
 var liveNext = map[PausePhase][]PausePhase{
 	PauseChecking: {PauseMaking},
 	PauseTracking: {PauseCopying},
@@ -22,10 +22,9 @@ var liveNext = map[PausePhase][]PausePhase{
 	PauseLast:     {PauseSaving},
 }
 
-// PassLive is the barrier of a phase: all hosts have done what that asks of them, and from
-// here on they may be asked for what the next one does. Leaving again, all guests have run
-// on where they were, too. It is refused if an instance runs where it does
-// not belong: nobody knows what that writes.
+// PassLive passes the barrier of a phase: all hosts have ended its action and may get the next
+// phase's. At the end of phase again, all guests must also be resumed at src. PassLive refuses if
+// an instance runs on a second host, because its writes are not tracked.
 func (s *Store) PassLive(ctx context.Context, call store.Call, id string, from, to PausePhase) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.live_"+string(to), from, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
@@ -52,7 +51,7 @@ func (s *Store) PassLive(ctx context.Context, call store.Call, id string, from, 
 	})
 }
 
-// beyond is what changes as a barrier is passed.
+// beyond returns the changes of passing a barrier.
 func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 	id := p.Migration.ID
 	switch {
@@ -76,8 +75,7 @@ func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 	return nil
 }
 
-// MadeLive is the barrier after making: dst is there, as it was made. From here on the
-// guests may be tracked.
+// MadeLive passes the barrier of phase making: the copy host has made dst, and tracking may begin.
 func (s *Store) MadeLive(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
@@ -99,12 +97,12 @@ func (s *Store) MadeLive(ctx context.Context, call store.Call, id string, dst ap
 	})
 }
 
-// mostTries is how often in a row a whole copy may come to nothing, and how many pauses may
-// be called off, before the move is cancelled.
+// mostTries is the number of consecutive fruitless copies, or of called off pauses, after which the
+// move is cancelled.
 const mostTries = 3
 
-// AgainLive leads a move to its next generation: a bitmap is missing, or not all guests stood
-// still. What was suspended is let run on where it was. After too many of them the move is
+// AgainLive begins the next generation of a move, because a bitmap is missing or not all guests
+// could be suspended. Suspended guests are resumed at src. After mostTries failures the move is
 // cancelled instead.
 func (s *Store) AgainLive(ctx context.Context, call store.Call, id string, phase PausePhase, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.live_again", []any{phase, why}, func(ctx context.Context, tx *changeTx, p Pause) error {

@@ -13,24 +13,23 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// LiveAnswer is how a call of a host ended. If it is not Done, it was undone, refused or
-// withdrawn: nothing of it is done any more.
+// LiveAnswer is the result of a call. Without Done, the call was undone, refused or withdrawn, and
+// the host will not continue it.
 type LiveAnswer struct {
 	Done bool
-	// Of a round that is done, as in LiveHost.
+	// Results of a completed round, as in LiveHost.
 	Dirty, Copied int64
 	TookMS        int64
-	// Memory is, of a check, what the RAM of each instance takes, by its id.
+	// Memory is, for a check, the RAM of each instance in bytes, by instance id.
 	Memory map[string]int64
-	// Worked is how long the host worked on it.
+	// Worked is the duration of the host's work.
 	Worked time.Duration
-	// Error is what an operator has to see to before the call is made again.
+	// Error must be resolved by an operator before the call is repeated.
 	Error *api.Error
 }
 
-// AskLive notes that a host is asked for something, before it is. It is refused with
-// conflict if the move does not want that of the host in this phase, or if it is not known
-// yet that what the host was asked for before is over.
+// AskLive records a call before it is made. It returns conflict if the move does not need this call
+// of the host in this phase, or if the host's last call may not have ended.
 func (s *Store) AskLive(ctx context.Context, call store.Call, id string, phase PausePhase, hostID string, c LiveCall) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.live_ask", []any{phase, hostID, c}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {
@@ -57,8 +56,8 @@ func (s *Store) AskLive(ctx context.Context, call store.Call, id string, phase P
 	})
 }
 
-// AnswerLive notes how a call ended, in whatever phase the move is by now. It is refused
-// with conflict if that is known already.
+// AnswerLive records the result of a call, in any phase. It returns conflict if the result is
+// already known.
 func (s *Store) AnswerLive(ctx context.Context, call store.Call, id, hostID string, c LiveCall, a LiveAnswer) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.live_answer", []any{hostID, c, a}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		h, err := p.liveHost(hostID)
@@ -100,7 +99,7 @@ func (s *Store) AnswerLive(ctx context.Context, call store.Call, id, hostID stri
 	})
 }
 
-// liveHost returns a host of a move whose guests write meanwhile.
+// liveHost returns a host of a live move.
 func (p Pause) liveHost(id string) (LiveHost, error) {
 	if p.Live != nil {
 		if at := slices.IndexFunc(p.Live.Hosts, func(h LiveHost) bool { return h.ID == id }); at >= 0 {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// defaultMaxPause is how long the guests may stand still where nobody says otherwise.
+	// defaultMaxPause is the longest pause of the guests if the operator does not set one.
 	defaultMaxPause = 30 * time.Second
-	// LivePauseBase is what a pause takes besides the copying, and the saving and restoring of RAM.
+	// LivePauseBase is the part of a pause besides copying, and saving and restoring RAM.
 	LivePauseBase = 2 * time.Second
 )
 
-// insertLive adds to a move what it needs if the guests write meanwhile. Asked is how long they may
-// stand still, 0 if nobody said.
+// insertLive adds the rows of a live move. asked is the longest pause that the operator allows, 0
+// for the default.
 func (tx *changeTx) insertLive(ctx context.Context, v api.Volume, id string, guests []PauseInstance, asked time.Duration) error {
 	unit := api.LiveUnitBytes(v.SizeBytes)
 	maxPause := cmp.Or(asked, defaultMaxPause)

@@ -3,22 +3,21 @@
 package workflow
 
 const (
-	// slowRounds is how many rounds in a row may leave hardly less than the one before, until the
-	// guests are throttled.
+	// slowRounds is the number of consecutive slow rounds after which guests are throttled.
 	slowRounds = 3
-	// A round is slow that leaves more than this part of what the one before has left.
+	// A round is slow if it leaves more than this fraction of the bytes that the round before left.
 	slowParts, slowWhole = 4, 5
-	// leastWriteRate is the least that a guest may be held back to, in bytes per second.
+	// leastWriteRate is the lowest write limit of a guest, in bytes per second.
 	leastWriteRate = 16 << 10
 )
 
-// LiveStalledRounds is how many rounds in a row may leave hardly less than the one before, until
-// the guests are taken to write faster than they are copied, whatever was done about it.
+// LiveStalledRounds is the number of consecutive slow rounds after which the guests count as
+// writing faster than the copy, despite throttling.
 const LiveStalledRounds = 10
 
-// progress is how the copy gets ahead as its next round begins: what is left, how many rounds in a
-// row were slow, and how many times what the guests may write was made less, where that is
-// allowed: once they are throttled, with each round until the pause.
+// progress returns the values of the next round: the bytes left, the consecutive slow rounds, and
+// the times that guests' writes were throttled. Once guests are throttled, if allowed, each round
+// throttles them further until the pause.
 func (l *Live) progress(mayThrottle bool) (left int64, slow, throttled int) {
 	for _, h := range l.Hosts {
 		left += h.Dirty
@@ -33,9 +32,9 @@ func (l *Live) progress(mayThrottle bool) (left int64, slow, throttled int) {
 	return left, slow, throttled
 }
 
-// WriteLimit is the most that each of so many guests of a host may write in a second, 0 for no
-// limit: at first half of what the host has copied, shared among them, and half as much with
-// each further round.
+// WriteLimit returns the write limit of each of the host's guests in bytes per second, 0 for none.
+// It starts at half of the host's copy rate, shared among its guests, and halves with each further
+// round.
 func (l *Live) WriteLimit(h LiveHost, guests int) int64 {
 	if l.Throttled == 0 || guests == 0 {
 		return 0
@@ -50,5 +49,5 @@ func (l *Live) WriteLimit(h LiveHost, guests int) int64 {
 	return max(leastWriteRate, int64(rate))
 }
 
-// maxHalvings bounds how often a rate is halved: it is the least there is long before.
+// maxHalvings bounds the halvings of a rate: leastWriteRate is reached long before.
 const maxHalvings = 40

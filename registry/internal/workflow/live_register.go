@@ -9,15 +9,15 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// liveAlignment is what the size of a volume is a multiple of that several hosts copy: two
-// of them never change one block of that size by reading and writing it.
+// liveAlignment divides the size of a live volume in bytes, so that two copying hosts never read,
+// change and write the same block of this size.
 const liveAlignment = 4096
 
-// RegisterLive begins a move of a volume while its guests write, with the same checks and
-// locks as RegisterPause. Lacks refuses a host whose daemon cannot do it, by name; nothing is
-// changed then.
+// RegisterLive begins a move of a volume while its guests write, with the checks and locks of
+// RegisterPause. lacks must return an error that names a host without support for it; RegisterLive
+// then changes nothing.
 func (s *Store) RegisterLive(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(PauseHost) error) (api.Migration, error) {
-	in.Method = api.MethodLive // whatever the caller said: that is what it is
+	in.Method = api.MethodLive // whatever method the caller has set
 	return s.register(ctx, call, ref, in, present, kind{
 		method: api.MethodLive, what: "migration.live", manner: "while its guests write", request: "method " + api.MethodLive,
 		admits: func(v api.Volume, host PauseHost) error {

@@ -4,11 +4,11 @@ package workflow
 
 import "github.com/volferry/volferry/internal/api"
 
-// LiveNext returns what a host is to be asked for now, and whether there is anything: in its
-// phase the move may want nothing of it, or it has done that.
+// LiveNext returns the next call of a host, and false if there is none: the move needs nothing of
+// the host in its phase, or the host has done it.
 func (p Pause) LiveNext(h LiveHost) (LiveCall, bool) {
 	verb, known := wanted[p.Phase]
-	ends := verb == LiveUntrack // and a host that cannot do that any more is not waited for
+	ends := verb == LiveUntrack // do not wait for a host that can no longer do it
 	switch {
 	case !known, verb == LiveMake && h.ID != p.CopyHost.ID, ends && (h.Fenced || !h.touched()):
 		return LiveCall{}, false
@@ -20,9 +20,9 @@ func (p Pause) LiveNext(h LiveHost) (LiveCall, bool) {
 	return h.next(want), true
 }
 
-// LiveReady reports whether all hosts have done what the phase asks them for. A host of which
-// it is not known whether its last call is over has not (R6 of package liveshared), unless
-// it was fenced and is to end only.
+// LiveReady reports whether all hosts have ended the action of the phase. A host with an unknown
+// result of its last call has not (R6 of package liveshared), unless it is fenced and the move only
+// has to end.
 func (p Pause) LiveReady() bool {
 	for _, h := range p.Live.Hosts {
 		if _, left := p.LiveNext(h); left {
@@ -36,8 +36,8 @@ func (p Pause) notReady() error {
 	return api.Errorf(api.CodeConflict, "not all hosts of migration %s have done what phase %s asks of them", p.Migration.ID, p.Phase).With("phase", p.Phase)
 }
 
-// MayWake reports whether the guests of a host may be woken: where a bitmap was, the host was
-// asked to clear that away, and has done it or has failed to.
+// MayWake reports whether the guests of a host may be restored: if there may be a bitmap, the host
+// was asked to remove it, and has succeeded or failed.
 func (p Pause) MayWake(hostID string) bool {
 	if p.Live == nil || p.Phase != PauseRestoring && p.Phase != PauseCancelling {
 		return true

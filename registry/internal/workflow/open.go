@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Open opens the registry as store.Open does, and withdraws the tasks that an earlier run
-// has left in the queues of hosts.
+// Open opens the registry like store.Open, and withdraws the tasks that an earlier run has left
+// queued.
 func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
 	db, err := store.Open(ctx, path, o)
 	if err != nil {
@@ -25,7 +25,7 @@ func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
 	return s, nil
 }
 
-// Housekeep deletes tasks that nobody will ask for again, and calls store.Store.Housekeep.
+// Housekeep deletes expired tasks, and calls store.Store.Housekeep.
 func (s *Store) Housekeep(ctx context.Context) error {
 	if err := s.expireTasks(ctx); err != nil {
 		return err

@@ -16,12 +16,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// AdoptPause takes up a move with all guests paused that hosts know and this database does
-// not, because it was restored from an older backup, and leads it to its end at src. Saved
-// is what the hosts say of the move, by the id of the host, and has every host that is not
-// fenced. If a guest was to be restored at dst, the volume was moved in the lost history:
-// the guests at dst and those that are still saved would part, so that is refused, and
-// AdoptMovedPause is the way on. Present are the hosts that are there.
+// AdoptPause adopts a move with all guests paused that hosts know and this database, restored from
+// an older backup, does not, and cancels it. saved has the hosts' reports of the move by host id,
+// and must have every host that is not fenced; present has the ids of the connected hosts. If a
+// guest was to be restored at dst, the volume moved in the lost history. AdoptPause then refuses,
+// because guests at dst and guests that are still saved would use different images; use
+// AdoptMovedPause.
 func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	return s.adoptPause(ctx, call, "migration.pause_adopt", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path != "" {
@@ -36,7 +36,7 @@ func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, save
 		if in.ToPool == "" {
 			in.ToPath = v.Location.Path + "-" + id[:8]
 		}
-		// Its dst is not known. A name that nobody has stands for it; nothing is there.
+		// Its dst is unknown. An unused name stands for it; there is no image.
 		unknown := pauseDst(v, id, in)
 		t, err := tx.TargetType(ctx, v, api.MigrationRegister{Dst: unknown})
 		if err != nil {
@@ -55,9 +55,9 @@ func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, save
 	})
 }
 
-// AdoptMovedPause is AdoptPause for a move that had moved the volume in the lost history,
-// as a guest shows that was to be restored at dst: the hosts know where that is. The volume
-// is flipped once more, and all guests are woken at dst. Src is left where it is.
+// AdoptMovedPause is AdoptPause for a move that moved the volume in the lost history, which a guest
+// to be restored at dst proves. It flips the volume to dst again and restores all guests there. Src
+// is kept.
 func (s *Store) AdoptMovedPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	return s.adoptPause(ctx, call, "migration.pause_adopt_moved", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path == "" {
@@ -95,7 +95,7 @@ func (s *Store) AdoptMovedPause(ctx context.Context, call store.Call, id string,
 	})
 }
 
-// adoptPause makes a move anew in one transaction, if what the hosts say of it allows that.
+// adoptPause recreates a move in one transaction, if the hosts' reports allow that.
 func (s *Store) adoptPause(ctx context.Context, call store.Call, what, id string, saved map[string][]api.SavedInstance, present []string,
 	adopt func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error),
 ) (Pause, error) {
@@ -121,9 +121,9 @@ func (s *Store) adoptPause(ctx context.Context, call store.Call, what, id string
 	})
 }
 
-// insertLostPause makes the rows of a move anew. All of its guests are woken: one that was
-// not saved is only looked at by that, and can be saved for this move no more. One that does
-// not rest as it was put to rest has run on, and no memory of the others is restored beside it.
+// insertLostPause recreates the rows of a move. All its guests count as saved: restoring a guest
+// that was not saved only checks it, and prevents a late save for this move. A guest that is no
+// longer suspended or saved counts as resumed, so the memory of the others is not restored.
 func (tx *changeTx) insertLostPause(ctx context.Context, v api.Volume, t api.VolumeType, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance, saved map[string][]api.SavedInstance) (Pause, error) {
 	if err := tx.insertPause(ctx, v, t, id, in, dst, guests, allPaused); err != nil {
 		return Pause{}, err
@@ -142,12 +142,12 @@ func (tx *changeTx) insertLostPause(ctx context.Context, v api.Volume, t api.Vol
 	return pauseByID(ctx, tx, id)
 }
 
-// atRest reports whether a host has put an instance to rest and not let it run since.
+// atRest reports whether a host has suspended or saved an instance and not resumed it since.
 func atRest(saved []api.SavedInstance, instanceID string) bool {
 	return slices.ContainsFunc(saved, func(g api.SavedInstance) bool { return g.InstanceID == instanceID && g.AtRest })
 }
 
-// checkAdoptable refuses to judge by less than what every host says.
+// checkAdoptable refuses to decide without the report of every host.
 func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[string][]api.SavedInstance) error {
 	var known bool
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM migrations WHERE id = ?)", id).Scan(&known); err != nil {
@@ -177,11 +177,10 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 	return nil
 }
 
-// endsOfSaved is the volume that a lost move was about, and where guests were to be woken
-// with it if that is elsewhere than the registry has it: dst, to which the volume was moved
-// in the lost history. A restore is asked for at dst after the flip alone, and there is no
-// way back from that. It is refused if the hosts do not agree about dst, or if a guest that
-// was woken there is not there any more, as after another move of the lost history.
+// endsOfSaved returns the volume of a lost move, and its dst if guests were to be restored at
+// another location than the registry's: a restore at dst is requested only after the flip, so the
+// volume was moved there in the lost history. It refuses if the hosts disagree about dst, or if a
+// guest that was restored there is no longer there, as after another lost move.
 func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string][]api.SavedInstance) (v api.Volume, dst api.Location, err error) {
 	for _, hostID := range slices.Sorted(maps.Keys(saved)) {
 		for _, g := range saved[hostID] {
@@ -194,7 +193,7 @@ func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string
 				return api.Errorf(api.CodeChainChanged, "cannot take up migration %s of volume %s: %s; `%s` on its host says where its guest is, and nothing was changed", id, v.Name,
 					fmt.Sprintf(format, args...), api.ShellLine("volferryctl", "volume", "which", v.Name)).With("instance_id", g.InstanceID)
 			}
-			// What a host says of guests that are not its own moves nobody's volume.
+			// A host's report of another host's guest must not move a volume.
 			var own bool
 			if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND i.id = ? AND i.host_id = ?)",
 				v.ID, g.InstanceID, hostID).Scan(&own); err != nil {

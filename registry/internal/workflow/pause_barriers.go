@@ -9,27 +9,26 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// SuspendPause is the first barrier of a move with all guests paused: every instance is
-// checked, and from here on they may be suspended.
+// SuspendPause passes the first barrier of a move with all guests paused: every instance is
+// checked. From now on they may be suspended.
 func (s *Store) SuspendPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseChecking, PauseChecked, PauseSuspending, "")
 }
 
-// SavePause is the second barrier: every instance is suspended, and from here on they may
-// be saved. So every guest's memory is from a time at which none of them ran. Where the
-// volume was copied meanwhile, the hosts read their last bitmaps first (PauseLast).
+// SavePause passes the second barrier: every instance is suspended. From now on they may be saved,
+// so every saved memory is from a time when no guest ran. In a live move the hosts first read their
+// last bitmaps (PauseLast).
 func (s *Store) SavePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSuspending, PauseSuspended, PauseSaving, "")
 }
 
-// CopyPause is the third barrier: every instance is saved. From here on nobody has the
+// CopyPause passes the third barrier: every instance is saved. From now on no process has the
 // volume open, and dst may exist.
 func (s *Store) CopyPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSaving, PauseSaved, PauseCopying, api.DropDst)
 }
 
-// passBarrier brings a move from one phase to the next, if every instance is in the
-// state that the next phase needs.
+// passBarrier advances a move to the next phase, if every instance is in the state that it needs.
 func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_"+string(to), nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
@@ -42,7 +41,7 @@ func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, fro
 		}
 		if p.Live != nil {
 			if to != PauseSaving {
-				return p.checkPhase(to) // it has other barriers
+				return p.checkPhase(to) // a live move has other barriers
 			}
 			return tx.setPhase(ctx, p, PauseLast, p.DropEnd, nil)
 		}
@@ -55,9 +54,9 @@ func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, fro
 	})
 }
 
-// ResumePause is the last barrier: every instance that can be restored is restored. From
-// here on they run. A guest that was not restored has to give its memory up if another
-// guest with which it shares its volumes writes to them (PermitPause).
+// ResumePause passes the last barrier: every instance that can be restored is restored. From now on
+// they may be resumed. A guest that was not restored loses its saved memory if another guest writes
+// to a volume that they share (PermitPause).
 func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if !p.wakes() {
@@ -81,9 +80,9 @@ func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pa
 	})
 }
 
-// standsBy reports whether the others need not wait for an instance before they run on.
-// One that nobody has said to be suspended was not saved either: it keeps none of the
-// others from going on where they were.
+// standsBy reports whether the other guests need not wait for g before they are resumed. A guest
+// that is not known to be suspended was not saved either, so it does not prevent the others from
+// resuming at src.
 func (p Pause) standsBy(g PauseInstance) bool {
 	switch g.State {
 	case PauseReady, PauseRestored:
@@ -94,7 +93,7 @@ func (p Pause) standsBy(g PauseInstance) bool {
 	return g.Lost || g.Error != nil
 }
 
-// CanResume reports whether ResumePause may be called.
+// CanResume reports whether ResumePause may be called now.
 func (p Pause) CanResume() bool {
 	for _, g := range p.Instances {
 		if !p.standsBy(g) {
@@ -104,7 +103,7 @@ func (p Pause) CanResume() bool {
 	return !p.Resuming && p.wakes()
 }
 
-// wakes reports whether the guests are being woken.
+// wakes reports whether the move is in a phase that restores and resumes guests.
 func (p Pause) wakes() bool {
 	return p.Phase == PauseRestoring || p.Phase == PauseCancelling || p.Phase == PauseAgain
 }

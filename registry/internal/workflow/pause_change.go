@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// changePause makes one change of a move with all guests paused.
+// changePause makes one change of a move that the registry leads.
 func (s *Store) changePause(ctx context.Context, call store.Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
 	out, err := mutate(ctx, s, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
 		id, err := store.Resolve(ctx, tx, store.KindMigration, ref)
@@ -35,9 +35,9 @@ func (s *Store) changePause(ctx context.Context, call store.Call, ref, what stri
 	return out, err
 }
 
-// PauseChanged returns a channel that is closed at the first change after the call of a move
-// that the registry leads. Call it before OpenPauses, so that no change is missed. What changes
-// beside a move and matters to it, such as a fence, is not announced.
+// PauseChanged returns a channel that is closed at the first change, after the call, of a move that
+// the registry leads. To miss no change, call it before OpenPauses. Other changes that affect a
+// move, such as a fence, are not announced.
 func (s *Store) PauseChanged() <-chan struct{} { return s.pauses.Wait() }
 
 func (p Pause) checkPhase(phase PausePhase) error {
@@ -47,14 +47,13 @@ func (p Pause) checkPhase(phase PausePhase) error {
 	return api.Errorf(api.CodeConflict, "migration %s of volume %s is in phase %s, no longer in %s", p.Migration.ID, p.Migration.VolumeName, p.Phase, phase).With("phase", p.Phase)
 }
 
-// setPhase brings a move into its next phase.
+// setPhase sets the phase of a move.
 func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEnd string, why *api.Error) error {
 	reason, err := encodeError(why)
 	if err != nil {
 		return err
 	}
-	// A call that wakes a guest has another id in each pause of a move: the last pause may
-	// have been called off.
+	// A live move may have several pauses. Each needs new ids of the calls that restore guests.
 	attempt := "0"
 	if p.Live != nil {
 		attempt = "attempt + 1"
@@ -74,8 +73,8 @@ func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEn
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// settlePauseState makes the state of the migration what follows from its move: that
-// of the phase, or needs_operator where something that it waits for is stopped.
+// settlePauseState derives the state of the migration: from the phase, or needs_operator if the
+// move is blocked.
 func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	p, err := pauseByID(ctx, tx, id)
 	if err != nil || p.Phase == PauseDone {
@@ -98,7 +97,7 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, nil)
 }
 
-// blocker is what stops a move until an operator says more, nil if it goes on.
+// blocker returns the error that blocks a move until an operator acts, nil if there is none.
 func (p Pause) blocker() *api.Error {
 	for _, g := range p.Instances {
 		if g.Error != nil && !g.Lost {
@@ -113,15 +112,15 @@ func (p Pause) blocker() *api.Error {
 		}
 	}
 	if p.DropEnd == "" {
-		return nil // what it says is for the end
+		return nil // the error only appears at the end
 	}
 	return p.Error
 }
 
-// phaseResuming is how a move shows whose guests run on.
+// phaseResuming is the shown phase of a move while its guests are resumed.
 const phaseResuming = "resuming"
 
-// phaseShown is the phase as a person is told it.
+// phaseShown returns the phase in answers.
 func (p Pause) phaseShown() string {
 	if p.Resuming && p.Phase != PauseDone {
 		return phaseResuming

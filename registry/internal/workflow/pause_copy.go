@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// SetPauseCopy records how far the copy host is: its attempt, the end that it still has to
-// remove, and its error. It is refused with conflict if the move is in another phase than
-// the caller saw.
+// SetPauseCopy records the progress of the copy host: its attempt, the end that it must still
+// remove, and its error. It returns conflict if the phase has changed.
 func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_copy", []any{phase, attempt, dropEnd, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {
@@ -42,8 +41,8 @@ func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, ph
 	})
 }
 
-// FlipPause is the commit point: the volume and all its attachments are at dst, as dst was
-// made, and the volume gets its next generation. Src stays reserved until the move ends.
+// FlipPause is the commit point: the volume and all its attachments are now at dst, in the volume's
+// next generation. Src stays reserved until the move ends.
 func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
@@ -63,8 +62,7 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 	})
 }
 
-// flipPause makes dst the place of the volume and of all its attachments. Src is reserved
-// in the place of dst from then on.
+// flipPause makes dst the location of the volume and its attachments, and reserves src instead.
 func (tx *changeTx) flipPause(ctx context.Context, p Pause, dst api.Location) error {
 	if err := tx.checkReservedDst(ctx, p, dst); err != nil {
 		return err
@@ -85,7 +83,7 @@ func (tx *changeTx) flipPause(ctx context.Context, p Pause, dst api.Location) er
 	)
 }
 
-// mayFlip refuses to move a volume that is not copied while none of its guests runs.
+// mayFlip refuses unless the volume is copied and all its guests are saved.
 func (p Pause) mayFlip() error {
 	if p.Live == nil {
 		return p.checkPhase(PauseCopying)
@@ -104,10 +102,9 @@ func (p Pause) mayFlip() error {
 	return nil
 }
 
-// checkReservedDst refuses a dst other than the reserved one, whatever the copy host says:
-// the other hosts restore their guests with the reserved one. In a pool, the path of dst
-// has to be that of its name in the pool's directory, on the copy host and on the host of
-// each guest.
+// checkReservedDst refuses any dst except the reserved one: the other hosts restore their guests
+// with that. In a pool, the path must be the volume's name in the pool's directory, on the copy
+// host and on each guest's host.
 func (tx *changeTx) checkReservedDst(ctx context.Context, p Pause, dst api.Location) error {
 	want := p.Migration.Dst
 	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || dst.ImageBytes != want.ImageBytes || want.Pool == "" && dst.Path != want.Path {

@@ -11,16 +11,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// resumeWindow is how long after another guest one may still run on: they are let run
-// at once, and each by its own host. The memory of one that comes later is older than
-// what the others have written since.
+// resumeWindow is how long after the first guest another may still be resumed: all are resumed at
+// once, but by different hosts. A later guest's memory is older than the writes of the others.
 const resumeWindow = 30 * time.Second
 
-// memoryBarred refuses to restore an instance from its memory, or to let run what was
-// restored from it, if that is older than what others have written.
+// memoryBarred refuses to restore or resume an instance if its saved memory is older than another
+// guest's writes.
 func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	if g.Discard {
-		return nil // nothing of it is old
+		return nil // its memory is given up, not restored
 	}
 	if g.Lost {
 		return api.Errorf(api.CodeStateForbidden, "the memory of instance %s is not restored: its host %s was fenced, and migration %s of volume %s went on without it; %s",
@@ -32,7 +31,7 @@ func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 		}
 		ran := o.RanAt
 		if o.State == PausePending || o.State == PauseChecked {
-			ran = p.StoppedAt // nobody has said that it stands still
+			ran = p.StoppedAt // it is not known to be suspended
 		}
 		if ran.IsZero() || to == api.PermitResume && now.Sub(ran) < resumeWindow {
 			continue
@@ -43,12 +42,12 @@ func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	return nil
 }
 
-// discardAdvice is how an operator gives the memory of an instance up that may not be restored.
+// discardAdvice returns how an operator gives up the memory of an instance.
 func (p Pause) discardAdvice(g PauseInstance) string {
 	return "it can only be started anew, as after a power cut: `" + p.discardCommand() + "`, then `" + startCommand(g) + "`"
 }
 
-// callCommand is the call that goes on with the move to the end that it has.
+// callCommand returns the command that continues the move to its present goal.
 func (p Pause) callCommand() string {
 	verb := "complete"
 	if p.Phase == PauseCancelling || p.Phase == PauseDone && p.Migration.State == api.MigrationCancelled {
@@ -57,16 +56,16 @@ func (p Pause) callCommand() string {
 	return api.ShellLine("volferryctl", "migration", verb, p.Migration.ID)
 }
 
-// discardCommand gives up the memory of all guests that may not be restored.
+// discardCommand returns the command that gives up the memory of all guests that may not be
+// restored.
 func (p Pause) discardCommand() string { return p.callCommand() + " --discard-memory" }
 
 func startCommand(g PauseInstance) string {
 	return api.ShellLine("volferryctl", "instance", "start", g.Name)
 }
 
-// cured adds to what has stopped a move the commands that end that, where it is not the call itself
-// that is made again (api.Migration.Cures): the memory of a guest that may not be restored any more
-// is given up.
+// cured adds the operator's commands to the error that blocks a move. They give up memory that may
+// not be restored; without such memory they only repeat the call (api.Migration.Cures).
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string
 	for _, g := range p.Instances {
@@ -85,13 +84,13 @@ func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	return out.With(api.DetailCure, strings.Join(slices.Insert(commands, 0, call), api.CureSeparator))
 }
 
-// hasToStartAnew reports whether an instance has failed and will not go on from its memory any
-// more, by the time at which an operator has read so.
+// hasToStartAnew reports whether an instance has failed, and will no longer be allowed to use its
+// memory when an operator reads this.
 func (p Pause) hasToStartAnew(g PauseInstance, now time.Time) bool {
 	return g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil
 }
 
-// barred is why what has stopped an instance is not tried again, nil if it may be.
+// barred returns the reason why a failed instance may not be tried again, nil if it may.
 func (p Pause) barred(g PauseInstance, now time.Time) error {
 	to := api.PermitRestore
 	if g.State == PauseReady {

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// checkGuests is CheckGuest of every guest of a move.
+// checkGuests is CheckGuest for every guest of a move.
 func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	for _, g := range p.Instances {
 		if err := CheckGuest(tx.Call, verb+" migration "+p.Migration.ID, g); err != nil {
@@ -22,9 +22,9 @@ func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	return nil
 }
 
-// CancelPause ends a move at src. The reason is why, nil for an operator's wish. Once the
-// volume has moved this is refused with past_point_of_no_return. A move that is being
-// cancelled already and needs an operator is tried again.
+// CancelPause ends a move at src. why is the reason, nil for an operator's request. After the flip
+// it returns past_point_of_no_return. For an operator it repeats a cancellation that needs an
+// operator.
 func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("cancel", p); err != nil {
@@ -52,8 +52,7 @@ func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, wh
 	})
 }
 
-// unlockRestored unlocks the instances that are as they were already, for a move that was
-// about to begin again and needed them locked until now.
+// unlockRestored unlocks the restored instances of a move in phase again, which kept them locked.
 func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	for _, g := range p.Instances {
 		if g.State != PauseRestored {
@@ -66,8 +65,8 @@ func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	return nil
 }
 
-// CompletePause tries again to restore the guests of a move that needs an operator after
-// the volume was moved. Before that it is refused, because the move goes on by itself.
+// CompletePause tries again, for a move that needs an operator after the flip, to restore its
+// guests. Before the flip it refuses, because the move continues by itself.
 func (s *Store) CompletePause(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("complete", p); err != nil {
@@ -90,8 +89,8 @@ func (p Pause) refuseOver() error {
 	return api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", p.Migration.ID, p.Migration.VolumeName, p.Migration.State).With("state", p.Migration.State)
 }
 
-// retryPause has what needs an operator tried again, by calls of other ids. What may
-// not be restored any more is not tried: the operator is told the other way on.
+// retryPause repeats the failed calls of a move that needs an operator, with new ids. It refuses if
+// a guest's memory may not be restored any more; the error has the other commands.
 func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 	if p.Migration.State != api.MigrationNeedsOperator {
 		return nil
@@ -122,13 +121,12 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// DiscardPaused gives up, on the operator's word, the memory of the guests that may not be
-// restored from it any more, or were lost with their host. They are then stopped, as after a
-// power cut, and may be started. Whatever else has failed is tried again as it is: the call
-// without this word is refused while any guest is barred, so it is this one that goes on with
-// the move, and a guest whose memory is good is not to pay for another one's. Where nobody is
-// barred there is nobody else whom the word could mean than those that could not be restored.
-// It is refused if there is no such guest.
+// DiscardPaused gives up, for an operator, the memory of guests that may not be restored any more
+// or were lost with their host. They are then stopped, as after a power cut, and may be started.
+// Other failed guests are tried again with their memory: complete and cancel refuse while a guest
+// is barred, so this call must also continue the move, and good memory must not be lost for another
+// guest's. If no guest is barred, it gives up the memory of those that failed. It returns
+// state_forbidden if there are none.
 func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("discard memory of", p); err != nil {
@@ -158,7 +156,7 @@ func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) 
 	})
 }
 
-// memoryToGiveUp are the guests whose memory may not be restored any more, and those that
+// memoryToGiveUp returns the guests with memory that may not be restored any more, and those that
 // only failed.
 func (p Pause) memoryToGiveUp(now time.Time) (gone, failed []PauseInstance) {
 	if p.Phase != PauseRestoring && p.Phase != PauseCancelling && p.Phase != PauseDone {
@@ -176,8 +174,8 @@ func (p Pause) memoryToGiveUp(now time.Time) (gone, failed []PauseInstance) {
 	return gone, failed
 }
 
-// FinishPause ends a move in which only lost guests are left: it unlocks the volume and
-// frees the end that the volume is not at.
+// FinishPause ends a move when all guests except lost ones are restored. It unlocks the volume and
+// frees the other end of the move.
 func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
@@ -211,7 +209,7 @@ func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pa
 		); err != nil {
 			return err
 		}
-		// What the migration has reserved is dst before the flip and src after it.
+		// The migration has reserved dst before the flip, and src after it.
 		if err := tx.ReleaseDst(ctx, p.Migration); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// pauseInstanceNext are the states that an instance may go to, by phase.
+// pauseInstanceNext has the allowed transitions of an instance, by phase.
 var pauseInstanceNext = map[PausePhase]map[string][]string{
 	PauseChecking:   {PausePending: {PauseChecked}},
 	PauseSuspending: {PauseChecked: {PauseSuspended}},
@@ -25,8 +25,8 @@ var pauseInstanceNext = map[PausePhase]map[string][]string{
 	PauseAgain:      cancellingNext,
 }
 
-// cancellingNext: what became of the calls to suspend and to save is found out on the way.
-// An instance that was never touched is restored at once.
+// In cancellingNext the results of calls to suspend and save are found out late. An untouched
+// instance is restored at once.
 var cancellingNext = map[string][]string{
 	PausePending:   {PauseSuspended, PauseSaved, PauseRestored},
 	PauseChecked:   {PauseSuspended, PauseSaved, PauseRestored},
@@ -35,7 +35,7 @@ var cancellingNext = map[string][]string{
 	PauseReady:     {PauseRestored},
 }
 
-// mayBecome reports whether an instance may go to another state now.
+// mayBecome reports whether an instance may change to a state now.
 func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	switch {
 	case was.State == to:
@@ -48,10 +48,9 @@ func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	return slices.Contains(pauseInstanceNext[p.Phase][was.State], to)
 }
 
-// SetPauseInstance records how far an instance of a move is: its state, its attempts,
-// whether it is lost or has run on (RanAt is not zero), and its error. It is refused with
-// conflict if the move is in another phase than the caller saw, or if the state cannot
-// follow. An instance that is restored is unlocked in the same transaction.
+// SetPauseInstance records the state, attempts and error of an instance of a move, and that it is
+// lost or was resumed (RanAt is not zero). It returns conflict if the phase has changed or the
+// state may not follow. It unlocks a restored instance.
 func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_instance", []any{phase, g}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		at := slices.IndexFunc(p.Instances, func(other PauseInstance) bool { return other.ID == g.ID })
@@ -77,7 +76,7 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 		switch {
 		case !ran.IsZero():
 		case g.State == PauseRestored, !g.RanAt.IsZero():
-			// It was never put to rest, or ran on without our word.
+			// It was never suspended, or was resumed without the registry.
 			ran = cmp.Or(p.StoppedAt, tx.At)
 		}
 		if err := tx.Exec(ctx, "UPDATE pause_instances SET state = ?, lost = ?, save_attempt = ?, attempt = ?, error = ?, ran_us = ? WHERE migration_id = ? AND instance_id = ?",
@@ -108,8 +107,8 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 	})
 }
 
-// explainLost has the lock of an instance that was lost say how it is lifted: the move
-// itself is over, or goes on without the instance.
+// explainLost sets the reason of a lost instance's lock to how the operator removes it: the move
+// ends or continues without the instance.
 func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) error {
 	i, err := store.InstanceByID(ctx, tx, g.ID)
 	if err != nil || i.LockedBy != p.Migration.ID {
@@ -118,7 +117,7 @@ func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) e
 	return tx.ExplainLock(ctx, i, fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice(g)))
 }
 
-// samePauseInstance reports whether nothing is to be recorded.
+// samePauseInstance reports whether there is nothing to record.
 func samePauseInstance(was, g PauseInstance) bool {
 	return was.State == g.State && was.Lost == g.Lost && was.SaveAttempt == g.SaveAttempt && was.Attempt == g.Attempt && was.Error == nil && g.Error == nil &&
 		(g.RanAt.IsZero() || !was.RanAt.IsZero())

@@ -2,7 +2,7 @@
 
 package workflow
 
-// PausePhase says how far a move is that the registry leads.
+// PausePhase is the phase of a move that the registry leads.
 type PausePhase string
 
 // The phases of a move with all guests paused. From restoring on it only goes forward.
@@ -16,10 +16,9 @@ const (
 	PauseDone       PausePhase = "done"
 )
 
-// The phases that a move has besides whose guests write while it is copied, which is checked
-// and copied before it suspends them: checking, making, tracking, then copying and swapping
-// in turn, suspending, last, saving, and from there as above. Again is before tracking, in a
-// new generation.
+// The additional phases of a live move, which is checked and copied before its guests are
+// suspended: checking, making, tracking, then copying and swapping alternately, suspending, last,
+// saving, and from there as above. Again leads back to tracking, in a new generation.
 const (
 	PauseMaking   PausePhase = "making"
 	PauseTracking PausePhase = "tracking"

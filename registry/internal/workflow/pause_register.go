@@ -20,22 +20,21 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterPause begins a move of a volume with all guests paused. In one transaction it
-// locks the volume, reserves dst, and locks every instance that has the volume. Present are
-// the ids of the hosts that are there now: the hosts of all these instances must be, and
-// one of them that reaches src and dst copies. A host may ask for it if all the instances
-// are its own (CheckGuest).
+// RegisterPause begins a move of a volume with all guests paused. In one transaction it locks the
+// volume, reserves dst, and locks every instance with the volume. present has the ids of the
+// connected hosts: it must have the hosts of all these instances, and one of them copies. A calling
+// host must have all these instances (CheckGuest).
 func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
-	in.PauseAll = true // whatever the caller said: that is what it is
+	in.PauseAll = true // whatever the caller has set
 	return s.register(ctx, call, ref, in, present, allPaused)
 }
 
-// kind is a way to move a volume with its guests that the registry leads.
+// A kind is a way to move a volume with its guests, led by the registry.
 type kind struct {
 	method string
 	// what is its name in the trail; manner and request are for messages.
 	what, manner, request string
-	// admits refuses what else a volume and the host of a guest must be like.
+	// admits refuses a volume or host that does not meet further conditions.
 	admits func(v api.Volume, host PauseHost) error
 }
 
@@ -97,8 +96,7 @@ func (s *Store) register(ctx context.Context, call store.Call, ref string, in ap
 	return out, err
 }
 
-// CheckGuest refuses to verb a move with all guests paused if the caller is a host and the
-// guest is on another host.
+// CheckGuest refuses to verb a move if the caller is a host and the guest is on another host.
 func CheckGuest(call store.Call, verb string, g PauseInstance) error {
 	if call.Administers() || call.Host.ID == g.Host.ID {
 		return nil
@@ -115,8 +113,8 @@ func checkPauseTarget(in api.MigrationTarget) error {
 	return in.Check()
 }
 
-// checkOtherLocation refuses a move to where the volume is. The copy would be refused by
-// its host as well, but only when all guests stand still.
+// checkOtherLocation refuses a move to the volume's present pool. The copy host would also refuse
+// it, but only after all guests are paused.
 func checkOtherLocation(v api.Volume, in api.MigrationTarget) error {
 	if in.ToPool == "" || in.ToPool != v.Location.Pool || cmp.Or(in.ToFormat, v.Location.Format) != v.Location.Format {
 		return nil
@@ -124,8 +122,8 @@ func checkOtherLocation(v api.Volume, in api.MigrationTarget) error {
 	return api.Errorf(api.CodeSameLocation, "cannot migrate volume %s: it is in pool %s already", v.Name, in.ToPool)
 }
 
-// pauseDst is where the volume goes. In a pool it has a name that no other volume or
-// migration has, and its path is known once it is made.
+// pauseDst returns the destination of a move. In a pool it has an unused name, and its path is
+// known only after it is made.
 func pauseDst(v api.Volume, migrationID string, in api.MigrationTarget) api.Location {
 	dst := api.Location{Pool: in.ToPool, Path: in.ToPath, Format: cmp.Or(in.ToFormat, v.Location.Format), SizeBytes: v.SizeBytes}
 	if in.ToPool != "" {
@@ -134,8 +132,7 @@ func pauseDst(v api.Volume, migrationID string, in api.MigrationTarget) api.Loca
 	return dst
 }
 
-// guestsToPause returns the instances that have the volume, if they can be saved for
-// it now.
+// guestsToPause returns the instances with the volume, if all can be saved now.
 func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []string, k kind) ([]PauseInstance, error) {
 	switch {
 	case v.MigrationID != "":
@@ -164,9 +161,8 @@ func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []s
 	return guests, tx.checkOnlyTheyShare(ctx, v, guests, k)
 }
 
-// checkOnlyTheyShare refuses a guest that shares another volume with an instance which
-// would run on meanwhile, if either of them may write to it: the guest would wake with
-// a memory that is older than that volume.
+// checkOnlyTheyShare refuses a guest that shares another volume with an instance outside of the
+// move, if either may write to it: the guest's saved memory would be older than that volume.
 func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests []PauseInstance, k kind) error {
 	paused := map[string]string{}
 	for _, g := range guests {
@@ -222,7 +218,7 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	case api.InstanceRunning, api.InstancePaused, api.InstanceAsleep, api.InstanceCrashed, api.InstanceStopped:
 	}
 	switch {
-	case moved != "": // which may be what has locked it, and passes
+	case moved != "": // the migration may also be the reason of the lock, and ends
 		return g, refuse(api.CodeInstanceBusy, "has another volume that migration %s moves; complete or cancel that first", moved)
 	case reason != "":
 		return g, refuse(api.CodeInstanceLocked, "is locked: %s", reason)
@@ -241,7 +237,7 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	return g, tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }
 
-// checkGuestReaches reports whether the host of a guest will have the bytes at dst.
+// checkGuestReaches refuses a dst that the host of a guest does not reach.
 func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.VolumeType, g PauseInstance, dst api.Location) error {
 	if err := store.CheckDst(ctx, tx, v, t, g.Host.ID, dst); err != nil {
 		return err
@@ -266,10 +262,10 @@ func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.V
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: its guests are on several hosts, and %s is in no pool that host %s reports as shared", v.Name, store.Place(dst), g.Host.Name)
 }
 
-// insertPause takes the locks and makes the reservation. The host of the first guest copies.
+// insertPause takes the locks and reserves dst. The host of the first guest is the copy host.
 func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeType, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance, k kind) error {
 	none := v
-	none.Attachments = nil // it has no attachments of its own: all go over at once
+	none.Attachments = nil // the migration has no attachments: the flip moves all of them
 	if err := tx.InsertMigration(ctx, none, t, guests[0].Host.ID, api.MigrationRegister{ID: id, VolumeID: v.ID, Dst: dst, Method: k.method, ToType: in.ToType, OpID: id}); err != nil {
 		return err
 	}
@@ -294,8 +290,7 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 	return nil
 }
 
-// unlockGuest lifts the lock of a move with all guests paused from one of its
-// instances, which may have been forgotten meanwhile.
+// unlockGuest removes the move's lock of an instance, which may have been forgotten since.
 func (tx *changeTx) unlockGuest(ctx context.Context, instanceID, migrationID string) error {
 	if err := tx.UnlockInstance(ctx, instanceID, migrationID); !errors.Is(err, sql.ErrNoRows) {
 		return err

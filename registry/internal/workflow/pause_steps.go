@@ -10,14 +10,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// noteStep notes what was reached while the guests of a move stand still, or are about to: by the
-// move, by a host, or by an instance there. Took is how long the host worked on it. Before the
-// first pause, and once the move is over, nothing is noted.
+// noteStep records a step of a pause of a move, reached by the move, a host, or an instance. It
+// records nothing before the first pause and after the end of the move.
 func (tx *changeTx) noteStep(ctx context.Context, p Pause, to PausePhase, step api.PauseStep) error {
 	return tx.noteStepOf(ctx, p, to, step, 0)
 }
 
-// noteStepOf is noteStep for so many bytes of RAM.
+// noteStepOf is noteStep with the bytes of saved or restored RAM.
 func (tx *changeTx) noteStepOf(ctx context.Context, p Pause, to PausePhase, step api.PauseStep, bytes int64) error {
 	switch to {
 	case PauseChecking, PauseMaking, PauseTracking, PauseCopying, PauseSwapping:
@@ -33,8 +32,8 @@ func (tx *changeTx) noteStepOf(ctx context.Context, p Pause, to PausePhase, step
 		p.Migration.ID, p.Migration.ID, tx.At.UnixMicro(), to, step.Reached, step.Host, step.Instance, step.TookMS, bytes)
 }
 
-// PauseSteps returns what was reached when in the pauses of a move, the oldest first; nothing of
-// a migration that the registry does not lead.
+// PauseSteps returns the steps of a move's pauses, oldest first; none for a migration that the
+// registry does not lead.
 func (s *Store) PauseSteps(ctx context.Context, id string) ([]api.PauseStep, error) {
 	return ledger.QueryAll(ctx, s.Reader(), scanPauseStep, "SELECT at_us, phase, reached, host, instance, took_ms FROM pause_steps WHERE migration_id = ? ORDER BY seq", id)
 }

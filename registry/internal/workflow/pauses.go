@@ -13,31 +13,30 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Pause is a move with all guests paused, as its loop has to remember it.
+// Pause is the stored state of a move with all guests paused, or of a live move.
 type Pause struct {
 	Migration api.Migration
 	Phase     PausePhase
 	Request   api.MigrationTarget
 	// CopyHost makes and removes dst.
 	CopyHost PauseHost
-	// Attempt counts how often the calls of the copy host were made anew.
+	// Attempt counts the repeated calls of the copy host.
 	Attempt int
-	// DropEnd is the end of the copy that the copy host still has to remove: api.DropSrc,
-	// api.DropDst or "".
+	// DropEnd is the end of the copy that the copy host must still remove: api.DropSrc, api.DropDst
+	// or "".
 	DropEnd string
-	// Why is the reason for cancelling; Error is what stops the copy host's part.
+	// Why is the reason for cancelling; Error is the error of the copy host.
 	Why, Error *api.Error
-	// StoppedAt is when the first guest was suspended, zero before.
+	// StoppedAt is the time when suspending the guests began, zero before.
 	StoppedAt time.Time
-	// Resuming: all guests that can be restored are, and they run on from now.
+	// Resuming means that all guests that can be restored are restored, and may be resumed.
 	Resuming  bool
 	Instances []PauseInstance
-	// Live is how the volume is copied while its guests write, nil if they are paused for
-	// all of the copy.
+	// Live is the state of a live copy, nil if the guests are paused for the whole copy.
 	Live *Live
 }
 
-// state is how a move in its phase shows as a migration.
+// state returns the state of the migration in the present phase.
 func (p Pause) state() api.MigrationState {
 	switch p.Phase {
 	case PauseChecking, PauseMaking:
@@ -56,9 +55,9 @@ func (p Pause) state() api.MigrationState {
 	return api.MigrationCancelling
 }
 
-// The states of an instance in such a move, in their order. Pending and checked: nothing
-// was touched. Suspended: the guest stands still. Saved: it may have to be restored. Ready:
-// it is restored and stands still. Restored: it is as it was before the move.
+// The states of an instance in such a move, in order. Pending and checked instances are untouched.
+// A suspended guest is paused. A saved one may have to be restored. A ready one is restored and
+// paused. A restored one is as before the move.
 const (
 	PausePending   = "pending"
 	PauseChecked   = "checked"
@@ -73,30 +72,29 @@ type PauseInstance struct {
 	ID, Name string
 	Host     PauseHost
 	State    string
-	// Lost: its host was fenced, so the move does not wait for it.
+	// Lost means that its host was fenced, so the move does not wait for it.
 	Lost bool
-	// Attached says that the instance still has the volume.
+	// Attached means that the instance still has the volume.
 	Attached bool
-	// SaveAttempt and Attempt count how often the calls to save the guest, and to restore
-	// it, were made anew. SaveFrom is the SaveAttempt with which this pause began: the calls
-	// before it are of pauses that were called off, and are over. Error is what stops it.
+	// SaveAttempt and Attempt count the repeated calls to save and to restore the guest. SaveFrom
+	// is the SaveAttempt at the start of this pause: earlier calls were part of called off pauses,
+	// and have ended. Error blocks the guest.
 	SaveAttempt, SaveFrom, Attempt int
 	Error                          *api.Error
-	// Writes says that the guest writes to a volume that it shares. RanAt is when it was
-	// let run on, zero if it was not.
+	// Writes means that the guest may write to a volume that it shares. RanAt is the time when it
+	// was resumed, zero if it was not.
 	Writes bool
 	RanAt  time.Time
-	// MemoryBytes is what its RAM takes that is saved, 0 if its host did not say.
+	// MemoryBytes is the size of its saved RAM, 0 if unknown.
 	MemoryBytes int64
-	// Took is how long its host worked to bring it into this state. It is for SetPauseInstance
-	// alone.
+	// Took is the duration of its host's work to reach the state, for SetPauseInstance only.
 	Took time.Duration
-	// Discard: its memory is given up on an operator's word.
+	// Discard means that an operator has given up its memory.
 	Discard bool
 }
 
-// OpenPauses returns, oldest first, the moves that the loop has to advance: those that are
-// not done, and those with a lost instance that may still come back.
+// OpenPauses returns, oldest first, the moves that the loop has to advance: those not done, and
+// those with a lost instance that may still return.
 func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
 	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) ([]Pause, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
@@ -116,8 +114,8 @@ func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
 	})
 }
 
-// Pause returns the move with all guests paused that has the id of this migration. It
-// returns not_found if the migration is of another kind.
+// Pause returns the move with the migration that ref names. It returns not_found if the registry
+// does not lead that migration.
 func (s *Store) Pause(ctx context.Context, ref string) (Pause, error) {
 	return store.ViewOne(ctx, s.Store, store.KindMigration, ref, pauseByID)
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// shelving is an instance with what the rules of the shelf need.
+// shelving is an instance with the values that the rules of the shelf need.
 type shelving struct {
 	api.Instance
-	hostID   string // of the host that has it, or had it last
-	hostGone bool   // an operator's word stands that this host cannot touch anything
-	op       string // that moved it to the shelf or from it last
-	// What is stored beside the definition of an instance on the shelf, else "".
-	askedHostID string // for which an operator asked for it
-	claimOp     string // that brings it back
-	fromHostID  string // that had it before that op
+	hostID   string // its host, or its last one
+	hostGone bool   // the host has a valid fence
+	op       string // the last op that shelved or unshelved it
+	// The columns of its shelf, "" if it is not on the shelf.
+	askedHostID string // the host that an operator asked to unshelve it
+	claimOp     string // the op that unshelves it
+	fromHostID  string // its host before that op
 }
 
-// readShelving reads the instance that ref names. A fence that is older than a restore
-// does not say that its host is gone: that may have come back in the lost history.
+// readShelving returns the instance that ref names. A fence from before a restore does not prove
+// that its host is gone: the host may have rejoined in the lost history.
 func readShelving(ctx context.Context, q ledger.Querier, ref string) (i shelving, err error) {
 	id, err := store.Resolve(ctx, q, store.KindInstance, ref)
 	if err != nil {
@@ -53,8 +53,8 @@ func (tx *changeTx) storeShelf(ctx context.Context, instanceID string, d api.Ins
 		ON CONFLICT (instance_id) DO UPDATE SET definition = ?2`, instanceID, string(b), tx.At.UnixMicro())
 }
 
-// storedDefinition is what an instance on the shelf is made of. Disks has all its
-// slots: those that were empty when it was shelved as they were left then.
+// storedDefinition returns the definition of a shelved instance. Its Disks include slots that were
+// empty when it was shelved, with their own definitions.
 func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*api.InstanceDefinition, error) {
 	var text []byte
 	if err := tx.QueryRowContext(ctx, "SELECT definition FROM shelves WHERE instance_id = ?", instanceID).Scan(&text); err != nil {
@@ -68,7 +68,7 @@ func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*a
 	if err != nil {
 		return nil, err
 	}
-	// What was shelved with the instance is newer than what its slots keep.
+	// The definition from shelving is newer than the slots' definitions.
 	maps.Copy(slots, d.Disks)
 	if len(slots) > 0 {
 		d.Disks = slots
@@ -76,8 +76,7 @@ func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*a
 	return d, nil
 }
 
-// shelvedInstance is the answer to a transition, with the definition if it is
-// asked for.
+// shelvedInstance returns the answer to a transition, with the definition if requested.
 func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, definition bool) (out api.ShelvedInstance, err error) {
 	if out.Instance, err = store.InstanceByID(ctx, tx, instanceID); err != nil {
 		return out, err
@@ -91,15 +90,15 @@ func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, defi
 	return out, err
 }
 
-// doneBy reports whether the op has made the transition before, and its answer was
-// lost. A definition is replaced as often as its host says so.
+// doneBy reports whether the op has already made the transition, and lost the answer. Replacing a
+// definition is never skipped.
 func (i shelving) doneBy(in api.InstanceTransition, caller string) bool {
 	return in.From != in.To && i.State == in.To && i.op == in.OpID &&
 		(i.hostID == caller || in.To == api.InstanceShelvedOffloaded)
 }
 
-// checkHolder refuses every host that does not have the instance, and also the host that
-// has it, if the instance is in another state than that host believes.
+// checkHolder refuses every host except the instance's, and that host if the instance is in another
+// state than in.From.
 func (i shelving) checkHolder(in api.InstanceTransition, caller string) error {
 	switch {
 	case i.hostID != caller && i.Host == "":
@@ -116,12 +115,12 @@ func (i shelving) conflict(in api.InstanceTransition) error {
 	return api.Errorf(api.CodeConflict, "instance %s is %s, not %s", i.Name, i.State, in.From).With("state", i.State)
 }
 
-// moveInstance is the swap of the compare and swap.
+// moveInstance is the swap of the compare-and-swap.
 func (tx *changeTx) moveInstance(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	return tx.Exec(ctx, "UPDATE instances SET state = ?, shelf_op = ?, updated_us = ? WHERE id = ?", in.To, in.OpID, tx.At.UnixMicro(), i.ID)
 }
 
-// auditShelving adds a transition to the trail, as one of the host that is named.
+// auditShelving adds a transition by the host to the audit trail.
 func (tx *changeTx) auditShelving(ctx context.Context, i shelving, in api.InstanceTransition, hostID string) error {
 	_, host, err := tx.HostNamed(ctx, hostID)
 	if err != nil {

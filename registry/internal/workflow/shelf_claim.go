@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// claimInstance gives an instance that no host has to the host that asks, if that host had
-// it last, or an operator asked for it there.
+// claimInstance gives an instance without a host to the calling host, if it had the instance last,
+// or an operator asked it to unshelve it.
 func (tx *changeTx) claimInstance(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	may := caller == i.hostID || caller == i.askedHostID || caller == i.fromHostID
 	switch {
@@ -49,8 +49,8 @@ func (tx *changeTx) claimInstance(ctx context.Context, i shelving, in api.Instan
 	return tx.moveInstance(ctx, i, in)
 }
 
-// undoClaim gives an instance back to the host that had it before the claim, or
-// leaves it where it is if that host is forgotten, or has another one of its name.
+// undoClaim gives an instance back to its host before the claim, or leaves it if that host was
+// forgotten or has another instance of this name.
 func (tx *changeTx) undoClaim(ctx context.Context, i shelving) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("UPDATE OR IGNORE instances SET host_id = COALESCE((SELECT id FROM hosts WHERE id = ?), host_id) WHERE id = ?", i.fromHostID, i.ID),

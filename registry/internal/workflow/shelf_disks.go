@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// checkUnshelvable refuses an instance that nobody may bring back as it is.
+// checkUnshelvable refuses an instance that cannot be unshelved in its present state.
 func checkUnshelvable(i api.Instance) error {
 	if err := store.CheckUnlocked("unshelve", i); err != nil {
 		return err
@@ -22,11 +22,11 @@ func checkUnshelvable(i api.Instance) error {
 	return nil
 }
 
-// shelvedDisk is a volume of an instance that no host has, with the host whose
-// place of it counts: one that has it attached elsewhere, else its own.
+// shelvedDisk is a volume of an instance without a host. ownerID is the host for checks of reach:
+// another host with the volume attached, else the volume's own.
 type shelvedDisk struct {
 	volume, ownerID, scope string
-	movedBy                string // the open migration of it, "" if there is none
+	movedBy                string // its open migration, "" if there is none
 	location               api.Location
 }
 
@@ -44,8 +44,8 @@ func shelvedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]s
 		WHERE a.instance_id = ? ORDER BY a.device`, instanceID)
 }
 
-// checkDisksStill refuses to bring an instance back while a volume of it moves: its
-// guest would write at src, and dst is a copy of before.
+// checkDisksStill refuses to unshelve an instance while one of its volumes is in migration: the
+// guest would write to src while it is copied.
 func checkDisksStill(instance string, disks []shelvedDisk) error {
 	for _, d := range disks {
 		if d.movedBy != "" {
@@ -56,8 +56,7 @@ func checkDisksStill(instance string, disks []shelvedDisk) error {
 	return nil
 }
 
-// unreached returns the first of the volumes that a host does not reach, nil if it
-// reaches all.
+// unreached returns the first volume that a host does not reach, nil if it reaches all.
 func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostID string) (*shelvedDisk, error) {
 	for n, d := range disks {
 		yes, err := store.Reaches(ctx, q, hostID, d.ownerID, d.scope, d.location)
@@ -71,8 +70,8 @@ func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostI
 	return nil, nil //nolint:nilnil // it reaches all
 }
 
-// checkVolumes refuses a host that does not reach each volume of an instance, and every
-// host while one of them moves.
+// checkVolumes refuses a host that does not reach every volume of an instance, and every host while
+// one of the volumes is in migration.
 func (tx *changeTx) checkVolumes(ctx context.Context, i shelving, hostID string) error {
 	disks, err := shelvedDisks(ctx, tx, i.ID)
 	if err != nil {
@@ -105,8 +104,7 @@ func notReached(instance, host string, d shelvedDisk) error {
 		With("volume", d.volume)
 }
 
-// checkDisksAtRest refuses an instance one of whose volumes moves, or is being
-// attached or detached.
+// checkDisksAtRest refuses an instance with a volume that is being migrated, attached or detached.
 func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
 	type disk struct {
 		volume, migration string

@@ -11,11 +11,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// instanceStep is a transition by its two states.
+// instanceStep identifies a transition by its two states.
 type instanceStep struct{ from, to api.InstanceState }
 
-// instanceSteps are the transitions that there are, with what each does to an
-// instance that may make it, asked by the host of the id.
+// instanceSteps has the action of each valid transition. caller is the id of the calling host.
 var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i shelving, in api.InstanceTransition, caller string) error{
 	{api.InstanceStopped, api.InstanceShelved}:          (*changeTx).putOnShelf,
 	{api.InstanceShelved, api.InstanceShelved}:          (*changeTx).replaceOnShelf,
@@ -24,9 +23,8 @@ var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i s
 	{api.InstanceShelved, api.InstanceStopped}:          (*changeTx).endShelf,
 }
 
-// TransitionInstance moves an instance between its host and the shelf, on the word of that
-// host, as api.InstanceTransition says. An op that repeats a transition gets the answer
-// that it got the first time.
+// TransitionInstance moves an instance between its host and the shelf, called by that host (see
+// api.InstanceTransition). A repeated op gets the answer of its first call.
 func (s *Store) TransitionInstance(ctx context.Context, call store.Call, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	if err := checkInstanceTransition(in); err != nil {
 		return api.ShelvedInstance{}, err
@@ -44,7 +42,7 @@ func (s *Store) TransitionInstance(ctx context.Context, call store.Call, ref str
 			if err := instanceSteps[instanceStep{in.From, in.To}](tx, ctx, i, in, hostID); err != nil {
 				return none, err
 			}
-			// The next report may say what the last one said before.
+			// The host's next report may be the same as its last one.
 			tx.OnCommit(func() { s.InvalidateReports(hostID, i.hostID) })
 			if err := tx.auditShelving(ctx, i, in, hostID); err != nil {
 				return none, err
@@ -70,8 +68,8 @@ func checkInstanceTransition(in api.InstanceTransition) error {
 	return validate.Required("op id", in.OpID)
 }
 
-// putOnShelf stores what its host knows of an instance that is off. Whether it
-// runs is known to its host first: its word here is newer than its last report.
+// putOnShelf stores the definition of a stopped instance. The host knows first whether its guest
+// runs, so this call overrides its last report.
 func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if i.State == api.InstanceRunning || i.State == api.InstancePaused || i.State.Standstill() {
 		i.State = api.InstanceStopped
@@ -91,7 +89,7 @@ func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceT
 	return tx.moveInstance(ctx, i, in)
 }
 
-// replaceOnShelf stores the definition anew: it was changed on the host meanwhile.
+// replaceOnShelf stores a definition that was changed on the host.
 func (tx *changeTx) replaceOnShelf(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if err := i.checkHolder(in, caller); err != nil {
 		return err
@@ -102,8 +100,8 @@ func (tx *changeTx) replaceOnShelf(ctx context.Context, i shelving, in api.Insta
 	return tx.moveInstance(ctx, i, in)
 }
 
-// offload leaves an instance to no host: for good, or because the op that claimed
-// it could not bring it back.
+// offload leaves an instance without a host: at the end of shelving, or because the op that claimed
+// it could not unshelve it.
 func (tx *changeTx) offload(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if err := i.checkHolder(in, caller); err != nil {
 		return err
@@ -126,8 +124,8 @@ func (tx *changeTx) offload(ctx context.Context, i shelving, in api.InstanceTran
 	return tx.moveInstance(ctx, i, in)
 }
 
-// endShelf ends the shelf of an instance whose host has its domain as it
-// should be, or still has it.
+// endShelf removes the shelf of an instance: its host has defined the domain, or never undefined
+// it.
 func (tx *changeTx) endShelf(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if err := i.checkHolder(in, caller); err != nil {
 		return err

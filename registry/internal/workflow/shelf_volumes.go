@@ -15,15 +15,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ErrOnHost says that an instance is on a host, which has to attach and detach its volumes.
-// Nothing was changed.
+// ErrOnHost means that an instance is on a host, which must attach and detach its volumes. Nothing
+// was changed.
 var ErrOnHost = errors.New("the instance is on a host")
 
-// AttachShelved attaches a volume to an instance that is shelved_offloaded. No guest has to
-// be given the disk, so the attachment is attached at once. For any other instance the
-// error is ErrOnHost.
+// AttachShelved attaches a volume at once to an instance that is shelved_offloaded: no guest has to
+// get the disk. For other instances it returns ErrOnHost.
 func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
-	in = in.WithDefaults() // also for the comparison with a later request
+	in = in.WithDefaults() // also for the comparison with a repeated request
 	disk := in.DiskAttachment()
 	if err := validate.Disk(disk); err != nil {
 		return api.Attachment{}, err
@@ -42,7 +41,7 @@ func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef st
 		if err != nil {
 			return none, err
 		}
-		disk := disk // another try chooses anew
+		disk := disk // a second run chooses again
 		if disk.Device == "" {
 			if disk.Device, err = freeDevice(i, in.Root); err != nil {
 				return none, err
@@ -54,8 +53,8 @@ func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef st
 	})
 }
 
-// shelvedInstanceOf returns the instance that ref names if no host has it, for a
-// change that is called verb, else ErrOnHost.
+// shelvedInstanceOf returns the instance that ref names, for a change named verb, or ErrOnHost if a
+// host has it.
 func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Instance, error) {
 	i, err := tx.OwnInstance(ctx, ref, verb)
 	if err == nil && i.State != api.InstanceShelvedOffloaded {
@@ -64,8 +63,7 @@ func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (ap
 	return i, cmp.Or(err, tx.CheckNoSplitBrain(verb+" instance "+i.Name, i.ID, ""))
 }
 
-// freeDevice returns the device of the root slot of an instance, or the first that
-// is free: a virtio disk, or what its root slot is.
+// freeDevice returns the device of the root slot if root is set, else the first free virtio device.
 func freeDevice(i api.Instance, root bool) (string, error) {
 	switch slot := i.RootSlot(); {
 	case root && slot == nil:
@@ -88,8 +86,8 @@ func freeDevice(i api.Instance, root bool) (string, error) {
 	return "", api.Errorf(api.CodeConflict, "cannot attach a volume to instance %s: every device is taken", i.Name)
 }
 
-// DetachShelved detaches a volume from an instance that is shelved_offloaded, and returns
-// the attachment as it was. For any other instance the error is ErrOnHost.
+// DetachShelved detaches a volume from an instance that is shelved_offloaded, and returns the
+// attachment as it was. For other instances it returns ErrOnHost.
 func (s *Store) DetachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "detach a volume from")
@@ -108,9 +106,9 @@ func (s *Store) DetachShelved(ctx context.Context, call store.Call, volumeRef st
 	})
 }
 
-// DeleteShelvedAttachment is DetachShelved, given the attachment. If there is no such
-// attachment, it returns not_found. It counts as the same request as ForceDeleteAttachment:
-// which of the two does it depends on where the instance is.
+// DeleteShelvedAttachment is DetachShelved for the attachment that ref names. It returns not_found
+// if there is none. It counts as the same request as ForceDeleteAttachment: the instance's place
+// decides between them.
 func (s *Store) DeleteShelvedAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
 	return mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		id, err := store.Resolve(ctx, tx, store.KindAttachment, ref)
@@ -129,8 +127,8 @@ func (s *Store) DeleteShelvedAttachment(ctx context.Context, call store.Call, re
 	})
 }
 
-// detachShelved removes an attachment of an instance that no host has. A root slot
-// keeps what the definition of the instance says of it.
+// detachShelved removes an attachment of an instance without a host. A root slot keeps the disk's
+// definition.
 func (tx *changeTx) detachShelved(ctx context.Context, i api.Instance, id string) (api.Attachment, error) {
 	definition, err := tx.storedDefinition(ctx, i.ID)
 	if err != nil {

@@ -21,28 +21,25 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// maxTaskBody bounds the body of a task and of its answer, as the API bounds
-// those of requests.
+// maxTaskBody bounds the bodies of a task and its answer, like the API's bound on requests.
 const maxTaskBody = 1 << 20
 
-// lateAfter is how old a task may be that is given out once more to be begun. Who
-// asked for it was answered long before. It is a request that grows old here, never
-// a lock: by the clock of this machine, which may at worst have it asked again.
+// lateAfter is the age after which a taken task that is given out again is late: its caller was
+// answered long before. Only a request expires by the clock here, never a lock; a wrong clock at
+// worst makes the caller ask again.
 const lateAfter = 10 * time.Minute
 
-// TaskRequest is the request behind a task, in the words of its caller: it has names where
-// the task has ids.
+// TaskRequest is the caller's request for a task: it has names where the task has ids.
 type TaskRequest struct {
 	Method, Path string
 	Body         json.RawMessage
 }
 
-// CreateTask queues a call of a host's API. The id is the key. The same id with the same
-// request finds the existing task, whoever asks and whichever host it is for, and its
-// answer (nil if it has none); with another request it is idempotency_mismatch. Requests
-// are compared as the caller wrote them: a name may mean another thing by now, and the task
-// keeps its meaning. A task that was withdrawn, which nobody ever took, is queued again
-// with the new values.
+// CreateTask queues a call of a host's API; the task's id is the key. A second call with the same
+// id and request returns the existing task and its answer (nil if none), for any caller and host;
+// with another request it returns idempotency_mismatch. The comparison uses the caller's original
+// request, because a name in it may now mean another object, while the task keeps its meaning. A
+// withdrawn task, which no host has taken, is queued again with the new values.
 func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
@@ -51,7 +48,7 @@ func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, as
 	if err != nil {
 		return api.Task{}, nil, err
 	}
-	// The task is its own answer.
+	// The task itself is the kept answer.
 	call.Key = ""
 	row, err := mutate(ctx, s, call, "task.create", in, func(ctx context.Context, tx *changeTx) (taskRow, error) {
 		hostID, hostName, err := tx.HostNamed(ctx, in.Host)
@@ -103,7 +100,7 @@ func checkTask(in api.Task) error {
 	return validate.Printable("path of the task", in.Path)
 }
 
-// textOrNull is text as the database has it, NULL if there is none.
+// textOrNull returns the column value of a text, NULL for nil.
 func textOrNull(text []byte) any {
 	if text == nil {
 		return nil
@@ -115,14 +112,13 @@ func (tx *changeTx) auditTask(ctx context.Context, id, host, from, to string, de
 	return tx.Audit(ctx, api.Event{What: "task." + to, Host: host, Object: "task/" + id, From: from, To: to, OpID: id, Details: details})
 }
 
-// Task returns the task with this id and its answer, nil if it has none.
+// Task returns the task with this id, and its answer, nil if it has none.
 func (s *Store) Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
 	row, err := taskByID(ctx, s.Reader(), id)
 	return row.Task, row.answer, taskMissing(ledger.Unreadable(err), id)
 }
 
-// PendingTasks returns the tasks of a host without an answer, oldest first: those that are
-// queued, and those that the host took.
+// PendingTasks returns the unanswered tasks of a host, queued and taken ones, oldest first.
 func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, error) {
 	scan := func(row ledger.Scanner) (api.Task, error) {
 		t, err := scanTask(row)
@@ -131,10 +127,9 @@ func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, er
 	return ledger.ReadAll(ctx, s.Reader(), scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
-// TakeTasks gives tasks to their host: those of ids that are queued become taken. It
-// returns those of ids that the host has to do now, which are all that are taken and
-// unanswered. It leaves out tasks that were withdrawn or answered meanwhile, and tasks of
-// other hosts. Tasks that were taken long before are marked late.
+// TakeTasks marks the queued tasks of ids as taken, and returns all taken, unanswered tasks of ids,
+// which the host must now do. It omits withdrawn and answered tasks, and tasks of other hosts. It
+// marks tasks that were taken long before as late.
 func (s *Store) TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error) {
 	if len(ids) == 0 {
 		return []api.Task{}, nil
@@ -168,7 +163,7 @@ func (s *Store) TakeTasks(ctx context.Context, call store.Call, hostID string, i
 	})
 }
 
-// setTaskState moves a task to a state that has no answer.
+// setTaskState sets a state without an answer.
 func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) error {
 	if err := tx.Exec(ctx, "UPDATE tasks SET state = ? WHERE id = ?", to, t.ID); err != nil {
 		return err
@@ -178,8 +173,8 @@ func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) err
 	return tx.auditTask(ctx, t.ID, t.Host, from, to, nil)
 }
 
-// AnswerTask keeps the answer of the host's API. The first answer stands; a later one
-// changes nothing and is no error.
+// AnswerTask stores the answer of the host's API. The first answer counts; later ones are ignored
+// without an error.
 func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error {
 	if in.Status < 200 || in.Status > 599 {
 		return validate.Invalid("the status %d is none of an answer", in.Status)
@@ -212,8 +207,8 @@ func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID 
 	return err
 }
 
-// WithdrawTask withdraws a task that is queued, or was withdrawn before. It returns false
-// if the host has taken the task, which may then have been done.
+// WithdrawTask withdraws a queued task. It returns false if the host has taken the task, and may
+// have done it.
 func (s *Store) WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error) {
 	call.Key = ""
 	return mutate(ctx, s, call, "task.withdraw", nil, func(ctx context.Context, tx *changeTx) (bool, error) {
@@ -228,10 +223,9 @@ func (s *Store) WithdrawTask(ctx context.Context, call store.Call, id string) (b
 	})
 }
 
-// withdrawQueued withdraws the tasks that a registry which died has left queued:
-// whoever asked for them was told, or will be, that they were not begun. A registry that was
-// restored from a backup takes no changes and hands out nothing: it does so at its first start
-// after the restore was accepted.
+// withdrawQueued withdraws the tasks that an earlier run has left queued: their callers get the
+// answer that they were not begun. A restored registry accepts no changes and gives out no tasks;
+// it withdraws them at its first start after the restore was accepted.
 func (s *Store) withdrawQueued(ctx context.Context, who string) error {
 	if _, restored := s.ReadOnly(); restored {
 		return nil
@@ -245,7 +239,7 @@ func (s *Store) withdrawQueued(ctx context.Context, who string) error {
 	return err
 }
 
-// expireTasks deletes the tasks that are over and older than any answer that is kept.
+// expireTasks deletes ended tasks that are older than all kept answers.
 func (s *Store) expireTasks(ctx context.Context) error {
 	if _, restored := s.ReadOnly(); restored {
 		return nil
@@ -258,7 +252,7 @@ func (s *Store) expireTasks(ctx context.Context) error {
 	return nil
 }
 
-// taskRow is a task as it is stored.
+// taskRow is the row of a task.
 type taskRow struct {
 	api.Task
 	hostID  string
@@ -277,7 +271,7 @@ func taskByID(ctx context.Context, q ledger.Querier, id string) (taskRow, error)
 	return t, nil
 }
 
-// taskMissing says in plain words that there is no such task.
+// taskMissing returns not_found for sql.ErrNoRows, else err.
 func taskMissing(err error, id string) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return api.Errorf(api.CodeNotFound, "there is no task %s", validate.Quote(id))

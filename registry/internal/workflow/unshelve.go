@@ -10,17 +10,16 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// UnshelvePlan says which hosts may bring an instance back.
+// UnshelvePlan has the hosts that may unshelve an instance.
 type UnshelvePlan struct {
 	Instance api.Instance
-	// Hosts are the ids of the hosts that may have the instance, best first: the host that
-	// still has it, or the host that was asked for, or all hosts that reach its volumes,
-	// the one that had it last before the others.
+	// Hosts has the ids of these hosts, best first: the host that still has the instance; or the
+	// requested host; or all hosts that reach its volumes, with its last host first.
 	Hosts []string
 }
 
-// PlanUnshelve says which hosts may bring an instance back (only hostRef if that is not
-// ""), or refuses it for every reason that is known now.
+// PlanUnshelve returns the hosts that may unshelve an instance (only hostRef if that is not ""), or
+// refuses for every reason that is known now.
 func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
 	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (UnshelvePlan, error) {
 		i, err := readShelving(ctx, q, ref)
@@ -51,8 +50,8 @@ func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 	})
 }
 
-// hostsForShelved returns the hosts that reach all volumes of an instance that none
-// has: asked alone if it is not "", else all, first the one that had it last.
+// hostsForShelved returns the hosts that reach all volumes of an instance without a host, its last
+// host first; only asked if that is not "".
 func hostsForShelved(ctx context.Context, q ledger.Querier, i shelving, asked string) ([]string, error) {
 	disks, err := shelvedDisks(ctx, q, i.ID)
 	if err == nil {
@@ -88,9 +87,9 @@ func hostsForShelved(ctx context.Context, q ledger.Querier, i shelving, asked st
 	return fit, nil
 }
 
-// AskUnshelve notes that an operator asked for an instance on a host, which may then claim
-// it. An instance that is on a host needs no claim, unless that host is fenced and has lost
-// it.
+// AskUnshelve records that an operator asked a host to unshelve an instance, so that the host may
+// claim it. If a host has the instance, it does nothing, except that it takes the instance from a
+// fenced host.
 func (s *Store) AskUnshelve(ctx context.Context, call store.Call, ref, hostID string) error {
 	call.Key = ""
 	_, err := mutate(ctx, s, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
@@ -122,10 +121,9 @@ func (s *Store) AskUnshelve(ctx context.Context, call store.Call, ref, hostID st
 	return err
 }
 
-// takeFromGone leaves a shelved instance to no host, as if the host that has it and is
-// gone had offloaded it, or undone its claim. A domain that is there all the same is off
-// and guarded, and its guard is taken away on the registry's word alone, which a fenced
-// host does not get.
+// takeFromGone takes a shelved instance from a fenced host, as if that host had offloaded it or
+// undone its claim. If the domain still exists there, it is off and guarded, and only the
+// registry's answer, which a fenced host does not get, would remove the guard.
 func (tx *changeTx) takeFromGone(ctx context.Context, i shelving) error {
 	in := api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, OpID: i.claimOp}
 	if err := tx.offload(ctx, i, in, i.hostID); err != nil {

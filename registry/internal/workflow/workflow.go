@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workflow holds the state of what takes several changes and several hosts: drains
-// of pools, moves with all guests paused, instances on their way to the shelf and back, and
-// tasks for hosts. Each change is one transaction by the rules of package store. The
-// package does not know who advances a workflow: that is for the loops in packages drain
-// and pauseall, and for the relay, which may end at any moment and go on from here.
+// Package workflow has the state of work that needs several changes and hosts: drains of pools,
+// moves that the registry leads, shelving of instances, and tasks for hosts. Each change is one
+// transaction by the rules of package store. The package does not advance workflows: the loops in
+// other packages, and the relay, do, and may stop at any moment and continue from the stored state.
 package workflow
 
 import (
@@ -14,14 +13,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Store is an open registry, with the state of its workflows.
+// Store is an open registry with the state of its workflows.
 type Store struct {
 	*store.Store
-	// pauses is of changes of the moves that the registry leads.
+	// pauses announces changes of moves that the registry leads.
 	pauses *ledger.Notifier
 }
 
-// changeTx is a change in the making of a workflow.
+// changeTx is a change of a workflow in progress.
 type changeTx struct{ *store.Tx }
 
 // mutate is store.Mutate.
