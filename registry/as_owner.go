@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// refuseDirectoryOfOthers refuses root in the directory of another user, who could have SQLite open
-// and change any file: it makes files beside the database, by their names. File is what the command
-// makes, "" if it makes none.
+// refuseDirectoryOfOthers refuses root in a directory of another user: SQLite makes files in the
+// directory of the database, and that user could make it open and change any file. file is the file
+// that the command makes, "" for none.
 func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 	if os.Geteuid() != 0 {
 		return nil
@@ -38,7 +38,7 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 	if file == "" || owner.mayMakeIn(filepath.Dir(file)) {
 		return fmt.Errorf("%s`%s`", refused, owner.line(os.Args))
 	}
-	// A name that nothing has: the database itself may have that of the file.
+	// An unused name: the database may have the name of the file.
 	there := filepath.Join(filepath.Dir(in.cfg.DB), filepath.Base(file)+time.Now().UTC().Format(".20060102T150405.000000"))
 	args := make([]string, 0, len(os.Args))
 	for _, arg := range os.Args {
@@ -51,11 +51,11 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 		refused, owner.line(args), filepath.Dir(file), api.ShellLine("mv", "-n", "--", there, file))
 }
 
-// databaseOwner is the user and the group that a command is to run as.
+// databaseOwner is the user and group that must run a command.
 type databaseOwner struct{ uid, gid int }
 
-// groupOf is the group of a user: that of the directory, which gives the user its files, or, where
-// that is root's, the user's own.
+// groupOf returns the directory's group, which gives the user access to its files, or the user's
+// own group if that is root's.
 func groupOf(uid, dirGID int) int {
 	if dirGID != 0 {
 		return dirGID
@@ -73,9 +73,8 @@ func (o databaseOwner) line(args []string) string {
 	return api.ShellLine(append(as, args...)...)
 }
 
-// mayMakeIn reports whether the user may make a file in a directory, by the modes of it and of
-// those above it. Where the path has a symbolic link, these are the directories above the link and
-// those above its target.
+// mayMakeIn reports whether the user may make a file in dir, by the modes of dir and its parents.
+// For a path with a symbolic link these are the parents of the link and the parents of its target.
 func (o databaseOwner) mayMakeIn(dir string) bool {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -95,7 +94,7 @@ func (o databaseOwner) mayReach(dir string) bool {
 	return true
 }
 
-// may reports whether the mode of a directory gives the user these rights (of rwx).
+// may reports whether the mode of a directory gives the user these rights (bits of rwx).
 func (o databaseOwner) may(dir string, rights uint32) bool {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil {

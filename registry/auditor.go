@@ -9,9 +9,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// auditor reads the whole audit trail once, beside the work. A trail that was
-// tampered with is news for a person, which the log and status tell; it is no reason
-// to keep the hosts waiting, and neither is its length.
+// auditor reads the whole audit trail once, concurrently with the registry's work. A damaged trail
+// appears in the log and in status; neither the damage nor a long trail stops the hosts' work.
 type auditor struct {
 	store *workflow.Store
 	log   *slog.Logger
@@ -29,7 +28,7 @@ func (a *auditor) Run(ctx context.Context) error {
 func (a *auditor) verify(ctx context.Context) {
 	n, err := a.store.VerifyAudit(ctx)
 	switch {
-	case ctx.Err() != nil: // it was not read to its end
+	case ctx.Err() != nil: // the read was incomplete
 	case err != nil:
 		a.log.Error("the audit trail is not what was written", "err", err)
 	default:

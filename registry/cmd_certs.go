@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
-// serverName is the name of the server's files without their endings.
+// serverName is the name of the server's files without their extensions.
 const serverName = "server"
 
 var initCACommand = command{
@@ -109,7 +109,7 @@ func initCA(_ context.Context, in *invocation) error {
 		}
 		names = []string{name}
 	}
-	// What can be wrong with the names is found before an authority is made.
+	// Find errors in the names before the authority is made.
 	if err := mtls.CheckServerNames(names); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func issueCert(_ context.Context, in *invocation) error {
 	return in.printIssued(kind)
 }
 
-// fits refuses flags that are of another kind.
+// fits refuses flags of other kinds of certificates.
 func (in *invocation) fits(kind string) error {
 	if in.id != "" && kind != string(mtls.KindHost) {
 		return settings.Usagef("--id is of hosts alone")
@@ -197,7 +197,7 @@ func (in *invocation) fits(kind string) error {
 	return nil
 }
 
-// known returns who has the certificate that is to be replaced; false if there is none.
+// known returns the identity in the certificate that is to be replaced; false if there is none.
 func (in *invocation) known(kind mtls.Kind, name string) (mtls.Identity, bool, error) {
 	if !in.replace {
 		return mtls.Identity{}, false, nil
@@ -223,7 +223,7 @@ func (in *invocation) issueHost(ca *mtls.CA, name string, valid time.Duration) (
 	case known:
 		in.id = old.ID
 	case in.id == "" && in.replace:
-		// A new id would be another host, and the registry would refuse this one.
+		// A new id would be a new host, and the registry would refuse its name.
 		return mtls.Pair{}, fmt.Errorf("there is no certificate in %s to replace: name its directory with --out, or give the host's id with --id (`%s` has it)", in.out, api.ShellLine("volferryctl", "host", "show", name))
 	case in.id == "":
 		in.id = uuid.NewString()
@@ -282,7 +282,7 @@ func (in *invocation) write(pair mtls.Pair, name string) error {
 	return err
 }
 
-// printIssued shows what was made, as the file says it, and what to do next.
+// printIssued prints the identity in the new file and the next steps.
 func (in *invocation) printIssued(kind string) error {
 	path := filepath.Join(in.out, kind+".crt")
 	id, err := mtls.IdentityIn(in.out, kind+".crt")
@@ -301,7 +301,7 @@ Next, on host %s:
 	return nil
 }
 
-// revokeHost refuses every certificate that a host was given.
+// revokeHost revokes every recorded certificate of a host.
 func revokeHost(in *invocation, hostID string) error {
 	keys, err := mtls.Issued(in.cfg.keyDir(), hostID)
 	if err != nil {

@@ -61,7 +61,7 @@ func acceptRestore(ctx context.Context, in *invocation) (err error) {
 	if err := in.refuseDirectoryOfOthers(""); err != nil {
 		return err
 	}
-	// Store.Open would make one.
+	// workflow.Open would create it.
 	if _, err := os.Stat(in.cfg.DB); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}

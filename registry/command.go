@@ -14,22 +14,22 @@ import (
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
-// command is one thing that the program does instead of running.
+// A command is an action of the program other than running the registry.
 type command struct {
 	name string
-	args string // as the help writes them
-	// summary is its line in the help of the program, help the rest of its own.
+	args string // as in the help
+	// summary is its line in the program's help, help the rest of its own help.
 	summary, help string
-	// min and max are how many arguments it takes.
+	// min and max bound the number of arguments; max -1 is no bound.
 	min, max int
-	// place is the flag that names the file or directory that the command works on.
+	// place is the name of the flag for the file or directory that the command works on.
 	place string
-	// flags are its own, beside that.
+	// flags defines its flags in addition to place and config.
 	flags func(*flag.FlagSet, *options)
 	run   func(context.Context, *invocation) error
 }
 
-// options are the values of the flags that commands have.
+// options are the values of the commands' flags.
 type options struct {
 	serverNames   []string
 	id, out, role string
@@ -49,12 +49,11 @@ type invocation struct {
 
 func (in *invocation) printf(format string, args ...any) { fmt.Fprintf(in.stdout, format, args...) }
 
-// call reads the arguments of a command, which may stand before and after its
-// flags, and runs it.
+// call parses the arguments of a command, which may be before and after its flags, and runs it.
 func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	in := &invocation{stdout: stdout}
 	set := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	// An error is printed once, by who called.
+	// The caller prints the error once.
 	set.SetOutput(io.Discard)
 	file := set.String("config", defaultConfigFile, "configuration `file` (TOML); the default may be absent")
 	set.String(c.place, "", placeHelp[c.place])
@@ -90,7 +89,7 @@ var placeHelp = map[string]string{
 	"ca-dir":  "`directory` of the authority's key, an absolute path, instead of the configuration's",
 }
 
-// placed returns the configuration with the places that the flags name.
+// placed returns the configuration with the places in the flags.
 func placed(set *flag.FlagSet, file string) (*config, error) {
 	var args []string
 	set.Visit(func(f *flag.Flag) {
@@ -111,7 +110,7 @@ func placed(set *flag.FlagSet, file string) (*config, error) {
 	return cfg, nil
 }
 
-// parse returns the arguments that are no flags.
+// parse returns the arguments that are not flags.
 func parse(set *flag.FlagSet, args []string) (positional []string, err error) {
 	for {
 		if err := settings.ParseFlags(set, args); err != nil {

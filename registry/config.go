@@ -22,30 +22,29 @@ import (
 
 const (
 	defaultConfigFile = "/etc/volferry/registry.toml"
-	// listenAuto is defaultListen where there is a server certificate, and else
-	// off: a registry of one host needs no network.
+	// listenAuto is defaultListen if there is a server certificate, else off: a registry of one
+	// host needs no network.
 	listenAuto    = "auto"
 	defaultListen = ":7643"
 )
 
-// config is the configuration of the registry: the file's keys are the flags'
-// names with underscores.
+// config is the configuration of the registry. The keys of the file are the flags' names with
+// underscores.
 type config struct {
 	Socket      string `toml:"socket"`
 	SocketGroup string `toml:"socket_group"`
 	Listen      string `toml:"listen"`
 	TLSDir      string `toml:"tls_dir"`
-	// CADir is where the key of the authority is; "" is TLSDir.
+	// CADir is the directory of the authority's key; "" means TLSDir.
 	CADir         string `toml:"ca_dir"`
 	DB            string `toml:"db"`
 	MetricsListen string `toml:"metrics_listen"`
 	LogLevel      string `toml:"log_level"`
-	// What one peer may have of the connections over TLS.
+	// Limits of TLS connections per peer.
 	MaxHandshakes           int `toml:"max_handshakes"`
 	MaxHandshakesPerAddress int `toml:"max_handshakes_per_address"`
 	MaxConnectionsPerCaller int `toml:"max_connections_per_caller"`
-	// SharedPools are the pools that the site has as shared; nil is those that
-	// hosts report so.
+	// SharedPools are the site's shared pools; nil means the pools that hosts report as shared.
 	SharedPools sharedPools `toml:"shared_pools"`
 }
 
@@ -58,17 +57,17 @@ func defaultConfig() *config {
 		MetricsListen: "127.0.0.1:9644",
 		LogLevel:      "info",
 
-		// Hosts that all come back at once after a restart of the registry wait for each
-		// other a moment, and a machine that has several programs is far below.
+		// Hosts that all reconnect after a restart of the registry wait briefly for each other. A
+		// machine with several programs stays far below these limits.
 		MaxHandshakes:           1024,
 		MaxHandshakesPerAddress: 64,
-		// A daemon has a connection for each request that is not answered yet.
+		// A daemon has a connection for each unanswered request.
 		MaxConnectionsPerCaller: 256,
 	}
 }
 
-// loadConfig reads the file and then the flags, which win, and returns what
-// is left of args. Where --help is among them it prints usage and the flags to stderr.
+// loadConfig reads the file and then the flags, which have priority, and returns the remaining
+// args. For --help it prints usage and the flags to stderr.
 func loadConfig(args []string, usage string, stderr io.Writer) (*config, []string, error) {
 	program := settings.Program{Name: server.Program, Usage: usage, File: defaultConfigFile, Stderr: stderr}
 	return settings.Load(program, args, defaultConfig, (*config).flags)
@@ -91,7 +90,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	})
 }
 
-// check refuses a configuration that could not work.
+// check refuses an invalid configuration.
 func (c *config) check() error {
 	_, groupErr := settings.GroupID(c.SocketGroup)
 	_, logErr := service.NewLogger(io.Discard, c.LogLevel)
@@ -118,7 +117,7 @@ func (c *config) checkCADir() error {
 	return settings.CheckPath("ca_dir", c.CADir)
 }
 
-// keyDir is where the key of the authority is.
+// keyDir returns the directory of the authority's key.
 func (c *config) keyDir() string { return cmp.Or(c.CADir, c.TLSDir) }
 
 func checkMost(name string, n int) error {
@@ -140,7 +139,7 @@ func (c *config) checkListen() error {
 	return err
 }
 
-// address is where the registry listens for other hosts, "" for nowhere.
+// address returns the address for other hosts, "" for none.
 func (c *config) address() (string, error) {
 	if !settings.Listens(c.Listen) {
 		return "", nil

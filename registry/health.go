@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// databaseProbe is the probe whose outcome is a metric too.
+// databaseProbe names the probe with a result that is also a metric.
 const databaseProbe = "database"
 
-// healthOf says when this registry takes changes, and when it hangs.
+// healthOf returns the health of a registry: whether it accepts changes, and whether it hangs.
 func healthOf(db *workflow.Store) *service.Health {
 	changes := func() error {
 		if reason, readOnly := db.ReadOnly(); readOnly {

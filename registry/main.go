@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program volferry-registry holds the site's truth of who may use which volume:
-// hosts, pools, volumes, instances, attachments, locks and the audit trail. It
-// never touches a hypervisor or the bytes of a volume.
+// Program volferry-registry records who may use which volume of a site: hosts, pools, volumes,
+// instances, attachments, locks and the audit trail. It never touches a hypervisor or the bytes of
+// a volume.
 package main
 
 import (
@@ -35,7 +35,7 @@ const usageTail = `
 configuration file. Flags:
 `
 
-// usage is the help of the program. It is a function of the table of commands.
+// usage returns the program's help, from the table of commands.
 func usage() string {
 	var b strings.Builder
 	b.WriteString(usageHead)
@@ -54,8 +54,7 @@ func main() {
 	}
 }
 
-// run is the program without its process: results go to stdout, talk to
-// stderr.
+// run is the program without its process: it writes results to stdout, and messages to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	name := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {

@@ -29,14 +29,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// housekeepEvery is how old what is kept in memory alone may get.
+// housekeepEvery bounds the age of state that is only in memory.
 const housekeepEvery = 30 * time.Second
 
-// gatherFor is how long a commit waits for others to share it: about as long as it takes itself.
+// gatherFor is how long a commit waits for further changes: about the duration of a commit.
 const gatherFor = time.Millisecond
 
-// serve builds the registry and runs it until it is told to stop. The whole
-// wiring is here.
+// serve builds the registry and runs it until it is told to stop. It has the whole wiring.
 func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	if err := cfg.check(); err != nil {
 		return err
@@ -58,7 +57,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	// After the tasks: they all lean on it.
+	// Close it after the tasks, which use it.
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if backup := db.MigratedFrom(); backup != "" {
 		log.Info("the database has a new schema; what it was before is kept", "backup", backup)
@@ -77,7 +76,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	return service.Run(ctx, log, health, tasks...)
 }
 
-// tasks are what the registry consists of, over its open database.
+// tasks returns the parts of the registry over its open database.
 func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.Metrics, health *service.Health, log *slog.Logger) ([]service.Task, error) {
 	gid, err := settings.GroupID(c.SocketGroup)
 	if err != nil {
@@ -114,7 +113,7 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 	return tasks, nil
 }
 
-// tls is how the registry speaks to other hosts.
+// tls returns the settings for connections of other hosts.
 func (c *config) tls(gate *mtls.Gate, metrics *server.Metrics) service.TLS {
 	return service.TLS{
 		Config: gate.Config(), Caller: gate.Caller, OnRefused: metrics.Refused,
@@ -122,8 +121,7 @@ func (c *config) tls(gate *mtls.Gate, metrics *server.Metrics) service.TLS {
 	}
 }
 
-// openGate returns the gate for other hosts and the address that it is at; nil if
-// the registry is for its own host alone.
+// openGate returns the gate for other hosts and its address; nil if other hosts cannot connect.
 func (c *config) openGate(log *slog.Logger) (*mtls.Gate, string, error) {
 	address, err := c.address()
 	if err != nil {
@@ -147,7 +145,7 @@ func (c *config) openGate(log *slog.Logger) (*mtls.Gate, string, error) {
 	return gate, address, nil
 }
 
-// warnOfCAKey tells that this process can read what it does not need.
+// warnOfCAKey warns that this process can read the authority's key, which it does not need.
 func (c *config) warnOfCAKey(log *slog.Logger) {
 	key := filepath.Join(c.keyDir(), mtls.CAKeyFile)
 	f, err := os.Open(key)
@@ -158,7 +156,7 @@ func (c *config) warnOfCAKey(log *slog.Logger) {
 	log.Warn("the registry can read the key of the authority: whoever breaks into it can make any certificate; keep the key in a directory of another user and name that in ca_dir", "key", key)
 }
 
-// housekeeper has the store write down now and then what it keeps in memory.
+// housekeeper periodically calls Store.Housekeep.
 type housekeeper struct {
 	store *workflow.Store
 	log   *slog.Logger
@@ -181,8 +179,7 @@ func (h *housekeeper) Run(ctx context.Context) error {
 	}
 }
 
-// keep logs an error only: the next round tries again, and nothing that
-// matters for a decision is lost.
+// keep only logs an error: the next round tries again, and no decision depends on the lost state.
 func (h *housekeeper) keep(ctx context.Context) {
 	if err := h.store.Housekeep(ctx); err != nil {
 		h.log.Warn("housekeeping was not done", "err", err)

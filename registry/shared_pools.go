@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// sharedPools are the pools that the site has as shared, with the names or ids of the
-// hosts that share them; nil hosts are all that say so.
+// sharedPools has the site's shared pools, with the names or ids of their hosts; nil hosts allow
+// all hosts that report the pool as shared.
 type sharedPools map[string][]string
 
-// UnmarshalTOML takes a table of pools with lists of hosts, or a list of pools, each
-// alone or as "pool=host+host".
+// UnmarshalTOML accepts a table of pools with lists of hosts, or a list of "pool" and
+// "pool=host+host".
 func (p *sharedPools) UnmarshalTOML(value any) error {
 	switch v := value.(type) {
 	case []any:
@@ -53,7 +53,8 @@ func texts(what string, list []any) ([]string, error) {
 	return out, nil
 }
 
-// parse reads pools, each alone or as "pool=host+host". No entry is said, and none.
+// parse reads entries "pool" and "pool=host+host". An empty list is a setting too: no pool is
+// shared.
 func (p *sharedPools) parse(entries []string) error {
 	*p = sharedPools{}
 	for _, entry := range entries {
@@ -69,7 +70,7 @@ func (p *sharedPools) parse(entries []string) error {
 	return nil
 }
 
-// check refuses what cannot be meant.
+// check refuses entries that cannot be right.
 func (p sharedPools) check() error {
 	for _, pool := range slices.Sorted(maps.Keys(p)) {
 		if strings.TrimSpace(pool) != pool || pool == "" {

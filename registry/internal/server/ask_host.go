@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay"
 )
 
-// askHost has a host answer a question about what refs name.
+// askHost sends a host a query about the objects in refs, and returns its answer.
 func askHost[Out any](ctx context.Context, s *Server, who string, host api.Host, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
 	return answerOf[Out](ctx, s, relay.Request{
 		HostID: host.ID, HostName: host.Name, Who: who, Method: route.Method, Path: route.PathOf(refs...),
 	}, route.Noun)
 }
 
-// answerOf has a host answer a request, and returns the noun of the answer.
+// answerOf sends a host a request, and decodes the noun of its answer.
 func answerOf[Out any](ctx context.Context, s *Server, req relay.Request, noun string) (out Out, err error) {
 	status, body, err := s.Relay.Do(ctx, req)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// audited are the routes whose refusals are news as well, with what the audit
-// trail calls them: they take something away from a host that cannot be asked.
+// audited has the names, in the audit trail, of the routes with audited refusals: they take
+// something away from a host that cannot be asked.
 var audited = map[string]string{
 	routes.FenceHost.String():        "host.fence",
 	routes.ForgetHost.String():       "host.forget",
@@ -20,25 +20,25 @@ var audited = map[string]string{
 	routes.DeleteAttachment.String(): "attachment.delete",
 }
 
-// objects are the things that they are about.
+// objects has the kinds of objects of these routes.
 var objects = map[string]string{
 	"host.fence": "host/", "host.forget": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
 }
 
-// auditRefusal notes a refusal that came before the store, which notes its own.
+// auditRefusal audits a refusal before the store, which audits its own.
 func (s *Server) auditRefusal(r *http.Request, refusal error) {
 	what := audited[r.Pattern]
 	if what == "" || what == "attachment.delete" && r.URL.Query().Get("force") == "" {
 		return
 	}
-	// The caller may be gone; that it was refused is to be known all the same.
+	// Audit it even if the caller has disconnected.
 	ctx := context.WithoutCancel(r.Context())
 	if err := s.Store.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(httpjson.Reference(r)), refusal); err != nil {
 		s.Log.Warn("a refusal was not audited", "what", what, "who", whoIs(r), "refusal", refusal, "err", err)
 	}
 }
 
-// clip bounds what a caller wrote, for messages.
+// clip truncates a caller's text for messages.
 func clip(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -47,7 +47,7 @@ func clip(text string) string {
 	return text
 }
 
-// drastic is change for the routes whose refusals are news.
+// drastic is change for routes with audited refusals.
 func drastic[In, Out any](s *Server, route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, in, err := readChange[In](r)

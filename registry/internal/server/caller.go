@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// readCall says who asks for a change: over TLS by the certificate, whose host
-// the header may only repeat; over the Unix socket by the peer, and by the
-// headers where a local daemon speaks for its host.
+// readCall returns the caller of a change. Over TLS it is the certificate's identity, and a host
+// header may only repeat it. Over the Unix socket it is the peer, or the host in the headers of a
+// local daemon.
 func readCall(r *http.Request) (store.Call, error) {
 	hostID := viewerOf(r).HostID
 	readKey := httpjson.IdempotencyKey
@@ -42,8 +42,9 @@ func readCall(r *http.Request) (store.Call, error) {
 	return call, nil
 }
 
-// whoIs is the caller in the words of the audit trail, and behind it, where a daemon calls, who
-// asked that. Of others that is not believed: any member of a socket's group could name another.
+// whoIs returns the caller for the audit trail, followed by the requester in the caller header if a
+// daemon calls. The header of other callers is ignored: any member of a socket's group could name
+// another.
 func whoIs(r *http.Request) string {
 	who, said := identityOf(r), r.Header.Get(api.CallerHeader)
 	if id, ok := mtls.IdentityOf(r.Context()); ok && id.Kind != mtls.KindHost {
@@ -58,7 +59,7 @@ func whoIs(r *http.Request) string {
 	return who + api.AskedBy + said
 }
 
-// identityOf is the caller by its certificate, or by the socket.
+// identityOf returns the caller's name by its certificate, or by the socket.
 func identityOf(r *http.Request) string {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return id.String()
@@ -69,8 +70,8 @@ func identityOf(r *http.Request) string {
 	return ""
 }
 
-// callerOf returns what tells callers apart, for what is bounded for each of them: the
-// identity of a certificate, or the user at the Unix socket.
+// callerOf returns a name that distinguishes callers for limits: the identity in a certificate, or
+// the user at the Unix socket.
 func callerOf(r *http.Request) string {
 	if p, ok := httpjson.PeerOf(r.Context()); ok {
 		return "uid=" + strconv.FormatUint(uint64(p.UID), 10)
@@ -78,7 +79,7 @@ func callerOf(r *http.Request) string {
 	return identityOf(r)
 }
 
-// viewerOf says whose view a request has: a host sees its own.
+// viewerOf returns the viewer of a request.
 func viewerOf(r *http.Request) store.Viewer {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return store.Viewer{HostID: id.ID} // empty for operators
@@ -86,8 +87,7 @@ func viewerOf(r *http.Request) store.Viewer {
 	return store.Viewer{HostID: r.Header.Get(api.HostHeader)}
 }
 
-// ownHost returns the id of the host that the path names, by its id, which a
-// host may only be itself.
+// ownHost returns the id of the host in the path. A host may only name itself.
 func ownHost(r *http.Request) (string, error) {
 	named := r.PathValue("host")
 	if own := viewerOf(r).HostID; own != "" && own != named {

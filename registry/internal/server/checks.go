@@ -18,7 +18,7 @@ const (
 	checkFail = "fail"
 )
 
-// databaseCheck reports whether the registry takes changes.
+// databaseCheck reports whether the registry accepts changes.
 func (s *Server) databaseCheck() api.Check {
 	reason, readOnly := s.Store.ReadOnly()
 	if !readOnly {
@@ -30,7 +30,7 @@ func (s *Server) databaseCheck() api.Check {
 	}
 }
 
-// silentHosts names the hosts that do not report, and since when.
+// silentHosts lists the hosts that do not report, with the duration.
 func silentHosts(hosts []api.Host, now time.Time) []string {
 	var out []string
 	for _, h := range hosts {
@@ -74,7 +74,7 @@ func locksCheck(c store.Counts) api.Check {
 	return check
 }
 
-// auditCheck reports whether the audit trail is as it was written.
+// auditCheck reports whether the audit trail is intact.
 func (s *Server) auditCheck() api.Check {
 	last, looked := s.Store.LastAudit()
 	switch {
@@ -89,8 +89,7 @@ func (s *Server) auditCheck() api.Check {
 	return api.Check{Name: "audit trail", Status: checkOK, Message: verified(last.Events) + ", " + last.At.Format(time.RFC3339)}
 }
 
-// verified says of how many events it was seen when the trail was last read that they
-// are as they were written. There may be more since.
+// verified returns a text with the number of intact events at the last read. There may be more now.
 func verified(events int64) string {
 	if events == 0 {
 		return "there was no event yet when it was last read"
@@ -98,7 +97,7 @@ func verified(events int64) string {
 	return counted(events, "event was as it was written when last read", "events were as they were written when last read")
 }
 
-// counted is a number with what is said of one thing, or of none or several.
+// counted returns a number followed by one or more.
 func counted[N int | int64](n N, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -106,7 +105,7 @@ func counted[N int | int64](n N, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// sharedCheck says on whose word pools are shared.
+// sharedCheck reports the source of the sharing of pools.
 func sharedCheck(p store.SharedPools) api.Check {
 	check := api.Check{Name: "shared pools", Status: checkOK, Message: "as the site has named them"}
 	names := strings.Join(p.Reported, ", ")
@@ -124,7 +123,7 @@ func sharedCheck(p store.SharedPools) api.Check {
 	return check
 }
 
-// tlsCheck tells of files that are not in use as they are.
+// tlsCheck reports TLS files that could not be loaded.
 func tlsCheck(trouble error) api.Check {
 	if trouble == nil {
 		return api.Check{Name: "tls", Status: checkOK, Message: "certificates and deny-list are in use as they are"}
@@ -135,13 +134,13 @@ func tlsCheck(trouble error) api.Check {
 	}
 }
 
-// renewals say how to renew the certificates, by the names of their lifetimes.
+// renewals has the advice for renewal, by the names of the certificates' lifetimes.
 var renewals = map[string]string{
 	"server":    Program + " issue-cert server --replace; nothing needs to be restarted",
 	"authority": "make a new authority in time (" + Program + " init-ca in another directory); every certificate has to be issued anew by it",
 }
 
-// certificateChecks say until when the certificates are good.
+// certificateChecks reports the expiry of the certificates.
 func (s *Server) certificateChecks() []api.Check {
 	if s.Certificates == nil {
 		return nil
@@ -153,7 +152,7 @@ func (s *Server) certificateChecks() []api.Check {
 	return checks
 }
 
-// elsewhereCheck names the guests that run on other images than their volumes.
+// elsewhereCheck reports guests that run on other images than their volumes.
 func elsewhereCheck(instances []string) api.Check {
 	return api.Check{
 		Name: "domains", Status: checkFail,

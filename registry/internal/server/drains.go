@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// eachDrain visits the drains after one, each with what keeps its pool from being taken away.
+// eachDrain visits the drains after an id, each with the obstacles to removing its pool.
 func (s *Server) eachDrain(r *http.Request, after string, do ledger.Visit[api.Drain]) error {
 	return ledger.InChunks(after, func(d *api.Drain) string { return d.ID }, func(after string) ([]api.Drain, bool, error) {
 		found, more, err := s.Store.DrainsAfter(r.Context(), after)
@@ -33,20 +33,21 @@ func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
 		return d, err
 	}
 	s.sayWhyVolumesWait(ctx, d)
-	// An operator takes a pool away by this answer, so it fails where this is not known.
+	// An operator decides by this answer whether to remove a pool, so it fails if the obstacles are
+	// unknown.
 	one := []api.Drain{d}
 	err = s.Store.AddNeeds(ctx, one)
 	return one[0], err
 }
 
-// sayWhyVolumesWait gives the reason to the volumes that do not get on.
+// sayWhyVolumesWait sets the reasons of volumes that make no progress.
 func (s *Server) sayWhyVolumesWait(ctx context.Context, d api.Drain) {
 	s.sayWhoIsAway(ctx, d)
 	s.sayWhatStands(ctx, d)
 }
 
-// sayWhatStands gives, to the volumes whose move has stopped, the reason, the commands that end
-// the standstill, and how many volumes wait for that.
+// sayWhatStands sets, for volumes with a stopped move, the reason, the commands that resolve it,
+// and the number of waiting volumes.
 func (s *Server) sayWhatStands(ctx context.Context, d api.Drain) {
 	stopped := map[int]*api.Migration{}
 	pending := 0
@@ -58,7 +59,7 @@ func (s *Server) sayWhatStands(ctx context.Context, d api.Drain) {
 		if v.State != api.DrainVolumeMoving || v.MigrationID == "" {
 			continue
 		}
-		// What cannot be read now is not said: a view does not fail for what it only adds.
+		// A failure to read optional information must not fail the view.
 		if m, err := s.migrationNow(ctx, v.MigrationID, store.Viewer{}); err == nil && m.Stopped() {
 			stopped[i] = &m
 		}
@@ -80,7 +81,7 @@ func (s *Server) sayWhatStands(ctx context.Context, d api.Drain) {
 	}
 }
 
-// sayWhoIsAway gives the reason to the volumes that wait for their host.
+// sayWhoIsAway sets the reason of volumes that wait for their host.
 func (s *Server) sayWhoIsAway(ctx context.Context, d api.Drain) {
 	if d.State != api.DrainRunning {
 		return
@@ -100,8 +101,8 @@ func (s *Server) sayWhoIsAway(ctx context.Context, d api.Drain) {
 	}
 }
 
-// away says why nothing can be asked of a host, nil if something can. A view does
-// not fail for what it only adds.
+// away returns why a host cannot be asked, nil if it can. A failure to find out must not fail the
+// view.
 func (s *Server) away(ctx context.Context, name string) *api.Error {
 	host, err := s.Store.Host(ctx, name)
 	switch {
@@ -115,19 +116,19 @@ func (s *Server) away(ctx context.Context, name string) *api.Error {
 	return nil
 }
 
-// startDrain begins to empty a pool.
+// startDrain starts the drain of a pool.
 func (s *Server) startDrain(r *http.Request, call store.Call, in api.PoolDrain) (api.Drain, error) {
 	return s.Store.CreateDrain(r.Context(), call, httpjson.Reference(r), in)
 }
 
-// setDrain brings a drain to another state.
+// setDrain returns a handler that sets the state of a drain.
 func (s *Server) setDrain(to string) func(context.Context, store.Call, string, routes.None) (api.Drain, error) {
 	return func(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Drain, error) {
 		return s.Store.SetDrainState(ctx, call, ref, to)
 	}
 }
 
-// watchDrain streams how a drain is, now and whenever that changes, to its end.
+// watchDrain streams the state of a drain, now and at every change, until it ends.
 func (s *Server) watchDrain(w http.ResponseWriter, r *http.Request) error {
 	id := httpjson.Reference(r)
 	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {

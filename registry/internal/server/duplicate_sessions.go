@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// duplicateChecks tell of every host that is two daemons.
+// duplicateChecks reports every host with two daemons.
 func (s *Server) duplicateChecks(ctx context.Context) (checks []api.Check) {
 	for _, id := range s.Relay.DuplicateSessions() {
 		name := id

@@ -16,12 +16,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// usualRate is how many bytes per second a disk is taken to write or read, where
-// nothing is known of it.
+// usualRate is the assumed rate of an unknown disk, in bytes per second.
 const usualRate = workflow.UsualMemoryRate
 
-// estimateMove says what a move with all guests paused, or while they write, is expected to cost.
-// It asks every host that has such a guest.
+// estimateMove estimates a move with all guests paused, or a live move. It asks every host with a
+// guest of the volume.
 func (s *Server) estimateMove(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
 	v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 	if err != nil {
@@ -43,7 +42,7 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	if err != nil {
 		return e, err
 	}
-	if in.Method == api.MethodLive { // the rest was copied before
+	if in.Method == api.MethodLive { // the rest is copied before the pause
 		seconds += workflow.LivePauseBase.Seconds()
 	} else {
 		seconds += copying(v.SizeBytes, in.CopyOptions, measured)
@@ -51,9 +50,8 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	return api.PauseEstimate{VolumeID: v.ID, CopyBytes: v.SizeBytes, DstFreeBytes: free, Instances: guests, DowntimeSeconds: seconds}, nil
 }
 
-// freeAt is what is free in a pool by the last report of the host of the volume's guests that has
-// the least there, nil if none of them has said so; no pool is a path. A pool that no host has is
-// refused.
+// freeAt returns the least free space in a pool by the last reports of the guests' hosts, nil if
+// unknown. An empty pool means a path. It refuses a pool that no host has.
 func (s *Server) freeAt(ctx context.Context, pool string, v api.Volume) (free *int64, err error) {
 	if pool == "" {
 		return nil, nil //nolint:nilnil // nobody reports paths
@@ -74,8 +72,8 @@ func (s *Server) freeAt(ctx context.Context, pool string, v api.Volume) (free *i
 	return free, nil
 }
 
-// standstill is how long the slowest host needs to write the RAM of its guests and to
-// read it again.
+// standstill returns the seconds that the slowest host needs to save and restore the RAM of its
+// guests.
 func (s *Server) standstill(ctx context.Context, guests []api.PausedInstance) (seconds float64, err error) {
 	of := map[string]int64{}
 	for _, g := range guests {
@@ -92,8 +90,8 @@ func (s *Server) standstill(ctx context.Context, guests []api.PausedInstance) (s
 	return seconds, nil
 }
 
-// copying is how long the copy takes and, unless it is trusted, the reading back.
-// Measured is the rate of whole moves before, 0 where there is none.
+// copying returns the seconds of the copy, including verification if requested. measured is the
+// rate of earlier whole moves, 0 if unknown.
 func copying(bytes int64, opts api.CopyOptions, measured float64) float64 {
 	size := float64(bytes)
 	if measured > 0 {
@@ -106,7 +104,7 @@ func copying(bytes int64, opts api.CopyOptions, measured float64) float64 {
 	return seconds
 }
 
-// memories asks the hosts of a volume's guests, all at once, what saving them takes.
+// memories asks the hosts of a volume's guests concurrently for the guests' memory.
 func (s *Server) memories(ctx context.Context, call store.Call, v api.Volume) ([]api.PausedInstance, error) {
 	guests, errs := make([]api.PausedInstance, len(v.Attachments)), make([]error, len(v.Attachments))
 	var asked sync.WaitGroup

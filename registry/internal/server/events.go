@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// events answers with the audit trail after since, or follows it from there
-// until the reader goes away.
+// events answers with the audit trail after since, or follows it until the client disconnects.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	since, err := sequence(query)
@@ -49,7 +48,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListEvents.Write(w, http.StatusOK, events)
 }
 
-// lastOf reads last, 0 if it is not given.
+// lastOf returns the query parameter last, 0 if it is missing.
 func lastOf(query url.Values) (int, error) {
 	if !query.Has("last") {
 		return 0, nil
@@ -67,7 +66,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) err
 		return err
 	}
 	for {
-		// Before the look, so that no commit falls between look and wait.
+		// Before the read, to miss no commit.
 		commit := s.Store.NextCommit()
 		events, err := s.Store.Events(r.Context(), since)
 		if err != nil {
@@ -80,7 +79,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) err
 			since = e.Seq
 		}
 		if len(events) > 0 {
-			continue // there may be more than one look shows
+			continue // one read may not return all events
 		}
 		select {
 		case <-commit:

@@ -17,8 +17,7 @@ func (s *Server) eachAttachment(r *http.Request, after string, do ledger.Visit[a
 	return s.Store.EachAttachment(r.Context(), store.AttachmentFilter{Volume: query.Get("volume"), Instance: query.Get("instance")}, viewerOf(r), after, do)
 }
 
-// boolean returns a query parameter that is 1, 0, true or false, and false if
-// it is missing.
+// boolean returns a query parameter that is 1, 0, true or false; false if it is missing.
 func boolean(query url.Values, name string) (bool, error) {
 	if !query.Has(name) {
 		return false, nil

@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// guarded are the routes with what holds for all of them: the bounds of their callers,
-// and what a host is not told.
+// guarded adds the callers' limits to routes, and hides other hosts' ids from hosts.
 func (s *Server) guarded(routes []httpjson.Route) []httpjson.Route {
 	for i, route := range routes {
 		routes[i].Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -27,7 +26,7 @@ func (s *Server) guarded(routes []httpjson.Route) []httpjson.Route {
 	return routes
 }
 
-// bounded reports whether a caller has bounds: all but the administrators of this machine.
+// bounded reports whether the caller has limits: all have except administrators of this machine.
 func (s *Server) bounded(r *http.Request) bool {
 	if _, ok := mtls.IdentityOf(r.Context()); ok {
 		return true

@@ -14,7 +14,7 @@ import (
 
 type handler = httpjson.Handler
 
-// read answers with what do returns.
+// read returns a route that answers with the result of do.
 func read[Out any](route routes.Route[routes.None, Out], do func(r *http.Request, query url.Values) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		v, err := do(r, r.URL.Query())
@@ -25,19 +25,19 @@ func read[Out any](route routes.Route[routes.None, Out], do func(r *http.Request
 	})
 }
 
-// show answers with what one returns for the thing that the path names.
+// show returns a route that answers with the object that the path names.
 func show[T any](route routes.Route[routes.None, T], one func(context.Context, string, store.Viewer) (T, error)) httpjson.Route {
 	return read(route, func(r *http.Request, _ url.Values) (T, error) {
 		return one(r.Context(), httpjson.Reference(r), viewerOf(r))
 	})
 }
 
-// shown is for what every caller sees alike.
+// shown adapts a function with the same result for every viewer.
 func shown[T any](one func(context.Context, string) (T, error)) func(context.Context, string, store.Viewer) (T, error) {
 	return func(ctx context.Context, ref string, _ store.Viewer) (T, error) { return one(ctx, ref) }
 }
 
-// write answers with what do made of the body.
+// write returns a route that answers with the result of do for the body.
 func write[In, Out any](route routes.Route[In, Out], status int, do func(*http.Request, store.Call, In) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, in, err := readChange[In](r)
@@ -52,21 +52,21 @@ func write[In, Out any](route routes.Route[In, Out], status int, do func(*http.R
 	})
 }
 
-// create answers 201 with what do made of the body.
+// create returns a route that answers 201 with the result of do for the body.
 func create[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, In) (Out, error)) httpjson.Route {
 	return write(route, http.StatusCreated, func(r *http.Request, call store.Call, in In) (Out, error) {
 		return do(r.Context(), call, in)
 	})
 }
 
-// change answers with what do made of the thing that the path names.
+// change returns a route that answers with the result of do for the object that the path names.
 func change[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
 	return write(route, http.StatusOK, func(r *http.Request, call store.Call, in In) (Out, error) {
 		return do(r.Context(), call, httpjson.Reference(r), in)
 	})
 }
 
-// remove answers with what the thing that the path names was.
+// remove returns a route that answers with the removed object, as it was.
 func remove[Out any](route routes.Route[routes.None, Out], do func(context.Context, store.Call, string) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)

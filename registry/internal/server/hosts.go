@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// maxWait bounds a long poll. It is the longest that hosts are to be silent (package store); that
-// their connections live is looked at oftener, by TCP.
+// maxWait bounds a long poll. It is the longest report interval (package store); TCP detects a dead
+// connection earlier.
 const maxWait = 5 * time.Minute
 
-// report takes a host's report. The path names the host by its id, which the
-// body must repeat, as must the certificate, which has its name as well.
+// report handles a host's report. The id in the path must be the same in the body and the
+// certificate; the name in the certificate must be the reported one.
 func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (ap
 	return host, err
 }
 
-// forgetHost takes out a host that is gone for good.
+// forgetHost removes a host that is gone for good.
 func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 	return routes.ForgetHost.Write(w, http.StatusOK, host)
 }
 
-// fence fences a host, which is told of it at once if it is there.
+// fence fences a host, and ends its poll so that it notices at once.
 func (s *Server) fence(ctx context.Context, call store.Call, ref string, in api.HostFence) (api.Host, error) {
 	host, err := s.Store.FenceHost(ctx, call, ref, in)
 	if err == nil {
@@ -69,7 +69,7 @@ func (s *Server) fence(ctx context.Context, call store.Call, ref string, in api.
 	return host, err
 }
 
-// rejoin lets a fenced host work again.
+// rejoin ends the fence of a host.
 func (s *Server) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
@@ -78,9 +78,8 @@ func (s *Server) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (ap
 	return s.Store.RejoinHost(r.Context(), call, id, in)
 }
 
-// tasks gives a host what it is asked to do, waiting for something if there is
-// nothing. A host that is fenced, or does not know yet that it was, is asked
-// nothing.
+// tasks gives a host its tasks, and waits if there are none. A host that is fenced, or does not
+// know yet that it was, gets none.
 func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 	session, wait, err := pollOf(r.URL.Query())
 	if err != nil {
@@ -106,13 +105,13 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for i := range tasks {
-		tasks[i].Protocol = protocol.Number // also of what an older registry has stored
+		tasks[i].Protocol = protocol.Number // also in tasks that an older registry has stored
 	}
 	if err := routes.FetchTasks.Write(w, http.StatusOK, tasks); err != nil {
 		return err
 	}
 	if len(tasks) == 0 {
-		return nil // one write less than with a flush, and nothing is lost with it
+		return nil // saves a write; an empty answer may be lost
 	}
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		s.Relay.Lost(id)
@@ -137,9 +136,9 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 	return session, time.Duration(seconds) * time.Second, nil
 }
 
-// admitPoll refuses a host that has to let go of something first, or to report. It looks at what is
-// in memory: many poll. That has a fence before the fence is answered, and so before the polls end
-// that were admitted without it.
+// admitPoll refuses a host that must release volumes or report first. It uses only memory, because
+// many hosts poll. FenceHost updates that before it returns, so before the polls that were admitted
+// earlier end.
 func (s *Server) admitPoll(call store.Call, hostID string) error {
 	host, found := s.Store.HostNow(hostID)
 	if !found {
@@ -152,7 +151,7 @@ func (s *Server) admitPoll(call store.Call, hostID string) error {
 	return s.Store.CheckHeard(host)
 }
 
-// answer takes what a host's API answered to a task.
+// answer handles the answer to a task.
 func (s *Server) answer(r *http.Request, call store.Call, in api.TaskAnswer) (api.Task, error) {
 	id, err := ownHost(r)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// transitionInstance moves an instance between its host and the shelf. The members
-// of the answer are those of api.ShelvedInstance.
+// transitionInstance moves an instance between its host and the shelf. The answer has the members
+// of api.ShelvedInstance.
 func (s *Server) transitionInstance(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.InstanceTransition](r)
 	if err != nil {
@@ -39,8 +39,8 @@ func shelvedInstance(v api.ShelvedInstance) []httpjson.Noun {
 	return nouns
 }
 
-// forgetInstance ends the care of an instance, with_definition=1 also of one that no host has,
-// and force=1 also of one whose disks are not where its volumes are.
+// forgetInstance removes an instance from care; with_definition=1 allows an instance without a
+// host, and force=1 an instance with disks at other locations than its volumes.
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	withDefinition, err := boolean(r.URL.Query(), "with_definition")
 	if err != nil {
@@ -61,13 +61,13 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
-// unlockInstance lifts the lock of an operator.
+// unlockInstance removes an operator's lock.
 func (s *Server) unlockInstance(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Instance, error) {
 	return s.Store.UnlockInstance(ctx, call, ref)
 }
 
-// unshelve passes the call on to the host that is to have the instance, by its name
-// where one is named: a daemon knows itself by that.
+// unshelve passes the call to the host that is to get the instance. If the request identifies a
+// host, the call has its name, because a daemon recognizes itself by its name.
 func (s *Server) unshelve(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.InstanceUnshelve](r)
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *Server) unshelve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// wonBy is the refusal of an unshelve whose host says that the instance is not its
-// own, as another one was faster, nil if that is not so: the host cannot name it.
+// wonBy returns the refusal of an unshelve that lost against another host, which only the registry
+// can name; nil if the host has not refused with not_your_host.
 func (s *Server) wonBy(r *http.Request, status int, answer []byte) error {
 	if refused := relay.Refusal(status, answer); refused == nil || refused.Code != api.CodeNotYourHost {
 		return nil
@@ -108,10 +108,9 @@ func (s *Server) wonBy(r *http.Request, status int, answer []byte) error {
 	return api.Errorf(api.CodeConflict, "cannot unshelve instance %s there: host %s has it, and it is %s", i.Name, i.Host, i.State).With("state", i.State).With("host", i.Host)
 }
 
-// shelvedOr does what is asked of the attachments of an instance by shelved, where
-// no host has the instance, and else by its host. Nothing lasts in the first case,
-// so there is an attachment in the answer and no op. A request that is known as a
-// task goes where it went before.
+// shelvedOr changes an attachment by shelved if no host has the instance, else by its host. In the
+// first case the answer has an attachment and no op. A request that was passed to a host before
+// goes there again.
 func shelvedOr[In any](s *Server, route routes.Route[In, api.Attachment], shelved func(context.Context, store.Call, string, In) (api.Attachment, error), find finder[In]) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)
@@ -132,9 +131,8 @@ func shelvedOr[In any](s *Server, route routes.Route[In, api.Attachment], shelve
 	})
 }
 
-// shelvedAlone answers with what do did to an attachment of an instance that no
-// host has, or says that it is for a host to do. That is none of a host's, which
-// does it by itself.
+// shelvedAlone answers with the result of do for an attachment of an instance without a host; false
+// means that a host must do it. It refuses hosts: they change attachments by themselves.
 func (s *Server) shelvedAlone(w http.ResponseWriter, r *http.Request, call store.Call, do func(context.Context) (api.Attachment, error)) (done bool, err error) {
 	asked, err := s.isTask(r, call)
 	if asked || err != nil {
@@ -152,8 +150,7 @@ func (s *Server) shelvedAlone(w http.ResponseWriter, r *http.Request, call store
 	return false, nil
 }
 
-// isTask reports whether a request has been passed on to a host. Those of hosts are
-// not passed on.
+// isTask reports whether a request was passed to a host before. Hosts' requests never are.
 func (s *Server) isTask(r *http.Request, call store.Call) (bool, error) {
 	if call.Key == "" || call.Host != nil {
 		return false, nil

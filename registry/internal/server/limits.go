@@ -14,19 +14,18 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// What one caller may have open at a time beside its connections (service.Bounds), so that none
-// keeps the others from being answered. The administrators of the registry's own machine are not
-// bounded.
+// Limits per caller on open requests, besides connections (service.Bounds), so that no caller
+// blocks others. Administrators of the registry's machine have none.
 const (
-	// maxRequests are those that are being answered; more of them wait.
+	// maxRequests bounds the requests in progress; more wait.
 	maxRequests = 32
-	// maxStreams are those that last: streams, and long polls. More are refused.
+	// maxStreams bounds streams and long polls; more are refused.
 	maxStreams = 8
-	// slotTimeout is how long a request waits for its caller's others.
+	// slotTimeout bounds how long a request waits for the caller's other requests.
 	slotTimeout = 20 * time.Second
 )
 
-// limits counts what callers have open.
+// limits counts the open requests of callers.
 type limits struct {
 	mu sync.Mutex
 	by map[string]*open
@@ -35,12 +34,11 @@ type limits struct {
 type open struct {
 	requests chan struct{}
 	streams  int
-	// users counts the requests that hold a slot or wait for one; at 0 the bounds of this
-	// caller are forgotten.
+	// users counts the requests that have or wait for a slot; at 0 the entry is removed.
 	users int
 }
 
-// enter takes a place for a request of the caller. Leave must be called at its end.
+// enter takes a slot for a request of the caller. leave must be called at its end.
 func (l *limits) enter(ctx context.Context, caller string, lasts bool) (leave func(), err error) {
 	o := l.use(caller)
 	if lasts {
@@ -50,7 +48,7 @@ func (l *limits) enter(ctx context.Context, caller string, lasts bool) (leave fu
 	select {
 	case o.requests <- struct{}{}:
 		return leave, nil
-	default: // what waits needs a timer
+	default: // a waiting request needs a timer
 	}
 	timeout := time.NewTimer(slotTimeout)
 	defer timeout.Stop()
@@ -108,13 +106,12 @@ func (l *limits) leave(o *open, caller string) {
 	}
 }
 
-// lasts reports whether a request is one that lasts by itself.
+// lasts reports whether a request is a stream or a long poll.
 func lasts(route httpjson.Route, r *http.Request) bool {
 	return route.Lines != nil || r.URL.Query().Has("follow") || r.URL.Query().Has("wait_seconds")
 }
 
-// withoutCandidates takes from a refusal to a host which other ids it may have meant:
-// those of other hosts are not its business.
+// withoutCandidates removes the ids of other hosts' objects from a refusal to a host.
 func withoutCandidates(r *http.Request, err error) error {
 	var refusal *api.Error
 	if err == nil || viewerOf(r).HostID == "" || !errors.As(err, &refusal) || refusal.Details["candidates"] == nil {

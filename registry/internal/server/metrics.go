@@ -20,10 +20,9 @@ import (
 // scrapeTimeout bounds how long a scrape may hold a read connection.
 const scrapeTimeout = 5 * time.Second
 
-// Metrics are the registry's numbers for Prometheus. Their names are part of
-// the public contract.
+// Metrics are the registry's Prometheus metrics. Their names are part of the public contract.
 type Metrics struct {
-	// Registry is what the metrics server gathers from.
+	// Registry is the registry that the metrics server gathers.
 	Registry *prometheus.Registry
 	requests *prometheus.HistogramVec
 	commits  prometheus.Histogram
@@ -60,33 +59,33 @@ func NewMetrics(version string) *Metrics {
 	return m
 }
 
-// Commit counts a commit; it is meant for store.Options.OnCommit.
+// Commit counts a commit; use it as store.Options.OnCommit.
 func (m *Metrics) Commit(changes int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.batches.Observe(float64(changes))
 }
 
-// Refused counts a refused connection; it is meant for service.TLS.OnRefused.
+// Refused counts a refused connection; use it as service.TLS.OnRefused.
 func (m *Metrics) Refused(bound string) { m.refused.WithLabelValues(bound).Inc() }
 
-// Watch adds the metrics that are counted in a store.
+// Watch adds the metrics of a store.
 func (m *Metrics) Watch(s *workflow.Store, log *slog.Logger) {
 	m.Registry.MustRegister(&counter{store: s, log: log})
 }
 
-// WatchDatabase adds a metric of whether the database takes changes.
+// WatchDatabase adds the metric volferry_registry_database_up.
 func (m *Metrics) WatchDatabase(up func() bool) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "volferry_registry_database_up", Help: "1 if the database takes changes, by the last try, else 0.",
 	}, func() float64 { return oneIf(up()) }))
 }
 
-// WatchCertificates adds metrics of when certificates end.
+// WatchCertificates adds the expiry of certificates.
 func (m *Metrics) WatchCertificates(lifetimes func() []mtls.Lifetime) {
 	m.Registry.MustRegister(certificates(lifetimes))
 }
 
-// certificates are read when they are asked for. One that cannot be read is left out.
+// certificates reads lifetimes at each scrape. It omits unreadable certificates.
 type certificates func() []mtls.Lifetime
 
 var certificateDesc = prometheus.NewDesc("volferry_registry_certificate_expiry_timestamp_seconds",
@@ -108,7 +107,7 @@ func (m *Metrics) request(route httpjson.Route, status int, took time.Duration) 
 	m.requests.WithLabelValues(route.Method+" "+route.Path, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-// counter counts the store's rows when it is asked.
+// counter counts the store's rows at each scrape.
 type counter struct {
 	store *workflow.Store
 	log   *slog.Logger
@@ -149,7 +148,7 @@ func (c *counter) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	gauge(locksDesc, float64(counts.Locks))
-	// What there is none of is 0, so that an alert can tell it from silence.
+	// Export zeros too, so that an alert can distinguish them from a missing metric.
 	for _, state := range []api.AttachmentState{
 		api.AttachmentReserved, api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching, api.AttachmentError,
 	} {

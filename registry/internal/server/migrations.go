@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// eachMigration visits the migrations as the registry has them; withProgress adds the rest.
+// eachMigration visits migrations as stored; withProgress adds the rest.
 func (s *Server) eachMigration(r *http.Request, after string, do ledger.Visit[api.Migration]) error {
 	query := r.URL.Query()
 	all, err := boolean(query, "all")
@@ -27,7 +27,7 @@ func (s *Server) eachMigration(r *http.Request, after string, do ledger.Visit[ap
 	return s.Store.EachMigration(r.Context(), query.Get("volume"), all, viewerOf(r), after, do)
 }
 
-// openMigrations are the migrations of all hosts that are not over.
+// openMigrations returns the open migrations of all hosts.
 func (s *Server) openMigrations(ctx context.Context) ([]api.Migration, error) {
 	open, err := s.Store.Migrations(ctx, "", false, store.Viewer{})
 	for i := range open {
@@ -36,7 +36,7 @@ func (s *Server) openMigrations(ctx context.Context) ([]api.Migration, error) {
 	return open, err
 }
 
-// migrationNow is a migration with what its host last said of its progress.
+// migrationNow returns a migration with its last reported progress.
 func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.Store.Migration(ctx, ref, as)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) 
 	return s.withProgress(ctx, m), nil
 }
 
-// migration is migrationNow. If the migration is over and its host is there, the host is
-// asked too: what a migration cost stands in its host's journal alone.
+// migration is migrationNow. For an ended migration it also asks the host, if connected: only its
+// journal has the cost of the migration.
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)
 	if err == nil && m.LedByRegistry() {
@@ -74,18 +74,17 @@ func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (ap
 }
 
 const (
-	// endTimeout bounds how long the answer waits for what a migration cost.
+	// endTimeout bounds the wait for the cost of an ended migration.
 	endTimeout = 2 * time.Second
-	// registryCaller is the name of the caller where the registry asks a host for its own sake.
+	// registryCaller is the caller's name when the registry itself asks a host.
 	registryCaller = "the registry"
 )
 
-// followed are the states that a host moves on by itself before it tells the
-// registry, in their order.
+// followed has the states, in order, that a host enters before it notifies the registry.
 var followed = []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied}
 
-// withProgress adds what the host of an open migration last said of it. Places
-// and owner are the registry's; so is the state, but where the host may be ahead.
+// withProgress adds the last reported progress of an open migration. Locations and host are the
+// registry's, and so is the state unless the host may be ahead.
 func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migration {
 	if m.LedByRegistry() {
 		return s.pausedNow(ctx, m)
@@ -103,8 +102,7 @@ func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migratio
 	return withHostView(m, live)
 }
 
-// withHostView adds to the registry's row of a migration what its host says of it and the
-// registry does not store: progress, stalls, how the copy is made.
+// withHostView adds the values that only the host has: progress, stalls, options of the copy.
 func withHostView(m, host api.Migration) api.Migration {
 	m.BytesDone, m.BytesTotal, m.RateBytesPerSecond = host.BytesDone, host.BytesTotal, host.RateBytesPerSecond
 	m.OverlayBytes = host.OverlayBytes
@@ -123,9 +121,8 @@ func withHostView(m, host api.Migration) api.Migration {
 	return m
 }
 
-// watchMigration streams how a migration is, now and whenever that changes, to
-// its end. A reader that was cut off asks again: the first line is always how
-// things are now.
+// watchMigration streams the state of a migration, now and at every change, until it ends. The
+// first line is the present state, so a disconnected client can ask again.
 func (s *Server) watchMigration(w http.ResponseWriter, r *http.Request) error {
 	id, viewer := httpjson.Reference(r), viewerOf(r)
 	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {

@@ -13,12 +13,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// opOver are the states of an op that is over, the results of a stream's last
-// line.
+// opOver has the final states of an op, which are the results in a stream's last line.
 var opOver = []string{api.OpDone, api.OpUndone, api.OpNeedsOperator}
 
-// watchOp streams what becomes of what a host was asked for. The last line has
-// its result.
+// watchOp streams the state of an op of a host. The last line has its result.
 func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("op")
 	host, err := s.hostOfOp(r.Context(), id)
@@ -28,14 +26,14 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	var (
 		o     api.Op
 		asked time.Time
-		state string // of the migration, when the host was asked
+		state string // the migration's state at the last query of the host
 	)
 	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {
 		e, over, err := s.opEvent(ctx, o)
 		if err != nil {
 			return e, over, err
 		}
-		// Progress comes by itself. The host is asked for what does not.
+		// Progress is reported. Only the rest needs a query of the host.
 		if time.Since(asked) < lookEvery && e.To == state {
 			return e, over, nil
 		}
@@ -48,7 +46,7 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// op asks a host how an op is.
+// op queries an op of a host.
 func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err error) {
 	if o, err = askHost(r.Context(), s, whoIs(r), host, routes.ShowOp, id); err == nil && o.ID == "" {
 		err = api.Errorf(api.CodeInternal, "host %s gave no operation %s", host.Name, id)
@@ -56,7 +54,7 @@ func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err er
 	return o, err
 }
 
-// opEvent is the line of a stream that says how an op is.
+// opEvent returns the stream's line for an op.
 func (s *Server) opEvent(ctx context.Context, o api.Op) (api.Event, bool, error) {
 	e := api.Event{What: o.Kind, OpID: o.ID, To: o.State}
 	over := slices.Contains(opOver, o.State)

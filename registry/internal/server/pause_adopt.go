@@ -18,12 +18,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// adoption takes up a move of which the hosts have said what they did.
+// adoption adopts a move from the hosts' reports.
 type adoption func(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (workflow.Pause, error)
 
-// orAdopted ends a move with all guests paused that the hosts know and the registry does
-// not, because it was restored from a backup. Of is whether what an instance did there lets
-// it be ended so. Every other migration is left to the route.
+// orAdopted ends a move with all guests paused that hosts know and the registry does not, because
+// it was restored from a backup. of reports whether an instance's report allows this kind of end.
+// Other migrations are handled by the route.
 func (s *Server) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool, adopt adoption) httpjson.Route {
 	known := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -60,11 +60,11 @@ func (s *Server) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool
 
 func asleep(g api.SavedInstance) bool { return g.Asleep }
 
-// anyOf: what runs at dst is taken up too, with nobody left asleep.
+// anyOf adopts a move with any instance, even if all its guests already run at dst.
 func anyOf(api.SavedInstance) bool { return true }
 
-// savedFor asks every host that is there what it has done for a move with all guests
-// paused. A host that does not say is left out.
+// savedFor asks every connected host for its record of a move with all guests paused. It omits
+// hosts that do not answer.
 func (s *Server) savedFor(ctx context.Context, who, id string) (saved map[string][]api.SavedInstance, present []string, err error) {
 	hosts, err := s.Store.Hosts(ctx)
 	if err != nil {

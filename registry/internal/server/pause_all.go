@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// migrateVolume has a host move a volume; with all its guests paused, or while all write, the
-// registry moves it, and the answer is its migration alone.
+// migrateVolume passes a migration to a host. A move with all guests paused, or a live move, is led
+// by the registry, and the answer has only its migration.
 func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	return routes.MigrateVolume.Write(w, http.StatusAccepted, m)
 }
 
-// actingViewer says whose view bounds what a caller may ask for: a host asks for what it
-// sees, an administrator for everything.
+// actingViewer returns the viewer that bounds a caller's requests: a host may name what it sees, an
+// administrator everything.
 func actingViewer(r *http.Request, call store.Call) store.Viewer {
 	if call.Administers() {
 		return store.Viewer{}
@@ -51,11 +51,11 @@ func actingViewer(r *http.Request, call store.Call) store.Viewer {
 	return viewerOf(r)
 }
 
-// errHostMoves refuses a host that asks for what the registry would pass on to a host:
-// that is for operators.
+// errHostMoves refuses a host's request that the registry would pass to a host: only operators may
+// make it.
 var errHostMoves error = api.Errorf(api.CodeConflict, "a host moves its volumes itself; ask at the socket of its daemon")
 
-// orPaused answers for a migration that the registry leads, and leaves all others to the route.
+// orPaused handles migrations that the registry leads, and leaves others to the route.
 func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.Call, string) (workflow.Pause, error)) httpjson.Route {
 	byHost := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -69,13 +69,13 @@ func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.C
 		case !call.Administers():
 			return cmp.Or(err, errHostMoves)
 		default:
-			return byHost(w, r) // it has its own way to say what is wrong
+			return byHost(w, r) // it has its own errors
 		}
 		in, _, err := readBody[api.PauseEnd](r)
 		if err != nil {
 			return err
 		}
-		end := do // of this request alone
+		end := do // do must not change for later requests
 		if in.DiscardMemory {
 			end = s.Store.DiscardPaused
 		}
@@ -92,7 +92,7 @@ func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) 
 	return s.Store.CancelPause(ctx, call, ref, nil)
 }
 
-// notPaused refuses what a move that the registry leads does not know.
+// notPaused refuses a request that a move led by the registry does not support.
 func (s *Server) notPaused(route httpjson.Route, verb string) httpjson.Route {
 	byHost := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -106,9 +106,8 @@ func (s *Server) notPaused(route httpjson.Route, verb string) httpjson.Route {
 	return route
 }
 
-// pausedNow is what is to be told of a move that the registry leads: its state is the
-// registry's, how far the copy is its copy host's word, and whom it waits for is
-// looked up now.
+// pausedNow completes a move that the registry leads: the copy host reports the progress, and the
+// hosts that it waits for are looked up.
 func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	live, ok := s.Store.MigrationProgress(m.ID)
 	switch {
@@ -123,8 +122,7 @@ func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	return m
 }
 
-// waitedFor reports whether a move cannot go on before the host of an instance has done
-// something.
+// waitedFor reports whether a move waits for the host of an instance.
 func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	if g.Lost {
 		return false
@@ -143,13 +141,13 @@ func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	return false
 }
 
-// ends reports whether what a move leaves over is removed now.
+// ends reports whether a move in this phase removes its remaining end.
 func ends(phase workflow.PausePhase) bool {
 	return phase == workflow.PauseCancelling || phase == workflow.PauseRestoring
 }
 
-// waitsFor names the hosts that a move which the registry leads cannot go on without,
-// nil if they are there. A view does not fail for what it only adds.
+// waitsFor names the disconnected hosts that a move led by the registry waits for, nil if there are
+// none. A failure to find out must not fail the view.
 func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
 	p, err := s.Store.Pause(ctx, id)
 	if err != nil {

@@ -21,25 +21,22 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// hostParameter names the host where nothing else says which is meant. It is not
-// passed on.
+// hostParameter names the host if nothing else identifies it. It is not passed on.
 const hostParameter = "host"
 
-// target is what a request means: the host that has to answer it, and the thing that
-// its path names.
+// target is the destination of a request: the host that must answer it, and the object in its path.
 type target struct {
 	host api.Host
-	// id is the thing's, by which the host is asked for it. A name would have to be
-	// looked up again there, and may be another thing's by then. It is "" where the
-	// path names nothing that the registry knows.
+	// id is the object's id, which replaces its name in the call of the host: the name may mean
+	// another object there later. It is "" if the path names no object of the registry.
 	id string
 }
 
-// finder finds out what a request means. In place of names it puts ids into the body.
+// A finder finds the target of a request, and replaces names in the body by ids.
 type finder[In any] func(ctx context.Context, r *http.Request, in *In) (target, error)
 
-// relayed has a host answer the request, by the same method and path of its own
-// API, with ids for names. The body is read here as strictly as there.
+// relayed returns a route that passes requests to the same method and path of a host's API, with
+// ids instead of names. It decodes the body as strictly as the host.
 func relayed[In, Out any](s *Server, route routes.Route[In, Out], find finder[In]) httpjson.Route {
 	return route.ServedByRegistry(relaying(s, find))
 }
@@ -65,16 +62,15 @@ func relaying[In any](s *Server, find finder[In]) handler {
 	}
 }
 
-// asAsked is a request as its caller made it, with the part of its query that is
-// passed on.
+// asAsked returns a request as its caller made it, with the part of its query that is passed on.
 func asAsked(r *http.Request, query string, body []byte) workflow.TaskRequest {
 	return workflow.TaskRequest{Method: r.Method, Path: r.URL.EscapedPath() + query, Body: body}
 }
 
-// resolve makes the call of a host out of what was asked for.
+// resolve makes the call of a host from a request.
 type resolve func(ctx context.Context) (relay.Request, error)
 
-// resolving makes the call of the same path, with what find finds.
+// resolving calls the same path, at the target that find returns.
 func resolving[In any](r *http.Request, query string, in In, find finder[In]) resolve {
 	return func(ctx context.Context) (req relay.Request, err error) {
 		to, err := find(ctx, r, &in)
@@ -89,8 +85,7 @@ func resolving[In any](r *http.Request, query string, in In, find finder[In]) re
 	}
 }
 
-// pathOf is the path of a request with an id in the place of the first thing that it
-// names.
+// pathOf returns the path of a request with id in place of the first object that it names.
 func pathOf(r *http.Request, id string) string {
 	before, rest, wild := strings.Cut(r.Pattern, "{")
 	_, after, _ := strings.Cut(rest, "}")
@@ -101,7 +96,7 @@ func pathOf(r *http.Request, id string) string {
 	return before + url.PathEscape(id) + after
 }
 
-// readBody reads a body into In, and returns it as it is passed on.
+// readBody decodes a body, and returns it also as JSON to pass on.
 func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 	if err := httpjson.Decode(r, &in); err != nil {
 		return in, nil, err
@@ -115,9 +110,8 @@ func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 	return in, body, nil
 }
 
-// pass has a host do what is asked and hands its answer on. A request that is
-// known by its key goes where it went before, as it went before, wherever things are
-// and whatever they are called now.
+// pass passes a request to a host and answers with the host's answer. A request with a known key
+// goes to the same host in the same form as before, even if names or places have changed.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, asked workflow.TaskRequest, key string, find resolve) error {
 	status, body, err := s.ask(r, asked, key, find)
 	if err != nil {
@@ -127,12 +121,12 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, asked workflow.Tas
 	return nil
 }
 
-// handOn answers with what a host answered.
+// handOn answers with a host's answer.
 func handOn(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// Whether the caller is still there is not ours to report. The body may be the answer
-	// to others as well: it is not changed.
+	// An error means that the caller has disconnected. Do not change body: it may also be the
+	// answer to other callers.
 	_, _ = w.Write(bytes.TrimRight(body, "\n"))
 	_, _ = io.WriteString(w, "\n")
 }
@@ -155,8 +149,8 @@ func (s *Server) ask(r *http.Request, asked workflow.TaskRequest, key string, fi
 	return s.Relay.Do(r.Context(), req)
 }
 
-// askedBefore is the call that was made of a request with this key, without a path if
-// there is none.
+// askedBefore returns the earlier call for a request with this key, without a path if there is
+// none.
 func (s *Server) askedBefore(ctx context.Context, key string) (relay.Request, error) {
 	if key == "" {
 		return relay.Request{}, nil

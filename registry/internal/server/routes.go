@@ -187,13 +187,13 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// elsewhere are the calls that only the daemon of a host answers.
+// elsewhere returns the calls that only a host's daemon answers.
 func elsewhere() []httpjson.Elsewhere {
 	refused := api.Errorf(api.CodeNotFound, "only a host does this, and here the registry answers: ask volferryd on that host, at its socket")
 	return routes.Elsewhere(func(d *routes.Declaration) bool { return d.Registry != nil }, refused)
 }
 
-// openAPI answers with this API as an OpenAPI document.
+// openAPI answers with the OpenAPI document of this API.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return httpjson.WriteOpenAPI(w, "Volferry registry", s.Version, s.Routes())
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the registry's HTTP API: a handler for each of its routes (package
-// routes), over the store, and over the relay if a host has to answer. It knows who the
-// caller is, how requests are read, and how they are answered. What is allowed is for the
-// store to decide.
+// Package server is the registry's HTTP API: a handler for each of its routes (package routes),
+// over the store, and over the relay if a host must answer. It identifies callers, decodes requests
+// and encodes answers. The store decides permissions.
 package server
 
 import (
@@ -20,18 +19,17 @@ import (
 // Program is the name of this program.
 const Program = "volferry-registry"
 
-// Config is what a Server needs.
+// Config has the dependencies of a Server.
 type Config struct {
 	Store     *workflow.Store
 	Relay     *relay.Relay
 	Metrics   *Metrics
 	Authorize httpjson.Authorizer
-	// TLSTrouble, if not nil, returns which files of the TLS directory are not in use as
-	// they are.
+	// TLSTrouble, if not nil, returns an error that names the TLS files that could not be loaded.
 	TLSTrouble func() error
 	// Certificates, if not nil, returns the lifetimes of the registry's certificates.
 	Certificates func() []mtls.Lifetime
-	// Scraped, if not nil, returns what is wrong with the server of the metrics.
+	// Scraped, if not nil, returns checks of the metrics server.
 	Scraped func() []api.Check
 	Version string
 	Log     *slog.Logger
@@ -44,7 +42,7 @@ type Server struct {
 	limits limits
 }
 
-// New returns a server over an open store.
+// New returns a server for an open store.
 func New(c Config) *Server {
 	return &Server{Config: c, since: time.Now().UTC()}
 }

@@ -18,17 +18,16 @@ import (
 )
 
 const (
-	// lookEvery is how often a stream looks when nothing is heard.
+	// lookEvery is the interval of a stream without notifications.
 	lookEvery = time.Second
-	// lookPause bounds how often it looks when much is.
+	// lookPause is its shortest interval.
 	lookPause = 100 * time.Millisecond
 )
 
-// stream sends what look returns, once and then whenever it has changed, until
-// look says that it was the last. The first line is always how things are now,
-// and its number follows the one that the reader saw last, so that a reader who
-// was cut off asks again and misses nothing. An error before the first line is
-// the answer; after it the stream ends.
+// stream sends the result of look, once and then at every change, until look returns last. The
+// first line is the present state, and its number follows since, so that a disconnected client can
+// ask again and misses nothing. An error before the first line is the answer; a later error ends
+// the stream.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(context.Context) (e api.Event, last bool, err error)) error {
 	since, err := sequence(r.URL.Query())
 	if err != nil {
@@ -39,7 +38,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(contex
 		sent  []byte
 	)
 	for seq := since + 1; ; {
-		// Before the look, so that nothing falls between look and wait.
+		// Before the look, to miss no change.
 		progress, commit := s.Store.NextProgress(), s.Store.NextCommit()
 		e, last, err := look(r.Context())
 		if err != nil {
@@ -67,7 +66,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(contex
 	}
 }
 
-// await returns when there may be something new, false if nobody waits for it.
+// await waits for a notification or lookEvery; false means that the client has disconnected.
 func await(ctx context.Context, progress, commit <-chan struct{}) bool {
 	if retry.Sleep(ctx, lookPause) != nil {
 		return false

@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// fillAnnounced puts into a host what its daemon announced.
+// fillAnnounced adds the features that the host's daemon announced.
 func (s *Server) fillAnnounced(h *api.Host) {
 	if a, known := s.Relay.Announcement(h.ID); known {
 		h.Protocol, h.Lacks = a.Protocol, a.LacksOfOurs()
 	}
 }
 
-// versionsCheck tells of the hosts whose daemons are of another version. Those of an older
-// protocol are waited for: until then they are asked for less.
+// versionsCheck reports hosts with other versions. Hosts that lack features only get requests that
+// do not need them.
 func (s *Server) versionsCheck(ctx context.Context) (api.Check, error) {
 	check := api.Check{Name: "versions", Status: checkOK, Message: "registry and hosts are of one version"}
 	hosts, err := s.Store.Hosts(ctx)

@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// What a host sees of hosts and pools is itself and its pools. Of everything
-// else the store knows what is whose.
+// A host sees only itself and its own pools. The store checks ownership of all other objects.
 
 func (s *Server) hosts(ctx context.Context, as store.Viewer) ([]api.Host, error) {
 	all, err := s.Store.Hosts(ctx)
@@ -47,8 +46,8 @@ func (s *Server) pools(ctx context.Context, as store.Viewer) ([]api.Pool, error)
 	return slices.DeleteFunc(all, func(p api.Pool) bool { return p.Host != h.Name }), nil
 }
 
-// pool answers with a pool of the host that the query names, or of the only one
-// that has it. A host asks for its own.
+// pool answers with a pool of the host in the query, or of the only host that has it. A host gets
+// its own.
 func (s *Server) pool(r *http.Request, query url.Values) (api.Pool, error) {
 	ref := query.Get(hostParameter)
 	if own := viewerOf(r).HostID; own != "" {

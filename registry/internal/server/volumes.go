@@ -19,9 +19,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// retype gives a volume another type: at once where its bytes may stay, else by
-// a migration at the end of which type and place change together. A repeated
-// request goes the way that it went first, and is answered as then.
+// retype changes the type of a volume: at once if its bytes may stay, else by a migration that
+// changes type and location together at its end. A repeated request takes the same way and gets the
+// same answer.
 func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.VolumeRetype](r)
 	if err != nil {
@@ -38,8 +38,7 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 		}
 		return s.pass(w, r, asked, call.Key, withdrawnMeanwhile)
 	}
-	// Before anything is looked at: it may have been done, whatever stands against
-	// it now.
+	// Try this first: the retype may be done already, whatever would prevent it now.
 	v, refusal := s.Store.RetypeVolume(r.Context(), call, httpjson.Reference(r), in)
 	if refusal == nil {
 		return routes.RetypeVolume.Write(w, http.StatusOK, v)
@@ -56,13 +55,12 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// withdrawnMeanwhile is for a request that was passed on before, and cannot be found
-// any more by the time that it is looked for again.
+// withdrawnMeanwhile answers a request that was passed on before, and was withdrawn since.
 func withdrawnMeanwhile(context.Context) (relay.Request, error) {
 	return relay.Request{}, api.Errorf(api.CodeHypervisorUnavailable, "the host did not fetch the request in time; it was withdrawn and nothing was done; ask again")
 }
 
-// planRetype says what a retype would do: the host that would move the volume plans that.
+// planRetype plans a retype; the host that would move the volume plans the move.
 func (s *Server) planRetype(r *http.Request, call store.Call, in api.VolumeRetype) (api.RetypePlan, error) {
 	plan, err := s.Store.PlanRetype(r.Context(), httpjson.Reference(r), in)
 	if err != nil {
@@ -79,15 +77,14 @@ func (s *Server) planRetype(r *http.Request, call store.Call, in api.VolumeRetyp
 	}
 	req.Who, req.Change, req.Key = call.Who, true, uuid.NewString()
 	move, err := answerOf[api.MigrationPlan](r.Context(), s, req, routes.PlanMigration.Noun)
-	if err == nil && plan.ToPath != "" { // the host has found its pool, if it is in one
+	if err == nil && plan.ToPath != "" { // the host has found its pool, if any
 		err = s.Store.CheckRetypeDst(r.Context(), plan, req.HostID, move.Dst)
 	}
 	out.Move = &move
 	return out, err
 }
 
-// retypeMove is the move at the end of which a volume has its new type, or the plan of it, by the
-// path of the call.
+// retypeMove returns the call that moves a volume with its new type, or plans that; path selects.
 func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.VolumeRetype, path string) (req relay.Request, err error) {
 	host, err := s.placement().Mover(ctx, plan.Volume, plan.ToPool)
 	if err != nil {
@@ -99,10 +96,9 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.V
 	})
 }
 
-// deleteAttachment has the attachment's host delete it, which looks whether the
-// guest has the disk. Force at a host that is fenced, and so cannot be asked, is
-// the operator's word instead, and the registry's own; so is an attachment of an
-// instance that no host has.
+// deleteAttachment passes the request to the attachment's host, which looks whether the guest has
+// the disk. If the host is fenced, the registry deletes it itself with force, and relies on the
+// operator. It also does so if no host has the instance.
 func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
 	force, err := boolean(r.URL.Query(), "force")
 	if err != nil {
@@ -120,8 +116,8 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	return relaying(s, ofAttachment[routes.None](s))(w, r)
 }
 
-// deleteShelved deletes an attachment of an instance that no host has, or says that
-// it is for others to do.
+// deleteShelved deletes an attachment of an instance without a host; false means that another way
+// applies.
 func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done bool, err error) {
 	call, err := readCall(r)
 	if err != nil {
@@ -131,7 +127,7 @@ func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done boo
 		return s.Store.DeleteShelvedAttachment(ctx, call, httpjson.Reference(r))
 	})
 	if api.CodeOf(err) == api.CodeNotFound && call.Host == nil {
-		return false, nil // what has become of it, its host or a migration may tell
+		return false, nil // its host or a migration may know what happened to it
 	}
 	if err != nil {
 		s.auditRefusal(r, err)
@@ -139,8 +135,7 @@ func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done boo
 	return done, err
 }
 
-// forceDelete deletes an attachment whose host is fenced, or says that it is for
-// its host to do.
+// forceDelete deletes an attachment of a fenced host; false means that its host must do it.
 func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool, err error) {
 	call, err := readCall(r)
 	if err != nil {
@@ -153,7 +148,7 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 	}
 	a, err := s.Store.Attachment(r.Context(), httpjson.Reference(r), store.Viewer{})
 	switch {
-	case api.CodeOf(err) == api.CodeNotFound: // perhaps because it was done
+	case api.CodeOf(err) == api.CodeNotFound: // perhaps it was deleted by the same request
 	case err != nil:
 		return false, err
 	default:
@@ -162,7 +157,7 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 			return false, err
 		}
 	}
-	// It takes something away from a host that cannot be asked.
+	// This takes something away from a host that cannot be asked.
 	if err := mayFence(r); err != nil {
 		s.auditRefusal(r, err)
 		return false, err
@@ -173,8 +168,7 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 	return true, routes.DeleteAttachment.Write(w, http.StatusOK, a)
 }
 
-// mayFence refuses operators without the role fence, where that depends on what the
-// request is about and not on its route.
+// mayFence refuses operators without the role fence, for requests that need it only in some states.
 func mayFence(r *http.Request) error {
 	id, ok := mtls.IdentityOf(r.Context())
 	if !ok || id.Kind != mtls.KindOperator || id.Role >= httpjson.Fence {
@@ -183,7 +177,7 @@ func mayFence(r *http.Request) error {
 	return api.Errorf(api.CodePermissionDenied, "operator %s may not do this: the host of the attachment is fenced, so it asks for the role %s, and the certificate has the role %s", id.Name, httpjson.Fence, id.Role)
 }
 
-// forgetVolume takes a volume out of the registry; its bytes are its host's.
+// forgetVolume removes a volume from the registry; its bytes stay on the host.
 func (s *Server) forgetVolume(ctx context.Context, call store.Call, ref string, _ api.VolumeForget) (api.Volume, error) {
 	return s.Store.ForgetVolume(ctx, call, ref)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// placement finds the hosts of things.
+// placement returns the Placement of this server.
 func (s *Server) placement() relay.Placement {
 	return relay.Placement{Store: s.Store, Present: s.Relay.Present}
 }
 
-// ofVolume is the volume that the path names, and the host for it.
+// ofVolume targets the volume that the path names, at its host.
 func ofVolume[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
@@ -30,8 +30,7 @@ func ofVolume[In any](s *Server) finder[In] {
 	}
 }
 
-// toDelete finds the host of the volume that the path names, and refuses a volume that
-// something uses.
+// toDelete targets the volume that the path names, and refuses a volume in use.
 func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) (target, error) {
 	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
@@ -44,8 +43,7 @@ func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) 
 	return target{host, v.ID}, err
 }
 
-// toResize finds the host of the volume that the path names, and refuses a volume that the
-// registry knows cannot be made larger.
+// toResize targets the volume that the path names, and refuses a volume that cannot be resized.
 func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeResize) (target, error) {
 	if err := in.Check(); err != nil {
 		return target{}, err
@@ -61,8 +59,7 @@ func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeRe
 	return target{host, v.ID}, err
 }
 
-// toPower finds the host of the instance that the path names, and refuses an instance that
-// is locked; verb is what is to be done to it.
+// toPower targets the instance that the path names, and refuses verb for a locked instance.
 func toPower[In any](s *Server, verb string) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		i, err := s.Store.Instance(ctx, httpjson.Reference(r), store.Viewer{})
@@ -76,26 +73,26 @@ func toPower[In any](s *Server, verb string) finder[In] {
 	}
 }
 
-// found is the target of what Where finds.
+// found converts the results of Placement to a target.
 func found(host api.Host, id string, err error) (target, error) { return target{host, id}, err }
 
-// ofAttachment is the attachment that the path names, at its host.
+// ofAttachment targets the attachment that the path names, at its host.
 func ofAttachment[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		return found(s.placement().Attachment(ctx, httpjson.Reference(r)))
 	}
 }
 
-// ofMigration is the migration that the path names, at its host.
+// ofMigration targets the migration that the path names, at its host.
 func ofMigration[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		return found(s.placement().Migration(ctx, httpjson.Reference(r)))
 	}
 }
 
-// toStart is the host of the attachment that the path names, which is to start a move
-// of its volume. Where no host has that at an instance there is nothing to start: no
-// guest is kept from src, and the volume is moved as a whole.
+// toStart targets the attachment that the path names, at the host that starts a move of its volume.
+// It refuses an instance without a host: there is no guest to keep from src, so the volume is moved
+// as a whole.
 func (s *Server) toStart(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
 	if err := s.resolveType(ctx, &in.ToType); err != nil {
 		return target{}, err
@@ -110,7 +107,7 @@ func (s *Server) toStart(ctx context.Context, r *http.Request, in *api.Migration
 	return found(s.placement().Attachment(ctx, a.ID))
 }
 
-// resolveType replaces the name of a volume type by its id; none stays none.
+// resolveType replaces the name of a volume type by its id; "" stays.
 func (s *Server) resolveType(ctx context.Context, ref *string) error {
 	if *ref == "" {
 		return nil
@@ -122,7 +119,7 @@ func (s *Server) resolveType(ctx context.Context, ref *string) error {
 	return err
 }
 
-// toMigrate is the host that is to move the volume that the path names.
+// toMigrate targets the volume that the path names, at the host that moves it.
 func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
 	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
@@ -138,9 +135,8 @@ func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.Migrati
 	return target{host, v.ID}, err
 }
 
-// toUnshelve finds the host that is to bring an instance back: the first that is there, of
-// those that may have the instance. The operator's request is stored before the host hears
-// of it, because the host may claim the instance only then.
+// toUnshelve targets the first connected host of those that may unshelve the instance. It first
+// stores the operator's request, without which the host may not claim the instance.
 func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.InstanceUnshelve) (target, error) {
 	plan, err := s.Store.PlanUnshelve(ctx, httpjson.Reference(r), in.Host)
 	if err != nil {
@@ -161,8 +157,8 @@ func (s *Server) toDetach(ctx context.Context, r *http.Request, in *api.VolumeDe
 	return s.atInstance(ctx, r, &in.Instance, store.CheckDetach)
 }
 
-// atInstance is the volume that the path names, at the host of the instance that the
-// body names, if check has nothing against the two.
+// atInstance targets the volume that the path names, at the host of the instance in the body, after
+// check.
 func (s *Server) atInstance(ctx context.Context, r *http.Request, instance *string, check func(api.Volume, api.Instance) error) (to target, err error) {
 	i, err := s.Store.Instance(ctx, *instance, store.Viewer{})
 	if err != nil {
@@ -202,13 +198,13 @@ func (s *Server) toAdoptInstance(ctx context.Context, r *http.Request, _ *api.In
 	return to, err
 }
 
-// opsOfHost is the host that is named, or the only one.
+// opsOfHost targets the named host, or the only one.
 func (s *Server) opsOfHost(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
 	to.host, err = s.placement().Only(ctx, r.URL.Query().Get(hostParameter))
 	return to, err
 }
 
-// ofOp finds the host of the task whose id is the op id that the path names.
+// ofOp targets the host of the task that began the op in the path.
 func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
 	to.host, err = s.hostOfOp(ctx, r.PathValue("op"))
 	return to, err

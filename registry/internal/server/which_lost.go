@@ -15,9 +15,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// which has the host of a volume say which copy is the good one. A fenced host is asked
-// nothing: what the registry knows by itself is the answer then, and names no copy,
-// for nobody has looked at one.
+// which asks the host of a volume which copy is the good one. If the host is fenced, the answer has
+// the registry's own knowledge and names no copy.
 func (s *Server) which(route httpjson.Route) httpjson.Route {
 	ask := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -41,7 +40,7 @@ func (s *Server) which(route httpjson.Route) httpjson.Route {
 	return route
 }
 
-// knownOfLost is what the registry knows of a volume whose host is fenced, for people.
+// knownOfLost describes a volume of a fenced host, for people.
 func (s *Server) knownOfLost(ctx context.Context, v api.Volume, host api.Host) (string, error) {
 	heard := "never heard of"
 	if host.LastSeenAt != nil {
