@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// follow looks what became of a volume that moves: by the row of its migration
-// or, where there is none yet, by asking the host again under the same id.
+// follow checks the progress of a moving volume: by the row of its migration or, if there is none
+// yet, by repeating the request to the host under the same id.
 func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	if v.MigrationID == "" {
 		l.ask(ctx, d, v)
@@ -23,7 +23,7 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	}
 	m, err := l.cfg.Store.Migration(ctx, v.MigrationID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
-		// Its host has not come to register it, or gave it up before.
+		// Its host has not registered the migration yet, or has given it up.
 		l.askOp(ctx, d, v)
 		return nil
 	}
@@ -50,17 +50,16 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	return nil
 }
 
-// needsOperator is the error of a volume whose migration needs an operator, with the commands that
-// are known to end that. The migration shows them as well, and more of what is known.
+// needsOperator returns the error of a volume with a migration that needs an operator, with the
+// known commands to resolve it. The migration itself shows these and more.
 func needsOperator(m api.Migration) *api.Error {
 	again, _ := m.Cures()
 	return api.Errorf(api.CodeNeedsOperator, "migration %s needs an operator; %s. Next: %s; `%s` shows what is known", m.ID, m.StoppedLine(), again,
 		api.ShellLine("volferryctl", "migration", "show", m.ID)).With("migration_id", m.ID)
 }
 
-// askWhy has the host say why a migration did not move its volume: its journal has
-// the reason, where the registry has only the end. A host that does not answer is
-// not waited for.
+// askWhy asks the host why a migration did not move its volume: only the host's journal has the
+// reason. It does not wait for a host that does not answer.
 func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api.Migration) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		why := endedAs(m)
@@ -77,15 +76,15 @@ func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api
 	})
 }
 
-// endedAs is all that is known where nobody says why a migration has not moved its volume.
+// endedAs returns the error for a migration that ended for an unknown reason.
 func endedAs(m api.Migration) *api.Error {
 	return api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
 }
 
-// ask has the host of a volume move it, without waiting for the answer here.
+// ask requests, in the background, the move of a volume.
 func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
-		// What the round saw may have been settled by the call before.
+		// The previous call may have settled the volume since this round began.
 		if waits, err := l.waits(ctx, d, v); !waits || err != nil {
 			return err
 		}
@@ -105,13 +104,13 @@ func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	})
 }
 
-// movesShared reports whether a volume moves with all the instances that have it.
+// movesShared reports whether a volume moves together with several instances.
 func movesShared(d api.Drain, v api.Volume) bool {
 	return d.Request().MovesShared() && len(v.Attachments) > 1
 }
 
-// moveShared begins such a move, which the registry leads. The same call again finds the move that
-// was begun; where that has moved the volume, which came back since, another one is begun.
+// moveShared begins such a move, which the registry leads. A repeated call finds the same move; if
+// that has already moved the volume and the volume has come back since, another move begins.
 func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	for n := 0; ; n++ {
 		m, err := l.cfg.MoveShared(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.Request().SharedTarget())
@@ -133,14 +132,14 @@ func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) e
 	}
 }
 
-// waits reports whether a volume still counts as moving with no migration known.
+// waits reports whether a volume is still moving without a known migration.
 func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	moving, _, err := l.cfg.Store.NextDrainVolumes(ctx, d.ID)
 	return slices.ContainsFunc(moving, func(now api.DrainVolume) bool { return now.VolumeID == v.VolumeID && now.MigrationID == "" }), err
 }
 
-// background runs one call about a volume, if none is on its way and its turn has
-// come. Its trouble is looked at again with a later round.
+// background runs one call about a volume, unless one is running or must wait. After an error a
+// later round tries again.
 func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, do func(context.Context) error) {
 	l.queue.Go(keyOf(d, v), func() error {
 		err := do(ctx)
@@ -151,7 +150,7 @@ func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, d
 	})
 }
 
-// request is the call that moves a volume.
+// request returns the call that moves a volume.
 func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (relay.Request, error) {
 	host, err := l.cfg.Placement.Host(ctx, v.Host)
 	if err != nil {
@@ -167,7 +166,7 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	}.With(d.Request().Target())
 }
 
-// heard records what a host said to the call that moves a volume.
+// heard records a host's answer to the call that moves a volume.
 func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status int, body []byte, err error) error {
 	if err != nil {
 		return l.notAsked(ctx, d, v, err)
@@ -184,7 +183,7 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 	return l.refused(ctx, d, v, refused)
 }
 
-// refused records why a volume is not moved now, or not at all.
+// refused records why a volume is not moved, now or at all.
 func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) error {
 	if passes(refused) {
 		return l.putOff(ctx, d, v, refused)
@@ -202,9 +201,9 @@ func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
 }
 
-// leaving returns the migration that somebody else has begun and that takes the volume out of
-// the pool, if a refusal is about that; later says that the volume is to be moved again later: that
-// migration is over by now, or brings the volume into the pool.
+// leaving returns the migration of another requester that takes the volume out of the pool, if it
+// is the reason of a refusal. later means to try again: that migration has ended since, or brings
+// the volume into the pool.
 func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) (id string, later bool, err error) {
 	named, _ := refused.Details["migration_id"].(string)
 	if refused.Code != api.CodeMigrationActive || named == "" {
@@ -220,14 +219,14 @@ func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 		return "", false, nil
 	case m.State.Final():
 		return "", true, nil
-	case m.Dst.Pool == d.Pool: // it ends there, or where it was, by itself
+	case m.Dst.Pool == d.Pool: // it ends in this pool or at its src by itself
 		return "", m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned, nil
 	}
 	return m.ID, false, nil
 }
 
-// notAsked is for a call that no host answered. Only where it is certain that
-// nothing was done does the volume wait for another turn.
+// notAsked handles a call that no host answered. It puts the volume off only if certainly nothing
+// was done.
 func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {
@@ -236,15 +235,15 @@ func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err
 	return l.putOff(ctx, d, v, e)
 }
 
-// putOff has a volume wait for another turn.
+// putOff makes a volume pending, to be tried again later.
 func (l *Loop) putOff(ctx context.Context, d api.Drain, v api.DrainVolume, why *api.Error) error {
 	l.queue.PutOff(keyOf(d, v))
 	v.MigrationID = ""
 	return l.settle(ctx, d, v, api.DrainVolumePending, why)
 }
 
-// askOp looks at the op of a migration that the registry does not know: one that
-// ended there moved nothing.
+// askOp queries the op of a migration that the registry does not know. An op that ended without
+// that has moved nothing.
 func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		o, err := l.op(ctx, d, v)
@@ -255,9 +254,9 @@ func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	})
 }
 
-// opEnded records the end of an op whose migration never got to the registry. One that is undone
-// was refused, after it had waited for another op of its instance.
-// One that is done is told by the migration, which is there by then.
+// opEnded records the end of an op without a registered migration. An undone op was refused after
+// it had waited for another op of its instance. A done op needs no record, because its migration is
+// registered by then.
 func (l *Loop) opEnded(ctx context.Context, d api.Drain, v api.DrainVolume, o api.Op) error {
 	why := o.Error
 	if why == nil {

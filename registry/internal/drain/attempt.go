@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// attempt returns the id of the task that moves a volume: the first of those
-// that follow from drain and volume that has no answer, or one that is wanted.
-// So a restart finds the task that is on its way, and never makes a second one.
+// attempt returns the id of the task that moves a volume. The possible ids follow from drain and
+// volume; it returns the first that has no answer, or an answer that wanted accepts. So a restarted
+// loop finds the running task and never makes a second one.
 func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, wanted func(id string, a api.TaskAnswer) (bool, error)) (string, error) {
 	for n := 0; ; n++ {
 		id := taskID(d.ID, v.VolumeID, n)
@@ -42,7 +42,7 @@ func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, want
 	}
 }
 
-// nextAttempt is the first one that no other may follow.
+// nextAttempt returns the first attempt that no other may follow.
 func (l *Loop) nextAttempt(ctx context.Context, d api.Drain, v api.DrainVolume) (string, error) {
 	return l.attempt(ctx, d, v, func(id string, a api.TaskAnswer) (bool, error) {
 		again, err := l.again(ctx, d, v, id, a)
@@ -50,9 +50,8 @@ func (l *Loop) nextAttempt(ctx context.Context, d api.Drain, v api.DrainVolume) 
 	})
 }
 
-// again reports whether an attempt with this answer is one that another may follow: it
-// was refused so, at once or when its op was undone, or it moved the volume, which came back
-// since.
+// again reports whether another attempt may follow one with this answer: it was refused
+// temporarily, at once or by an undone op, or it moved the volume and the volume has come back.
 func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id string, a api.TaskAnswer) (bool, error) {
 	if refused := relay.Refusal(a.Status, a.Body); refused != nil {
 		return mayFollow(refused), nil
@@ -75,14 +74,13 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id str
 	return l.cameBack(ctx, d, m)
 }
 
-// mayFollow reports whether another attempt may follow one that was refused so: for the moment, or
-// for another migration of the volume.
+// mayFollow reports whether another attempt may follow this refusal: it is temporary, or due to
+// another migration of the volume.
 func mayFollow(refused *api.Error) bool {
 	return passes(refused) || refused.Code == api.CodeMigrationActive
 }
 
-// passes reports whether a refusal may pass. What a migration has locked, it lets go of at its end;
-// an operator's lock stays.
+// passes reports whether a refusal is temporary. A migration's lock is, an operator's is not.
 func passes(refused *api.Error) bool {
 	holder, _ := refused.Details["migration_id"].(string)
 	return relay.Passes(refused) || refused.Code == api.CodeInstanceLocked && holder != ""
@@ -97,7 +95,7 @@ func (l *Loop) cameBack(ctx context.Context, d api.Drain, m api.Migration) (bool
 	return volume.Location.Pool == d.Pool, err
 }
 
-// begun returns the id of the migration that an answer tells of.
+// begun returns the id of the migration in an answer.
 func begun(body []byte) (string, error) {
 	var answer struct {
 		Migration api.Migration `json:"migration"`
@@ -111,7 +109,7 @@ func begun(body []byte) (string, error) {
 	return answer.Migration.ID, nil
 }
 
-// op reads from its host the op that has begun the migration of a volume.
+// op queries the op that began the migration of a volume.
 func (l *Loop) op(ctx context.Context, d api.Drain, v api.DrainVolume) (api.Op, error) {
 	id, err := l.attempt(ctx, d, v, func(_ string, a api.TaskAnswer) (bool, error) {
 		migration, err := begun(a.Body)
@@ -123,7 +121,7 @@ func (l *Loop) op(ctx context.Context, d api.Drain, v api.DrainVolume) (api.Op, 
 	return l.readOp(ctx, d, v, id)
 }
 
-// readOp reads from its host the op of an attempt.
+// readOp queries the op of an attempt.
 func (l *Loop) readOp(ctx context.Context, d api.Drain, v api.DrainVolume, id string) (api.Op, error) {
 	host, err := l.cfg.Placement.Host(ctx, v.Host)
 	if err != nil {
@@ -136,7 +134,7 @@ func (l *Loop) readOp(ctx context.Context, d api.Drain, v api.DrainVolume, id st
 	return relay.ReadOp(status, body)
 }
 
-// taskNamespace is the name space of the ids of drains' tasks.
+// taskNamespace is the UUID namespace for the ids of drains' tasks.
 var taskNamespace = uuid.MustParse("5f1d5c1e-3c0c-5a7e-9a51-6f8a4d1c2b70")
 
 func taskID(drainID, volumeID string, n int) string {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drain empties pools: it has the hosts move the volumes of a drain, as many at a
-// time as the operator asked for. The store has all that the loop must remember, and the
-// ids of its requests follow from drain and volume, so it may be ended at any moment and
-// the next loop goes on. It does not know how a volume is moved.
+// Package drain empties pools: it requests from hosts the moves of a drain's volumes, as many at a
+// time as the operator has allowed. All state is in the store, and the ids of its requests follow
+// from drain and volume, so the loop may stop at any moment and a new one continues. The package
+// does not know how a volume is moved.
 package drain
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Store holds the drains and their volumes.
+// Store has the drains and their volumes.
 type Store interface {
 	OpenDrains(ctx context.Context) ([]api.Drain, error)
 	RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error
@@ -36,15 +36,15 @@ type Relay interface {
 	Present(hostID string) bool
 }
 
-// Config is what a Loop needs.
+// Config has the dependencies of a Loop.
 type Config struct {
 	Store     Store
 	Relay     Relay
 	Placement relay.Placement
-	// MoveShared begins to move a volume that several instances have (relay.SharedMoves).
+	// MoveShared begins the move of a volume of several instances (relay.SharedMoves).
 	MoveShared func(ctx context.Context, call store.Call, volumeID string, in api.MigrationTarget) (api.Migration, error)
 	Log        *slog.Logger
-	// Every is how often the loop looks; 0 is reconcile.DefaultEvery.
+	// Every is the interval of the loop; 0 means reconcile.DefaultEvery.
 	Every time.Duration
 }
 
@@ -55,15 +55,15 @@ type Loop struct {
 	queue reconcile.WorkQueue[workKey]
 }
 
-// workKey is a volume of a drain.
+// workKey identifies a volume of a drain.
 type workKey struct{ drain, volume string }
 
 func keyOf(d api.Drain, v api.DrainVolume) workKey { return workKey{d.ID, v.VolumeID} }
 
-// call is who changes drains, for the audit trail.
+// call identifies the loop in the audit trail.
 var call = store.Call{Who: "drain"}
 
-// settle records what became of a volume.
+// settle records a volume's state and error.
 func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state string, why *api.Error) error {
 	v.State, v.Error = state, why
 	if err := l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v); err != nil {

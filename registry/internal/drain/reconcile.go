@@ -10,14 +10,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// New returns a loop that does nothing before it runs.
+// New returns a loop; call Run to start it.
 func New(c Config) *Loop {
 	l := &Loop{cfg: c}
 	l.Loop = reconcile.NewLoop("drains", c.Every, c.Log, l.reconcile, l.queue.Wait)
 	return l
 }
 
-// reconcile brings every drain as far as it can be brought now.
+// reconcile advances every drain as far as possible now.
 func (l *Loop) reconcile(ctx context.Context) error {
 	drains, err := l.cfg.Store.OpenDrains(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *Loop) advance(ctx context.Context, d api.Drain) error {
 func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 	_, err := l.cfg.Store.FinishDrain(ctx, call, d.ID)
 	switch {
-	case api.CodeOf(err) == api.CodeConflict: // a volume has come just now
+	case api.CodeOf(err) == api.CodeConflict: // a volume has just come into the pool
 		return nil
 	case err != nil:
 		return err
@@ -80,9 +80,9 @@ func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 	return nil
 }
 
-// begin takes a volume on: it counts as moving before its host is asked. One
-// whose host is not there, whose instance is at rest, or whose turn to be tried
-// again has not come, is left for later.
+// begin starts the move of a volume, which counts as moving before its host is asked. It leaves a
+// volume for later if its host is not connected, its instance is locked by another move, or it must
+// wait before the next try.
 func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	if !l.queue.Due(keyOf(d, v)) {
 		return false, nil
@@ -103,7 +103,7 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	host, err := l.cfg.Placement.Mover(ctx, volume, d.ToPool)
 	switch api.CodeOf(err) { //nolint:exhaustive // all others are no answer
 	case api.CodeHypervisorUnavailable:
-		return false, nil // it is fenced
+		return false, nil // the host is fenced
 	case api.CodeUnsupportedDisk:
 		return false, l.settle(ctx, d, v, api.DrainVolumeSkipped, api.AsError(err))
 	}
@@ -113,26 +113,26 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	return l.take(ctx, d, v, host.Name)
 }
 
-// held reports whether the migration of another volume has locked the instance of a volume. The
-// registry would refuse the volume for that, and its host, which sees the guest go off and come
-// back meanwhile, for anything.
+// held reports whether the migration of another volume has locked the instance of a volume. Then
+// the registry would refuse the move temporarily, but the host, which sees the guest stop and
+// return, may refuse it for good.
 func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 	if v.Unheld() || len(v.Attachments) > 1 {
 		return false, nil
 	}
 	i, err := l.cfg.Store.Instance(ctx, v.Attachments[0].InstanceID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
-		return false, nil // it was forgotten just now
+		return false, nil // the instance has just been forgotten
 	}
 	return i.LockedBy != "" && v.MigrationID == "", err
 }
 
-// take has a volume count as moving, by a host or by the registry, and has it moved.
+// take records a volume as moving, by a host or by the registry, and requests the move.
 func (l *Loop) take(ctx context.Context, d api.Drain, v api.DrainVolume, host string) (bool, error) {
 	v.State, v.Host, v.MigrationID, v.Error = api.DrainVolumeMoving, host, "", nil
 	err := l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v)
 	if api.CodeOf(err) == api.CodeConflict {
-		return false, nil // it was paused or stopped just now
+		return false, nil // the drain was just paused or stopped
 	}
 	if err != nil {
 		return false, err

@@ -12,11 +12,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// mostPauses is how many times as long as the operator allowed the guests may stand still
-// before all go on where they were.
+// mostPauses times the allowed pause is the time after which a pause is cancelled and all guests
+// are resumed at src.
 const mostPauses = 3
 
-// advance has each host do what the phase asks of it, and passes the barrier when all have.
+// advance makes the calls of the present phase, and passes its barrier when all hosts have ended
+// them.
 func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	if why := hopeless(p); why != nil {
 		return l.cancel(ctx, p, why)
@@ -37,7 +38,7 @@ func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	return l.pass(ctx, p)
 }
 
-// hopeless is why a move goes back to src, nil if it does not.
+// hopeless returns the reason why a move must return to src, nil if it need not.
 func hopeless(p *workflow.Pause) *api.Error {
 	switch p.Phase {
 	case workflow.PauseRestoring, workflow.PauseCancelling, workflow.PauseDone:
@@ -57,7 +58,7 @@ func hopeless(p *workflow.Pause) *api.Error {
 	return pauseall.Fenced(p)
 }
 
-// pass passes the barrier of a phase that all hosts have reached.
+// pass passes the barrier of a phase after all hosts.
 func (l *Loop) pass(ctx context.Context, p *workflow.Pause) error {
 	switch p.Phase {
 	case workflow.PauseChecking:
@@ -102,7 +103,7 @@ func (l *Loop) enter(ctx context.Context, p *workflow.Pause, to workflow.PausePh
 	return l.orCancel(ctx, p, err, "volume %s cannot be moved on", p.Migration.VolumeName)
 }
 
-// made has the guests be tracked once dst is there. The copy host says once more where.
+// made begins tracking once dst exists; the copy host repeats its location.
 func (l *Loop) made(ctx context.Context, p *workflow.Pause) error {
 	for _, h := range p.Live.Hosts {
 		if h.ID != p.CopyHost.ID {
@@ -121,7 +122,7 @@ func (l *Loop) made(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// flip is the decision for dst, once all guests are saved as well.
+// flip commits the move to dst, once all guests are saved.
 func (l *Loop) flip(ctx context.Context, p *workflow.Pause) error {
 	for _, g := range p.Instances {
 		if g.State != workflow.PauseSaved {
@@ -132,7 +133,7 @@ func (l *Loop) flip(ctx context.Context, p *workflow.Pause) error {
 	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
 }
 
-// orCancel leads a move back to src whose next step is refused for good.
+// orCancel cancels a move if err is permanent.
 func (l *Loop) orCancel(ctx context.Context, p *workflow.Pause, err error, format string, args ...any) error {
 	switch api.CodeOf(err) { //nolint:exhaustive // what else is refused stays refused
 	case "":

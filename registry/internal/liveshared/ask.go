@@ -13,11 +13,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// mostAttempts is how often a call is made that can still be taken back.
+// mostAttempts bounds the attempts of a call that can still be undone.
 const mostAttempts = 5
 
-// bring has a host do what it is wanted for. Before that it is known what became of the last
-// thing that the host was asked for.
+// bring makes a call of a host. It first finds out the result of the host's previous call.
 func (l *Loop) bring(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) error {
 	if h.State == workflow.LiveAsked && h.Call != c {
 		return l.settle(ctx, p, h)
@@ -42,7 +41,8 @@ func (l *Loop) ask(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, 
 	return l.hosts.AskSurely(ctx, request(p, h, c))
 }
 
-// answer records how a call ended, with what stops the host for an operator.
+// answer records the result of a call; stop is the error that blocks the host until an operator
+// acts.
 func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome, stop *api.Error) error {
 	a := workflow.LiveAnswer{Done: v.Failed == nil, Worked: v.Op.Took(), Error: stop}
 	if found := v.Op.Live; a.Done && found != nil {
@@ -55,8 +55,8 @@ func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHos
 	return err
 }
 
-// memories are what the RAM of its instances takes, by the answer of a host to a check. One that
-// cannot be read says nothing: what is estimated by it is only estimated.
+// memories returns the RAM of a host's instances from its answer to a check, in bytes. It ignores
+// an unreadable answer, because the values are only for estimates.
 func memories(answer []byte) map[string]int64 {
 	var said struct {
 		LiveHost api.LiveHost `json:"live_host"`
@@ -70,47 +70,46 @@ func memories(answer []byte) map[string]int64 {
 	return of
 }
 
-// failed decides how a move goes on whose host has not done what it was asked for.
+// failed decides how a move continues after a failed call.
 func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome) error {
 	why := hostop.About(v.Failed, "cannot %s for volume %s on host %s", doing[c.Verb], p.Migration.VolumeName, h.Name)
 	var stop *api.Error
 	ends := c.Verb == workflow.LiveEnd || c.Verb == workflow.LiveUntrack
 	again := v.Again && (ends || c.Attempt+1 < mostAttempts)
 	if c.Verb == workflow.LiveUntrack && !v.Again {
-		stop = why // nothing else can be done without it
+		stop = why // the move cannot continue without it
 	}
 	if err := l.answer(ctx, p, h, c, v, stop); err != nil {
 		return err
 	}
 	switch {
 	case again:
-		return v.Failed // in its turn
+		return v.Failed // try again after a delay
 	case stop != nil:
 		return nil //nolint:nilerr // it waits for an operator
 	case v.Failed.Code == api.CodeBitmapLost:
 		_, err := l.cfg.Store.AgainLive(ctx, call, p.Migration.ID, p.Phase, why)
 		return err
 	case c.Verb == workflow.LiveRound && !v.Untouched && c.Attempt+1 < mostAttempts && !final(v.Failed):
-		return v.Failed // the storage may be back by then
+		return v.Failed // the storage may work again later
 	}
 	return l.cancel(ctx, p, why)
 }
 
-// final reports whether a copy that failed so would fail so again.
+// final reports whether a copy with this error would fail again.
 func final(e *api.Error) bool {
 	return e.Code == api.CodeNoSpace || e.Code == api.CodeCopyMismatch || e.Code == api.CodeNeedsOperator
 }
 
-// doing is what a host could not do, for people.
+// doing describes the calls for errors.
 var doing = map[workflow.LiveVerb]string{
 	workflow.LiveCheck: "follow the writes", workflow.LiveMake: "make the destination", workflow.LiveTrack: "begin to follow the writes",
 	workflow.LiveRound: "copy what was written", workflow.LiveSwap: "begin the next round", workflow.LiveRead: "read what was written last",
 	workflow.LiveLast: "copy what was written last", workflow.LiveEnd: "end the copying", workflow.LiveUntrack: "end following the writes",
 }
 
-// settle finds out what became of the last thing that a host was asked for, which nobody
-// wants any more: a call that it did not fetch is withdrawn, any other one is followed to
-// its end.
+// settle finds out the result of a host's previous call, which is no longer needed: it withdraws a
+// call that the host has not fetched, and follows any other to its end.
 func (l *Loop) settle(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) error {
 	v := hostop.Outcome{Failed: api.Errorf(api.CodeConflict, "withdrawn")}
 	if h.Call.Verb != workflow.LiveCheck {
@@ -126,9 +125,8 @@ func (l *Loop) settle(ctx context.Context, p *workflow.Pause, h workflow.LiveHos
 	return l.answer(ctx, p, h, h.Call, v, nil)
 }
 
-// hasten has a host end what it copies for a generation that nobody wants any more; settle
-// sees how that ends. It is asked under an id of its own each time: it may be refused for
-// the moment.
+// hasten makes a host end the copy of an obsolete generation; settle finds out its result. Each
+// request has a new id, because it may be refused temporarily.
 func (l *Loop) hasten(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) {
 	if h.Call.Verb != workflow.LiveRound && h.Call.Verb != workflow.LiveLast {
 		return

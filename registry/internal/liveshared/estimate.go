@@ -10,17 +10,17 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// fewUnits is how many dirty units of a host are not worth another round.
+// fewUnits is the number of dirty units of a host that are not worth another round.
 const fewUnits = 64
 
-// standstill is how long a host needs for the RAM of its guests, by what it has saved and restored
-// before; nothing if that is not known.
+// standstill is the RAM of a host's guests, and the time to save and restore it by earlier
+// measurements; 0 if unknown.
 type standstill struct {
 	bytes         int64
 	save, restore time.Duration
 }
 
-// standstills are those of the hosts of a move, by their ids.
+// standstills returns the standstill of each host of a move, by host id.
 func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]standstill, error) {
 	all := map[string]standstill{}
 	for _, h := range p.Live.Hosts {
@@ -42,8 +42,8 @@ func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]s
 	return all, nil
 }
 
-// tooMuchRAM refuses a move whose guests cannot stand still for as short a time as the operator
-// wants: their RAM alone takes longer.
+// tooMuchRAM refuses a move if saving and restoring the guests' RAM alone exceeds the allowed
+// pause.
 func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	for _, h := range p.Live.Hosts {
 		of := ram[h.ID]
@@ -57,8 +57,8 @@ func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	return nil
 }
 
-// mayPause reports whether what was written in the last round is copied, while RAM is saved, and
-// the RAM restored, within the time that the guests may stand still.
+// mayPause reports whether a pause now fits into the allowed time. It copies the last round's
+// writes while RAM is saved, and then restores RAM.
 func mayPause(l *workflow.Live, ram map[string]standstill) bool {
 	for _, h := range l.Hosts {
 		if h.Dirty < fewUnits*l.UnitBytes {
@@ -75,7 +75,7 @@ func mayPause(l *workflow.Live, ram map[string]standstill) bool {
 	return true
 }
 
-// outrun is why a move ends whose guests write faster than their hosts copy.
+// outrun returns the error of a move with guests that write faster than their hosts copy.
 func outrun(p *workflow.Pause) *api.Error {
 	var left, copied int64
 	var took time.Duration

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Store holds the moves.
+// Store has the moves.
 type Store interface {
 	pauseall.Opener
 	AskLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error)
@@ -29,18 +29,16 @@ type Store interface {
 	hostop.Store
 }
 
-// Config is what a Loop needs.
+// Config has the dependencies of a Loop.
 type Config struct {
 	Store Store
 	Relay hostop.Relay
 	Log   *slog.Logger
-	// Every is how often the loop looks, and how often it asks a host how far an op is; 0
-	// is reconcile.DefaultEvery.
+	// Every is the interval of the loop and of its queries of ops; 0 means reconcile.DefaultEvery.
 	Every time.Duration
 }
 
-// Loop advances every move whose guests write meanwhile. There is one Loop per registry,
-// beside that of package pauseall.
+// Loop advances every live move. A registry has one, and one Loop of package pauseall.
 type Loop struct {
 	*reconcile.Loop
 	cfg        Config
@@ -48,7 +46,7 @@ type Loop struct {
 	background *hostop.Background
 }
 
-// call is who changes the moves, for the audit trail.
+// call identifies the loop in the audit trail.
 var call = store.Call{Who: "live-shared"}
 
 func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// New returns a loop that does nothing before it runs.
+// New returns a loop; call Run to start it.
 func New(c Config) *Loop {
 	l := &Loop{cfg: c}
 	l.background = hostop.NewBackground("a move while all guests write", c.Log, func() { l.LookSoon() })
@@ -21,7 +21,7 @@ func New(c Config) *Loop {
 	return l
 }
 
-// reconcile brings every move as far as it can be brought now.
+// reconcile advances every move as far as possible now.
 func (l *Loop) reconcile(ctx context.Context) error {
 	return pauseall.Advance(ctx, l.cfg.Store, func(ctx context.Context, p *workflow.Pause) error {
 		if p.Live == nil || p.Phase == workflow.PauseDone {

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// request is a call of a host. It is the same whenever it is made again.
+// request returns a call of a host. A repeated call is the same.
 func request(p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) hostop.Request {
 	m, v := p.Migration, volume(p, h)
 	generation, round := strconv.Itoa(c.Generation), strconv.Itoa(c.Round)
@@ -48,7 +48,7 @@ func request(p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) hostop
 	return r
 }
 
-// volume is what every call says of the volume.
+// volume returns the description of the volume in every call.
 func volume(p *workflow.Pause, h workflow.LiveHost) api.LiveVolume {
 	m := p.Migration
 	v := api.LiveVolume{
@@ -62,7 +62,7 @@ func volume(p *workflow.Pause, h workflow.LiveHost) api.LiveVolume {
 	return v
 }
 
-// copyOptions are how a host copies: all hosts copy at once, and share the bandwidth.
+// copyOptions returns the options of a host's copy: all hosts copy at once and share the bandwidth.
 func copyOptions(p *workflow.Pause) api.CopyOptions {
 	o := p.Request.CopyOptions
 	if o.BandwidthBytesPerSecond > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// advance does the next things of a move. Where the guests write while the volume is copied,
-// all that is no pause is for package liveshared.
+// advance does the next possible steps of a move. For a live move it does only its pauses; package
+// liveshared does the rest.
 func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	switch p.Phase {
 	case workflow.PauseChecking:
@@ -38,7 +38,7 @@ func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// copy has the copy host make dst, and is the commit point when it has.
+// copy makes the copy host copy the volume to dst, and commits afterwards.
 func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 	if gone := Fenced(p); gone != nil {
 		return l.cancel(ctx, p, gone)
@@ -62,8 +62,8 @@ func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// flip makes dst the place of the volume. A dst that cannot be it, because its place
-// is taken or of another size, leads back to src.
+// flip makes dst the location of the volume. If dst cannot be, because it is taken or has another
+// size, it cancels the move.
 func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) error {
 	if dst == nil {
 		return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has copied volume %s and does not say where to", p.CopyHost.Name, p.Migration.VolumeName))
@@ -79,7 +79,7 @@ func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) e
 	return l.cancel(ctx, p, hostop.About(api.AsError(err), "volume %s cannot be at its destination", p.Migration.VolumeName))
 }
 
-// resume wakes the instances, and reports whether it let them run on just now.
+// resume restores the instances, and reports whether it has just permitted to resume them.
 func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	if err := l.wakeAll(ctx, p); err != nil {
 		return false, err
@@ -91,8 +91,8 @@ func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	return true, err
 }
 
-// end wakes the instances, has the copy host remove what the volume is not at, and
-// ends the move when nothing is left.
+// end restores and resumes the instances, makes the copy host remove the other end of the move, and
+// then finishes the move.
 func (l *Loop) end(ctx context.Context, p *workflow.Pause) error {
 	if resumed, err := l.resume(ctx, p); resumed || err != nil {
 		return err

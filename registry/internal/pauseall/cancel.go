@@ -11,13 +11,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Canceller is the part of a Store that leads moves back to src.
+// Canceller is the part of a Store that cancels moves.
 type Canceller interface {
 	CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error)
 }
 
-// Cancel leads a move back to src. It does nothing if the volume has moved meanwhile, or the
-// move is over.
+// Cancel cancels a move. It does nothing if the volume has moved since, or the move has ended.
 func Cancel(ctx context.Context, s Canceller, log *slog.Logger, call store.Call, p *workflow.Pause, why *api.Error) error {
 	_, err := s.CancelPause(ctx, call, p.Migration.ID, why)
 	switch api.CodeOf(err) { //nolint:exhaustive // those say that it went on meanwhile
@@ -29,7 +28,8 @@ func Cancel(ctx context.Context, s Canceller, log *slog.Logger, call store.Call,
 	return err
 }
 
-// Fenced is why a move cannot go on to dst: a host was lost before it was there.
+// Fenced returns the reason why a move cannot continue to dst because one of its hosts was fenced,
+// nil if none was.
 func Fenced(p *workflow.Pause) *api.Error {
 	hosts := []workflow.PauseHost{p.CopyHost}
 	for _, g := range p.Instances {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// drop has the copy host remove the end of the copy that the volume is not at. It is
-// not called for one that waits for an operator.
+// drop makes the copy host remove the end of the copy where the volume is not. It must not be
+// called for a move that waits for an operator.
 func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	if p.DropEnd == api.DropDst {
 		made, err := l.mayBeMade(ctx, p)
@@ -19,9 +19,9 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 		case err != nil:
 			return err
 		case p.Live != nil && !p.LiveReady():
-			return nil // a host may still write there
+			return nil // a host may still write to dst
 		case !made && l.background.Busy(hostop.Subject{Migration: p.Migration.ID, What: workCopy}):
-			return nil // the copy may be just about to be asked for
+			return nil // the copy may be about to be requested
 		case !made:
 			return l.dropped(ctx, p, nil)
 		}
@@ -40,11 +40,11 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 			if _, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
 				return err
 			}
-			return v.Failed // in its turn
+			return v.Failed // try again after a delay
 		case p.DropEnd == api.DropSrc:
 			return l.dropped(ctx, p, hostop.About(v.Failed, "volume %s was moved, and its source not deleted on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		}
-		// Somebody may still write there: it stays reserved until an operator has looked.
+		// Another program may still write to dst: it stays reserved until an operator has checked.
 		_, err = l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, p.DropEnd,
 			hostop.About(v.Failed, "cannot remove the copy of volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		return err
@@ -52,7 +52,7 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// dropped records that nothing is left for the copy host to remove.
+// dropped records that the copy host has nothing more to remove.
 func (l *Loop) dropped(ctx context.Context, p *workflow.Pause, why *api.Error) error {
 	_, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, "", why)
 	return err

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pauseall moves volumes with all their guests paused: it has the hosts save the
-// guests, one host copy the volume, and the hosts restore the guests. The store has all
-// that the loop must remember, and the ids of its requests follow from the migration, so it
-// may be ended at any moment and the next loop goes on. It does not know how a guest is
-// saved or how a volume is copied.
+// Package pauseall moves volumes with all their guests paused: hosts save the guests, one host
+// copies the volume, and the hosts restore the guests. All state is in the store, and the ids of
+// its requests follow from the migration, so the loop may stop at any moment and a new one
+// continues. The package does not know how a guest is saved or a volume copied.
 package pauseall
 
 import (
@@ -19,21 +18,21 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// mostAttempts is how often what can still be taken back is tried: guests that are
-// saved already wait meanwhile.
+// mostAttempts bounds the attempts of a call that can still be undone, because saved guests wait
+// for it.
 const mostAttempts = 5
 
-// suspendWithin is how long the guests that are suspended wait for the last one. None
-// is saved yet, so all of them can go on as if nothing had been.
+// suspendWithin is how long suspended guests wait for the last one. No guest is saved yet, so all
+// can be resumed without loss.
 const suspendWithin = 10 * time.Second
 
-// Opener has the moves that are open, and announces their changes.
+// Opener has the open moves, and announces their changes.
 type Opener interface {
 	OpenPauses(ctx context.Context) ([]workflow.Pause, error)
 	PauseChanged() <-chan struct{}
 }
 
-// Store holds the moves with all guests paused.
+// Store has the moves with all guests paused.
 type Store interface {
 	Opener
 	SetPauseInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error)
@@ -49,17 +48,16 @@ type Store interface {
 	hostop.Store
 }
 
-// Config is what a Loop needs.
+// Config has the dependencies of a Loop.
 type Config struct {
 	Store Store
 	Relay hostop.Relay
 	Log   *slog.Logger
-	// Every is how often the loop looks, and how often it asks a host how far an op is; 0
-	// is reconcile.DefaultEvery.
+	// Every is the interval of the loop and of its queries of ops; 0 means reconcile.DefaultEvery.
 	Every time.Duration
 }
 
-// Loop advances every move with all guests paused. There is one Loop per registry.
+// Loop advances every move with all guests paused. A registry has one.
 type Loop struct {
 	*reconcile.Loop
 	cfg        Config
@@ -67,12 +65,12 @@ type Loop struct {
 	background *hostop.Background
 }
 
-// What the copy host is asked about, beside the instances (hostop.Subject).
+// The subjects of calls of the copy host; other subjects are instances (hostop.Subject).
 const (
 	workCopy  = "copy"
 	workCheck = "check"
 	workDrop  = "drop"
 )
 
-// call is who changes the moves, for the audit trail.
+// call identifies the loop in the audit trail.
 var call = store.Call{Who: "pause-all"}

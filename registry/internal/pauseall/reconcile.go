@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// New returns a loop that does nothing before it runs.
+// New returns a loop; call Run to start it.
 func New(c Config) *Loop {
 	l := &Loop{cfg: c}
 	l.background = hostop.NewBackground("a move with all guests paused", c.Log, func() { l.LookSoon() })
@@ -21,13 +21,13 @@ func New(c Config) *Loop {
 	return l
 }
 
-// reconcile brings every move as far as it can be brought now.
+// reconcile advances every move as far as possible now.
 func (l *Loop) reconcile(ctx context.Context) error {
 	return Advance(ctx, l.cfg.Store, l.advance)
 }
 
-// Advance brings every open move as far as it can be brought now, each by advance. A move that
-// went on meanwhile is looked at with the next look.
+// Advance calls advance for every open move. After a conflict, which means that the move has
+// changed since, the next look tries again.
 func Advance(ctx context.Context, s Opener, advance func(context.Context, *workflow.Pause) error) error {
 	open, err := s.OpenPauses(ctx)
 	if err != nil {

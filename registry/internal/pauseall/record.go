@@ -9,12 +9,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// cancel leads a move back to src.
+// cancel cancels a move.
 func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {
 	return Cancel(ctx, l.cfg.Store, l.cfg.Log, call, p, why)
 }
 
-// set records how far an instance is.
+// set records the state of an instance.
 func (l *Loop) set(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	_, err := l.cfg.Store.SetPauseInstance(ctx, call, p.Migration.ID, p.Phase, g)
 	return err

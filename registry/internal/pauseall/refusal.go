@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// refusal is why a host could not do something with an instance, with the host's name. A daemon may
-// have begun its own message with the words that stand before it here: they are said once.
+// refusal returns why a host could not act on an instance, with the host's name. It does not repeat
+// a prefix that the daemon's message already has.
 func refusal(g workflow.PauseInstance, verb string, failed *api.Error) *api.Error {
 	what := fmt.Sprintf("cannot %s instance %s", verb, g.Name)
 	short := *failed

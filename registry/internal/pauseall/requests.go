@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// The calls of a copy host that may have made dst, as in their ids. VerbMake is of a move
-// whose guests write meanwhile.
+// The verbs of a copy host's calls that make dst, in the ids of the calls. VerbMake is for live
+// moves.
 const (
 	verbCopy = "copy"
 	VerbMake = "make"
@@ -69,7 +69,8 @@ func checkCopyRequest(p *workflow.Pause) hostop.Request {
 	return r
 }
 
-// placeOf is where the volume is: at dst after the commit point, and at src without it.
+// placeOf returns the location of the volume, dst after the commit point and src before, and the
+// verb for restoring guests there.
 func placeOf(p *workflow.Pause) (verb string, at api.Location) {
 	if p.Phase == workflow.PauseRestoring || p.Migration.State == api.MigrationCompleted {
 		return "restore", p.Migration.Dst

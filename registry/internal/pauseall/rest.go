@@ -12,20 +12,19 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// part is how the instances of a move get from one state to the next, before its
-// volume is copied.
+// A part takes the instances of a move from one state to the next, before its volume is copied.
 type part struct {
 	from, to string
-	// verb is what is said of an instance that does not get there.
+	// verb describes the part in errors.
 	verb    string
 	request func(*workflow.Pause, workflow.PauseInstance) hostop.Request
 	ask     func(context.Context, hostop.Request) (hostop.Outcome, error)
-	// oneByOne: the instances of a host come one after the other.
+	// oneByOne means that the instances of a host follow one after the other.
 	oneByOne bool
 }
 
-// check has every host look whether its instances can be suspended and saved, and the
-// copy host whether it can copy, before anything is touched.
+// check makes every host check that its instances can be suspended and saved, and the copy host
+// check that it can copy, before anything changes.
 func (l *Loop) check(ctx context.Context, p *workflow.Pause) error {
 	left, err := l.bring(ctx, p, part{from: workflow.PausePending, to: workflow.PauseChecked, verb: "save", request: checkRequest, ask: l.hosts.AskNow})
 	if left || err != nil {
@@ -45,8 +44,8 @@ func (l *Loop) check(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// suspend has every host suspend all its instances at once. If one of them is late, all
-// go on at src.
+// suspend makes all hosts suspend their instances at once. If one takes too long, all are resumed
+// at src.
 func (l *Loop) suspend(ctx context.Context, p *workflow.Pause) error {
 	left, err := l.bring(ctx, p, part{from: workflow.PauseChecked, to: workflow.PauseSuspended, verb: "suspend", request: suspendRequest, ask: l.hosts.Ask})
 	if err != nil {
@@ -67,7 +66,7 @@ func (l *Loop) suspend(ctx context.Context, p *workflow.Pause) error {
 	return err
 }
 
-// save has every host save its instances, one after the other.
+// save makes every host save its instances, one after the other.
 func (l *Loop) save(ctx context.Context, p *workflow.Pause) error {
 	for _, g := range p.Instances {
 		if g.State == workflow.PausePending {
@@ -82,8 +81,8 @@ func (l *Loop) save(ctx context.Context, p *workflow.Pause) error {
 	return err
 }
 
-// bring has the hosts do one part, and reports whether it is left to be done for an
-// instance. A host that was fenced leads back to src.
+// bring makes the hosts do a part, and reports whether instances are left. If a host is fenced it
+// cancels the move.
 func (l *Loop) bring(ctx context.Context, p *workflow.Pause, d part) (left bool, err error) {
 	if gone := Fenced(p); gone != nil {
 		return true, l.cancel(ctx, p, gone)
@@ -115,9 +114,9 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 		if err := l.set(ctx, p, g); err != nil {
 			return err
 		}
-		return v.Failed // in its turn
+		return v.Failed // try again after a delay
 	default:
-		if v.Failed.Details["ran_on"] == true { // by somebody's hand, beside others that may be saved
+		if v.Failed.Details["ran_on"] == true { // another program resumed it, while other guests may be saved
 			ran := ranOn(p, g, v.Failed)
 			ran.RanAt = time.Now()
 			if err := l.set(ctx, p, ran); err != nil {
@@ -129,8 +128,8 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 	return l.set(ctx, p, g)
 }
 
-// ranOn is the instance that a host says has run on, where it could not save another one, or g
-// itself, for that.
+// ranOn returns the instance that was resumed by another program according to a host's error, which
+// may be another than g.
 func ranOn(p *workflow.Pause, g workflow.PauseInstance, failed *api.Error) workflow.PauseInstance {
 	i := slices.IndexFunc(p.Instances, func(o workflow.PauseInstance) bool { return o.ID == failed.Details["instance_id"] })
 	if i < 0 {

@@ -10,10 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// settleRest settles at once an instance that was not touched, and says so: no call to
-// put it to rest was made since it got to its state, or the call can be taken back, or
-// was refused. One that is suspended stands still with nothing to be restored; any
-// other one is over.
+// settleRest settles an untouched instance at once, and reports whether it has: no call to suspend
+// or save it was made since it entered its state, or the call was withdrawn or refused. A suspended
+// instance is then ready, because there is nothing to restore; any other is restored.
 func (l *Loop) settleRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) (bool, error) {
 	begun, err := l.restBegun(ctx, p, g, g.SaveAttempt)
 	if begun || err != nil {
@@ -23,7 +22,7 @@ func (l *Loop) settleRest(ctx context.Context, p *workflow.Pause, g workflow.Pau
 	return true, l.set(ctx, p, g)
 }
 
-// settled is what an instance is that was not touched since it got to a state.
+// settled returns the new state of an instance that was not touched since it entered state.
 func settled(state string) string {
 	if state == workflow.PauseSuspended {
 		return workflow.PauseReady
@@ -31,18 +30,18 @@ func settled(state string) string {
 	return workflow.PauseRestored
 }
 
-// restCall is the last call that may have put an instance to rest since it got to its
+// restCall returns the last call that may have suspended or saved an instance since it entered its
 // state.
 func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	if g.State == workflow.PauseChecked {
 		return suspendRequest(p, g)
 	}
-	return saveRequest(p, g) // a pending one may be an older version's, which saved at once
+	return saveRequest(p, g) // an older version saved pending instances directly
 }
 
-// restBegun reports whether a host may have begun to put an instance to rest when it was
-// asked to for one of so many times after the first: a call that fails for the moment
-// may have been begun all the same, whatever the next one is answered.
+// restBegun reports whether a host may have begun to suspend or save an instance in one of the
+// attempts: a call that failed temporarily may have been begun, whatever the answer to the next
+// one.
 func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, attempts int) (bool, error) {
 	for g.SaveAttempt = g.SaveFrom; g.SaveAttempt <= attempts; g.SaveAttempt++ {
 		if begun, err := l.hosts.Begun(ctx, restCall(p, g).Key); begun || err != nil {
@@ -52,15 +51,15 @@ func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return false, nil
 }
 
-// awaitRest waits until it is known whether an instance was put to rest: only then is
-// it woken, so that the call cannot have its effect after that.
+// awaitRest waits until it is known whether an instance was suspended or saved. Only then may it be
+// restored, so that the call has no effect afterwards.
 func (l *Loop) awaitRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts.Ask(ctx, restCall(p, g))
 	if err != nil {
 		return err
 	}
-	// A suspend that was undone has let its guest run. A save that was undone may have
-	// left it in its file: that is looked at when it is restored.
+	// An undone suspend has resumed its guest. An undone save may have left its save image, which
+	// restoring will check.
 	untouched := v.Untouched || g.State == workflow.PauseChecked && v.Op.State == api.OpUndone
 	if v.Failed != nil && untouched {
 		before, err := l.restBegun(ctx, p, g, g.SaveAttempt-1)

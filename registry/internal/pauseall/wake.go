@@ -10,10 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// wakeAll brings every instance a step on: to where it is restored and stands still,
-// those of a host one after the other, and once the store says that they may run on
-// (ResumePause), from there to its end, all at once. An instance that waits for an
-// operator holds up no other.
+// wakeAll advances every instance by a step: it restores the instances of a host one after the
+// other, which stay paused, and after ResumePause resumes all at once. An instance that waits for
+// an operator does not delay the others.
 func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 	begun := map[string]bool{} // by host
 	for _, g := range p.Instances {
@@ -21,7 +20,7 @@ func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 		case g.State == workflow.PauseRestored, g.Error != nil, g.State == workflow.PauseReady && !p.Resuming && !g.Host.Fenced:
 			continue
 		case !p.MayWake(g.Host.ID):
-			continue // what was put into the guest's process is taken out first
+			continue // the bitmap in the guest's process must be removed first
 		case g.State == workflow.PauseSaved && begun[g.Host.ID]:
 			continue
 		}
@@ -33,18 +32,18 @@ func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// wake brings one instance a step on.
+// wake advances one instance by a step.
 func (l *Loop) wake(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	if l.background.Busy(hostop.Subject{Migration: p.Migration.ID, What: g.ID}) {
-		return nil // it may be just about to be saved
+		return nil // it may be about to be saved
 	}
 	switch {
 	case g.Lost && !g.Attached:
-		// It cannot have the volume any more: nothing is left to wait for.
+		// It cannot have the volume any more, so there is nothing to wait for.
 		g.State = workflow.PauseRestored
 		return l.set(ctx, p, g)
 	case g.Lost && g.Host.Fenced:
-		return nil // the others have gone on without it
+		return nil // the others have continued without it
 	case g.Host.Fenced && (g.State == workflow.PausePending || g.State == workflow.PauseChecked):
 		settled, err := l.settleRest(ctx, p, g)
 		if settled || err != nil {
@@ -72,8 +71,7 @@ func (l *Loop) inBackground(ctx context.Context, p *workflow.Pause, g workflow.P
 	return nil
 }
 
-// restoreOne has an instance restored, to stand still until all others are, or its
-// memory given up.
+// restoreOne requests to restore an instance paused, or to give up its memory.
 func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts.Ask(ctx, restoreRequest(p, g))
 	if err != nil {
@@ -82,7 +80,7 @@ func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.Pau
 	return l.woken(ctx, p, g, v, workflow.PauseReady, "restore")
 }
 
-// resumeOne has an instance go on.
+// resumeOne requests to resume an instance.
 func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts.Ask(ctx, resumeRequest(p, g))
 	if err != nil {
@@ -91,11 +89,11 @@ func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return l.woken(ctx, p, g, v, workflow.PauseRestored, "resume")
 }
 
-// restoreTries is how often a host is asked to restore an instance before the others run on
-// without it, which bars its memory for good.
+// restoreTries bounds the attempts to restore an instance before the others are resumed without it,
+// after which its memory can never be restored.
 const restoreTries = 3
 
-// woken records how a call to wake an instance ended.
+// woken records the result of a call to restore or resume an instance.
 func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v hostop.Outcome, to, verb string) error {
 	switch {
 	case v.Failed == nil:
@@ -106,10 +104,10 @@ func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseIns
 		if err := l.set(ctx, p, g); err != nil {
 			return err
 		}
-		return v.Failed // in its turn
+		return v.Failed // try again after a delay
 	case to == workflow.PauseReady && v.Failed.Code != api.CodeStateForbidden && g.Attempt+1 < restoreTries:
-		// What kept it may be over (a process that was killed, memory that was short), and what it
-		// has is good as long as the others stand still. Only the registry's own no is for ever.
+		// The cause may be temporary (a killed process, a lack of memory), and the saved memory is
+		// valid while the others are paused. Only the registry's own refusal is final.
 		l.cfg.Log.Warn("an instance was not restored; it is tried again while the others stand still", "migration", p.Migration.ID, "instance", g.Name, "why", v.Failed)
 		g.Attempt++
 		return l.set(ctx, p, g)

@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// Announced notes what the daemon of a host has announced in one of its own requests.
+// Announced records what a host's daemon has announced in one of its own requests.
 func (r *Relay) Announced(hostID string, a protocol.Announcement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.host(hostID).announced = &a
 }
 
-// Announcement returns what the daemon of a host announced last, and false if it has
-// announced nothing since the start.
+// Announcement returns the last announcement of a host's daemon, false if there was none since the
+// start.
 func (r *Relay) Announcement(hostID string) (protocol.Announcement, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,8 +28,7 @@ func (r *Relay) Announcement(hostID string) (protocol.Announcement, bool) {
 	return protocol.Announcement{}, false
 }
 
-// With returns the request with a body, and with the features that a host needs for that
-// body.
+// With returns the request with a body, and with the features that a host needs for it.
 func (r Request) With(body any) (Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -39,13 +38,12 @@ func (r Request) With(body any) (Request, error) {
 	return r, nil
 }
 
-// refusal is the answer to a request that needs what its host does not have, nil if it has
-// all. It is the host's answer, given for it: nothing is sent there, and nothing is tried again
-// until somebody asks anew.
+// refusal returns the answer to a request that needs features which its host lacks, nil if it lacks
+// none. It stands for the host's own answer: the request is not sent or repeated.
 func (r *Relay) refusal(req Request) *api.TaskAnswer {
 	host, known := r.Announcement(req.HostID)
 	if !known {
-		return nil // the host is not there
+		return nil // the host is not connected
 	}
 	err := host.Check("the daemon of host "+req.HostName, req.Needs)
 	if err == nil {

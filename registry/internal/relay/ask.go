@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Close ends the wait of every caller. Stored tasks stay as they are.
+// Close ends the wait of every caller. Stored tasks do not change.
 func (r *Relay) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,10 +25,10 @@ func (r *Relay) Close() {
 	}
 }
 
-// Do sends req to its host and returns the answer. A refusal by the host is an answer. An
-// error is the registry's own: hypervisor_unavailable if the host is not there or does not
-// answer (with the detail maybe_done if it may have done it), or idempotency_mismatch. If
-// ctx ends first, the task stays as it is.
+// Do sends req to its host and returns the answer, which may be the host's refusal. An error is the
+// registry's own: hypervisor_unavailable if the host is not connected or does not answer (with the
+// detail maybe_done if it may have carried out the request), or idempotency_mismatch. If ctx ends
+// first, the task stays as it is.
 func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, err error) {
 	e, err := r.ask(ctx, req)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, e
 	return e.answer.Status, e.answer.Body, e.err
 }
 
-// ask makes sure that the request is on its way, and returns what to wait for.
+// ask sends the request, unless it was sent before, and returns the pendingTask to wait for.
 func (r *Relay) ask(ctx context.Context, req Request) (*pendingTask, error) {
 	task := api.Task{
 		ID: req.Key, Host: req.HostName, Who: req.Who, Method: req.Method, Path: req.Path, State: api.TaskQueued, CreatedAt: time.Now().UTC(),
@@ -72,7 +72,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pen
 	if isRead(task.ID) {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the op id %s begins with %s, as those do of what only reads; use another one", task.ID, readPrefix)
 	}
-	// One that is known is waited for wherever its host is: it may be done.
+	// Wait for a known task even if its host is away: it may be done.
 	known, _, err := r.cfg.Store.Task(ctx, task.ID)
 	if err != nil && api.CodeOf(err) != api.CodeNotFound {
 		return nil, err
@@ -84,7 +84,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pen
 	if !isNew {
 		task.Host = known.Host
 	}
-	// Before it is stored, so that its answer cannot come between.
+	// Join before the task is stored, so that its answer is not missed.
 	e := r.join(task.ID, req.HostName)
 	if refused := r.refusal(req); isNew && refused != nil {
 		r.settle(e, *refused)
@@ -108,8 +108,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pen
 	return e, nil
 }
 
-// hostOf returns the id of the host that a stored task is for, which may be
-// another one than req would go to now.
+// hostOf returns the id of the stored task's host, which may be another than req's.
 func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (string, error) {
 	if req.HostID != "" && stored.Host == req.HostName {
 		return req.HostID, nil
@@ -118,8 +117,8 @@ func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (strin
 	return h.ID, err
 }
 
-// Present reports whether a host has a long poll open, or had one not long ago, and is not
-// polled for by two daemons.
+// Present reports whether a host has an open long poll, or had one recently, and only one daemon
+// polls for it.
 func (r *Relay) Present(hostID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +131,7 @@ type KnownHosts interface {
 	Hosts(ctx context.Context) ([]api.Host, error)
 }
 
-// PresentHosts returns the ids of the hosts that are present.
+// PresentHosts returns the ids of the present hosts.
 func (r *Relay) PresentHosts(ctx context.Context, known KnownHosts) ([]string, error) {
 	hosts, err := known.Hosts(ctx)
 	if err != nil {
@@ -147,8 +146,8 @@ func (r *Relay) PresentHosts(ctx context.Context, known KnownHosts) ([]string, e
 	return ids, nil
 }
 
-// absent says that a host is not there, and since when: a registry that has just been
-// started has not heard of hosts that are well.
+// absent returns the error for a host that is not present, with the time since its last poll: a
+// registry that has just started does not know present hosts yet.
 func (r *Relay) absent(hostID, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,8 +164,8 @@ func (r *Relay) absent(hostID, name string) error {
 
 func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 
-// DuplicateSessions returns the ids of the hosts for which two daemons poll. Neither daemon
-// gets tasks meanwhile, because nobody can tell which of the two machines has the guests.
+// DuplicateSessions returns the ids of the hosts with two polling daemons. Neither daemon gets
+// tasks, because the registry cannot know which machine has the guests.
 func (r *Relay) DuplicateSessions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

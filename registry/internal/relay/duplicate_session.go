@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Two machines with one certificate, as when one was copied, are one host to the
-// registry. They are told by their sessions: that of a daemon which was restarted never
-// comes back, so two that take turns are two daemons.
+// Two machines with one certificate, such as a copied machine, are one host to the registry. Their
+// sessions distinguish them: the session of a restarted daemon never returns, so two alternating
+// sessions are two daemons.
 
 const (
-	// duplicateWithin is how soon a session that was replaced has to come back twice, and
-	// for how long after that its host counts as two.
+	// duplicateWithin is the time within which a replaced session must return twice to prove a
+	// duplicate, and how long the proof lasts.
 	duplicateWithin = time.Minute
-	// sessionsKept bounds how many sessions of a host are remembered.
+	// sessionsKept bounds the remembered sessions of a host.
 	sessionsKept = 8
 )
 
-// sessions are those that polled for a host, the newest last.
+// sessions has the sessions that polled for a host.
 type sessions struct {
 	seen []string
-	// back is when one that was replaced came back last, duplicated when that was the
-	// second time within duplicateWithin.
+	// back is the time of the last return of a replaced session, duplicated the time when a second
+	// return within duplicateWithin proved a duplicate.
 	back, duplicated time.Time
 }
 
-// note takes in that a session polls, and reports whether its host is two daemons only
-// since now. One poll of a dead daemon may come late, so one return is none.
+// note records a poll of a session, and reports whether it proves a new duplicate. A single return
+// proves nothing, because one poll of a dead daemon may arrive late.
 func (s *sessions) note(session string) (news bool) {
 	at := slices.Index(s.seen, session)
 	newest := len(s.seen) - 1

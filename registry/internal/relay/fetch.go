@@ -10,12 +10,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Fetch returns the tasks of a host, and waits up to wait for the first. Session names the daemon's
-// process: a new process gets again every task that has no answer yet. A host has one open poll.
-// When a second poll comes, the first ends with nothing, since its connection may be dead and its
-// tasks lost. Two daemons that take turns as one host get a conflict (DuplicateSessions). Admit
-// reports whether the host may be asked for anything. It is called with the poll open, so that what
-// changes its answer meanwhile can end the poll (EndPoll).
+// Fetch returns the tasks of a host, and waits up to wait for the first. session identifies the
+// daemon's process: a new process gets every unanswered task again. A host has one open poll: a new
+// one ends the previous one without tasks, because its connection may be dead. Two daemons that
+// alternate as one host get a conflict (DuplicateSessions). admit may refuse the host. It is called
+// while the poll is open, so that EndPoll can end the poll if admit's answer changes.
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration, admit func() error) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err
@@ -47,8 +46,8 @@ func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session stri
 	}
 }
 
-// Lost notes that the tasks which Fetch returned did not reach the host. The next poll gets
-// them again.
+// Lost records that the tasks returned by Fetch did not reach the host. The next poll gets them
+// again.
 func (r *Relay) Lost(hostID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,8 +66,8 @@ func (r *Relay) enter(hostID string) (*host, *poll) {
 	return h, h.poll
 }
 
-// EndPoll ends the open poll of a host with nothing, so that its next one is looked at anew: a host
-// that was fenced is told of it then.
+// EndPoll ends the open poll of a host without tasks, so that its next poll is admitted again: a
+// fenced host then gets its refusal.
 func (r *Relay) EndPoll(hostID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +83,7 @@ func (r *Relay) exit(h *host, p *poll, hostID string, broke bool) {
 	h.polls--
 	h.last = time.Now()
 	if h.poll != p {
-		return // its host has gone on
+		return // a newer poll has replaced this one
 	}
 	h.poll = nil
 	if broke && r.cfg.OnBreak != nil {
@@ -92,7 +91,7 @@ func (r *Relay) exit(h *host, p *poll, hostID string, broke bool) {
 	}
 }
 
-// resume queues for a new session what an older one has not answered.
+// resume queues the unanswered tasks of a host for a new session.
 func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, session string) error {
 	h.resume.Lock()
 	defer h.resume.Unlock()
@@ -108,7 +107,7 @@ func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, se
 	}
 	for _, task := range pending {
 		if task.State == api.TaskQueued && r.forgotten(task.ID) {
-			// Its caller's time was over before the host came.
+			// Its caller's wait ended before the host polled.
 			if _, err := r.cfg.Store.WithdrawTask(ctx, store.Call{Who: call.Who}, task.ID); err != nil {
 				return err
 			}
@@ -129,16 +128,16 @@ func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, se
 	return nil
 }
 
-// forgotten says that a queued task is none of this process, which has been up
-// for longer than any caller waits.
+// forgotten reports whether a queued task has no caller: none in this process, which has run for
+// longer than any caller of an earlier one waits.
 func (r *Relay) forgotten(taskID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.entries[taskID] == nil && time.Since(r.began) >= r.cfg.AnswerTimeout
 }
 
-// handOut gives the host all that is queued for it, changes only after the
-// store has noted that they are taken.
+// handOut returns the queued tasks of a host. It returns changes only after the store has marked
+// them as taken.
 func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, hostID string) ([]api.Task, error) {
 	batch := r.dequeue(h, p)
 	var ids []string
@@ -149,7 +148,7 @@ func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, 
 	}
 	taken := map[string]api.Task{}
 	if len(ids) > 0 {
-		// A poll that breaks off now must not leave it open what was noted.
+		// The end of this poll must not leave the result of TakeTasks unknown.
 		tasks, err := r.cfg.Store.TakeTasks(context.WithoutCancel(ctx), call, hostID, ids)
 		if err != nil {
 			r.Lost(hostID)
@@ -178,7 +177,7 @@ func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, 
 	return tasks, nil
 }
 
-// dequeue returns what is queued; nothing to a poll that is not the newest.
+// dequeue empties the queue of a host and returns it; nil for a poll that was replaced.
 func (r *Relay) dequeue(h *host, p *poll) []*pendingTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,17 +189,17 @@ func (r *Relay) dequeue(h *host, p *poll) []*pendingTask {
 	return batch
 }
 
-// lookAgain is for a task that the store did not let its host take: it was
-// withdrawn, which ends its waiting by itself, or has an answer.
+// lookAgain handles a task that the store did not mark as taken: it has an answer, or it was
+// withdrawn and its wait ends by itself.
 func (r *Relay) lookAgain(ctx context.Context, e *pendingTask) {
 	if _, answer, err := r.cfg.Store.Task(ctx, e.id); err == nil && answer != nil {
 		r.settle(e, *answer)
 	}
 }
 
-// Answer hands a host's answer to those who wait for it. The first answer to a change
-// stands. An answer to a read for which nobody waits is dropped. Answers are made
-// printable, because they go to people's terminals and a host may say anything.
+// Answer passes a host's answer to the waiting callers. For a change the first answer counts. It
+// drops an answer to a read without callers. It makes answers printable, because a host is not
+// trusted and they may be printed on terminals.
 func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) (err error) {
 	if a.Body, err = api.PrintableJSON(a.Body); err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "the answer of task %.80q is no JSON: %v", taskID, err)
@@ -241,7 +240,7 @@ func (r *Relay) answerRead(hostID, taskID string, a api.TaskAnswer) error {
 	return nil
 }
 
-// admitSession refuses a poll of a host that is two daemons, and has that known.
+// admitSession refuses a poll of a host with two daemons; it logs and audits a new duplicate.
 func (r *Relay) admitSession(ctx context.Context, hostID, session string) error {
 	r.mu.Lock()
 	h := r.host(hostID)

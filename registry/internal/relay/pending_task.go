@@ -21,8 +21,8 @@ func (e *pendingTask) isOver() bool {
 	}
 }
 
-// join returns the pendingTask of a task, made if there is none, for a caller that
-// waits for it and then leaves.
+// join returns the pendingTask with the id, and makes it if there is none. The caller must call
+// leave.
 func (r *Relay) join(id, hostName string) *pendingTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,8 +35,8 @@ func (r *Relay) join(id, hostName string) *pendingTask {
 	return e
 }
 
-// leave forgets a task that nobody waits for, unless its host is to fetch it: a
-// change is made whether its caller is still there or not.
+// leave removes a task without callers, unless its host may fetch it: a change is made even if its
+// caller has left.
 func (r *Relay) leave(e *pendingTask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,14 +48,13 @@ func (r *Relay) leave(e *pendingTask) {
 	case !e.offered:
 		r.forget(e)
 	case isRead(e.id) && !e.isOver():
-		// Nobody wants to know any more.
+		// No caller waits for it any more.
 		r.finish(e, api.TaskAnswer{}, context.Canceled)
 	}
 }
 
-// offer lets the host of a task fetch it, and bounds how long it may take. One
-// that the host took before is given out again: it may never have arrived, and a
-// host that has it knows it by its id.
+// offer queues a task for its host, and starts its timeout. A task that the host took before is
+// given out again, because it may not have arrived; the host recognizes it by its id.
 func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +66,7 @@ func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
 	r.enqueue(e)
 }
 
-// enqueue is for callers that hold mu.
+// enqueue must be called with mu held.
 func (r *Relay) enqueue(e *pendingTask) {
 	h := r.host(e.host)
 	if !slices.Contains(h.queue, e) {
@@ -78,8 +77,8 @@ func (r *Relay) enqueue(e *pendingTask) {
 	}
 }
 
-// finish tells those who wait, and forgets the task. It is for callers that hold
-// mu. The first result stands.
+// finish sets the result of a task, wakes its callers, and removes it. The first result counts. It
+// must be called with mu held.
 func (r *Relay) finish(e *pendingTask, a api.TaskAnswer, err error) {
 	if e.isOver() {
 		return
@@ -89,7 +88,7 @@ func (r *Relay) finish(e *pendingTask, a api.TaskAnswer, err error) {
 	r.forget(e)
 }
 
-// forget is for callers that hold mu.
+// forget must be called with mu held.
 func (r *Relay) forget(e *pendingTask) {
 	if e.expiry != nil {
 		e.expiry.Stop()
@@ -102,20 +101,19 @@ func (r *Relay) forget(e *pendingTask) {
 	}
 }
 
-// settle is finish for callers that do not hold mu.
+// settle is finish without mu held.
 func (r *Relay) settle(e *pendingTask, a api.TaskAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.finish(e, a, nil)
 }
 
-// expire ends the waiting for a task. A change is taken back first, which the
-// store allows only if its host never took it: only then is it known that it
-// will not be done.
+// expire ends the wait for a task. It first withdraws a change, which the store allows only if the
+// host has not taken it: only then is it certain that it will not be done.
 func (r *Relay) expire(e *pendingTask) {
 	r.mu.Lock()
 	over := e.isOver()
-	// Who asks again from here on begins anew.
+	// A caller that asks from now on gets a new pendingTask.
 	r.forget(e)
 	r.mu.Unlock()
 	if over {
@@ -127,8 +125,7 @@ func (r *Relay) expire(e *pendingTask) {
 	r.finish(e, answer, err)
 }
 
-// giveUp returns the answer that came at the last moment, or what is known
-// without it.
+// giveUp returns an answer that came at the last moment, or the error for a task without one.
 func (r *Relay) giveUp(e *pendingTask) (api.TaskAnswer, error) {
 	if isRead(e.id) {
 		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// PlacementStore is the part of the store that knows where things are.
+// PlacementStore is the part of the store with locations of objects.
 type PlacementStore interface {
 	Host(ctx context.Context, ref string) (api.Host, error)
 	Hosts(ctx context.Context) ([]api.Host, error)
@@ -26,19 +26,19 @@ type PlacementStore interface {
 	Movers(ctx context.Context, volumeID, toPool string) ([]string, error)
 }
 
-// Placement finds the host that has to answer for a thing. It reads as the registry itself,
-// which sees everything: whether the caller may ask has to be checked before.
+// Placement finds the host that must answer for an object. It may read every object: the caller's
+// rights must be checked before.
 type Placement struct {
 	Store PlacementStore
 	// Present reports whether a host can be asked now.
 	Present func(hostID string) bool
 }
 
-// everything is the view of the registry itself.
+// everything is the registry's own view.
 var everything = store.Viewer{}
 
-// Host returns the host that ref names, unless it is fenced: a host that must not touch
-// anything is not asked for anything.
+// Host returns the host that ref names. It refuses a fenced host, which must not be asked for
+// anything.
 func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
 	h, err := p.Store.Host(ctx, ref)
 	if err != nil {
@@ -50,8 +50,8 @@ func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
 	return h, nil
 }
 
-// Volume returns the host to ask about a volume: the host of its migration, else of its
-// attachments, else a host that reaches its bytes.
+// Volume returns the host to ask about a volume: its migration's host, else a host with it at an
+// instance, else a host that reaches its bytes.
 func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	names, err := p.hostsOf(ctx, v)
 	if err != nil {
@@ -60,8 +60,7 @@ func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	return p.First(ctx, names)
 }
 
-// VolumeAt returns the host that ref names, which is to look at a volume and has to reach it; no
-// ref is Volume.
+// VolumeAt returns the host that ref names, which must reach the volume; with ref "" it is Volume.
 func (p Placement) VolumeAt(ctx context.Context, v api.Volume, ref string) (api.Host, error) {
 	if ref == "" {
 		return p.Volume(ctx, v)
@@ -84,9 +83,8 @@ func (p Placement) VolumeAt(ctx context.Context, v api.Volume, ref string) (api.
 	return h, nil
 }
 
-// Mover returns the host that is to move a volume to a pool, or to a path if toPool is
-// empty: the host of its migration, else of its instance, else a host that reaches both
-// places.
+// Mover returns the host that moves a volume to a pool, or to a path if toPool is empty: its
+// migration's host, else its instance's, else a host that reaches both locations.
 func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.Host, error) {
 	if v.MigrationID != "" || !v.Unheld() {
 		return p.Volume(ctx, v)
@@ -98,7 +96,7 @@ func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.
 	return p.First(ctx, hosts)
 }
 
-// Lost returns the host of a volume if that host is fenced and no other can be asked.
+// Lost returns the host of a volume if it is fenced and no other host can be asked.
 func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost bool, err error) {
 	names, err := p.hostsOf(ctx, v)
 	if err != nil {
@@ -119,8 +117,7 @@ func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost 
 	return host, true, nil
 }
 
-// hostsOf are the hosts that can answer for a volume, the one to ask first before the
-// others; at least one.
+// hostsOf returns the names of the hosts that can answer for a volume, best first; at least one.
 func (p Placement) hostsOf(ctx context.Context, v api.Volume) ([]string, error) {
 	if v.MigrationID != "" {
 		m, err := p.Store.Migration(ctx, v.MigrationID, everything)
@@ -138,7 +135,7 @@ func (p Placement) hostsOf(ctx context.Context, v api.Volume) ([]string, error) 
 	return p.reaching(ctx, v)
 }
 
-// reaching are the hosts that reach the bytes of a volume, that of its row
+// reaching returns the names of the hosts that reach the bytes of a volume, the host of its row
 // first.
 func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error) {
 	names := []string{v.Host}
@@ -161,8 +158,8 @@ func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error)
 	return names, nil
 }
 
-// First returns the first host that can be asked now. If there is none it returns the first
-// of all, so that the answer says that this host is away.
+// First returns the first host that can be asked now. If there is none it returns the first one, so
+// that the answer names it as away. names must not be empty.
 func (p Placement) First(ctx context.Context, names []string) (api.Host, error) {
 	for _, name := range names {
 		if h, err := p.Host(ctx, name); err == nil && p.Present(h.ID) {
@@ -172,9 +169,8 @@ func (p Placement) First(ctx context.Context, names []string) (api.Host, error) 
 	return p.Host(ctx, names[0])
 }
 
-// Attachment returns the host of the attachment that ref names, and its id. An attachment
-// that a migration has ended is found by that migration, so that a repeated call finds its
-// answer.
+// Attachment returns the host and the id of the attachment that ref names. It finds an attachment
+// that a migration has ended by that migration, so that a repeated call finds its answer.
 func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	a, err := p.Store.Attachment(ctx, ref, everything)
 	if err == nil && a.Host == "" {
@@ -201,8 +197,8 @@ func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id s
 	return h, "", err
 }
 
-// Instance returns the host of the instance that ref names, if it has one, and the id of
-// the instance.
+// Instance returns the host and the id of the instance that ref names. It refuses an instance
+// without a host.
 func (p Placement) Instance(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	i, err := p.Store.Instance(ctx, ref, everything)
 	if err != nil {
@@ -215,7 +211,7 @@ func (p Placement) Instance(ctx context.Context, ref string) (h api.Host, id str
 	return h, i.ID, err
 }
 
-// Migration returns the host of the migration that ref names, and its id.
+// Migration returns the host and the id of the migration that ref names.
 func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	m, err := p.Store.Migration(ctx, ref, everything)
 	if err != nil {
@@ -225,9 +221,9 @@ func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id st
 	return h, m.ID, err
 }
 
-// Create returns the host that is to make a volume: the host that ref names, or else, of
-// the hosts with the requested pool or with a pool that the type allows, the host whose
-// pool has the most room. That host checks whether the volume may be there.
+// Create returns the host that makes a volume: the host that ref names, or else the host with the
+// most free space in the requested pool, or in a pool that the type allows. The host itself checks
+// whether the volume may be there.
 func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)
@@ -251,11 +247,10 @@ func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) 
 		api.Errorf(api.CodeNoCapablePool, "no host has an active pool for a volume of type %s; nothing was done", volumeType.Name))
 }
 
-// defaultType is the type of a volume that is given none.
+// defaultType is the type of a volume created without a type.
 const defaultType = "default"
 
-// roomiest returns the host with the most room in a pool that fits, and one that
-// is there before one that is not.
+// roomiest returns the host with the most free space in a pool that fits, present hosts first.
 func (p Placement) roomiest(ctx context.Context, pools []api.Pool, fits func(api.Pool) bool, none error) (api.Host, error) {
 	pools = slices.DeleteFunc(slices.Clone(pools), func(p api.Pool) bool { return !fits(p) })
 	if len(pools) == 0 {
@@ -265,8 +260,8 @@ func (p Placement) roomiest(ctx context.Context, pools []api.Pool, fits func(api
 	return p.First(ctx, hostsOf(pools))
 }
 
-// Adopt returns the host that is to register an image: the host that ref names, else the
-// only host, or the only host with the pool.
+// Adopt returns the host that registers an image: the host that ref names, else the only host, or
+// the only host with the pool.
 func (p Placement) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)
@@ -282,7 +277,7 @@ func (p Placement) Adopt(ctx context.Context, ref, pool string) (api.Host, error
 	if len(pools) == 0 {
 		return api.Host{}, api.NotFound("pool", pool)
 	}
-	// Of a shared pool each host sees the same image.
+	// All hosts of a shared pool see the same image.
 	if len(pools) == 1 || !slices.ContainsFunc(pools, func(p api.Pool) bool { return !p.Shared }) {
 		return p.First(ctx, hostsOf(pools))
 	}

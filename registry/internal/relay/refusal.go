@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Refusal returns the error that a host answered with, nil if it did what it was asked for.
+// Refusal returns the error in a host's answer, nil for success.
 func Refusal(status int, body []byte) *api.Error {
 	if status < http.StatusMultipleChoices {
 		return nil
@@ -24,13 +24,13 @@ func Refusal(status int, body []byte) *api.Error {
 	return e.Error
 }
 
-// Op returns the call that asks the host for the op of another call (ReadOp).
+// Op returns the call that queries the op of another call (see ReadOp).
 func (r Request) Op() Request {
 	r.Method, r.Path, r.Body, r.Change = routes.ShowOp.Method, routes.ShowOp.PathOf(r.Key), nil, false
 	return r
 }
 
-// pathFor is the path of a request as its host understands it.
+// pathFor returns the path of a request in a form that its host understands.
 func (r *Relay) pathFor(req Request) string {
 	host, _ := r.Announcement(req.HostID)
 	if req.Wait == 0 || len(host.Lacks([]string{protocol.OpWait})) > 0 {
@@ -53,7 +53,7 @@ func ReadOp(status int, body []byte) (api.Op, error) {
 	return answer.Op, nil
 }
 
-// Passes reports whether a refusal may pass: nothing was done, and the same call may succeed
+// Passes reports whether a refusal is temporary: nothing was done, and the same call may succeed
 // later.
 func Passes(e *api.Error) bool {
 	if e == nil {

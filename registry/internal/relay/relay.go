@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relay passes calls on from the registry's callers to the hosts that have to
-// answer. The registry never connects to a host: a daemon fetches its tasks by long poll
-// and posts the answers. The package knows which hosts are there, which host has to answer
-// for a thing, which task waits for whom, and what a caller is told if no answer comes. It
-// does not know what a task means.
+// Package relay passes calls from the registry's callers to hosts. The registry never connects to a
+// host: a daemon fetches its tasks by long poll and posts the answers. The package knows which
+// hosts are present, which host must answer for an object, which callers wait for a task, and the
+// error of a task without an answer. It does not know the meaning of a task.
 package relay
 
 import (
@@ -20,13 +19,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// pendingTask is a task that somebody waits for, or that its host is to fetch. Its
-// fields are guarded by the relay's mu; answer and err are set before over is
-// closed and never after.
+// pendingTask is a task with waiting callers, or for its host to fetch. The relay's mu guards its
+// fields; answer and err are set before over is closed and do not change afterwards.
 type pendingTask struct {
 	id      string
-	name    string // of the host, for messages
-	host    string // its id, once the task is offered
+	name    string // the host's, for messages
+	host    string // the host's id, once the task is offered
 	task    api.Task
 	offered bool // the host may fetch it, or has
 	waiting int
@@ -37,20 +35,19 @@ type pendingTask struct {
 	err    error
 }
 
-// host is a host that has polled, or that a task is for. Its fields are guarded
-// by the relay's mu.
+// host is a host that has polled, or that has a task. The relay's mu guards its fields.
 type host struct {
-	// resume is held while it is found out what a new session is to do.
+	// resume is held while the tasks of a new session are determined.
 	resume sync.Mutex
 
-	session string // of the daemon that has what was handed out; "" if that is not sure
-	// sessions are all that there were lately.
+	session string // the daemon's session that has got the tasks; "" if uncertain
+	// sessions has the recent sessions.
 	sessions sessions
 	polls    int
 	last     time.Time // the end of the last poll; zero before the first
-	poll     *poll     // the newest, nil if none is open
+	poll     *poll     // the newest open poll, nil if none
 	queue    []*pendingTask
-	// announced is what its daemon said of itself last; nil before it did.
+	// announced is the daemon's last announcement; nil before the first.
 	announced *protocol.Announcement
 }
 
@@ -61,19 +58,17 @@ type poll struct {
 }
 
 const (
-	// DefaultAnswerTimeout is how long a task may wait to be fetched, and how long a caller
-	// waits for the answer.
+	// DefaultAnswerTimeout is how long a task may wait to be fetched, and a caller for the answer.
 	DefaultAnswerTimeout = 20 * time.Second
-	// DefaultAbsence is how long after the end of its last long poll a host still counts as
-	// present.
+	// DefaultAbsence is how long a host still counts as present after its last long poll.
 	DefaultAbsence = 30 * time.Second
 )
 
-// readPrefix begins the ids of tasks that change nothing. They are not stored,
-// so an answer to one that nobody waits for any more is dropped.
+// readPrefix begins the ids of tasks that change nothing. They are not stored, so an answer without
+// a waiting caller is dropped.
 const readPrefix = "read-"
 
-// Store keeps the tasks that change something.
+// Store has the tasks that may change something.
 type Store interface {
 	CreateTask(ctx context.Context, call store.Call, in api.Task, asked workflow.TaskRequest) (api.Task, *api.TaskAnswer, error)
 	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
@@ -85,20 +80,19 @@ type Store interface {
 	AuditSeen(ctx context.Context, what, object string) error
 }
 
-// Config is what a Relay needs.
+// Config has the dependencies of a Relay.
 type Config struct {
 	Store Store
 	Log   *slog.Logger
-	// OnBreak, if not nil, is called with the id of a host when its newest poll ends because its
-	// connection broke, before any later poll of it is admitted. It must not block or call the
-	// relay.
+	// OnBreak, if not nil, is called with the id of a host when its newest poll ends with a broken
+	// connection, before a later poll is admitted. It must not block or call the relay.
 	OnBreak func(hostID string)
 	// AnswerTimeout and Absence have the defaults above if they are 0.
 	AnswerTimeout, Absence time.Duration
 }
 
-// Relay passes calls on to hosts. It is safe for concurrent use. It uses the monotonic
-// clock of this process: after a restart no host is present until it polls.
+// Relay passes calls to hosts. It is safe for concurrent use. It uses the monotonic clock of this
+// process: after a restart no host is present until it polls.
 type Relay struct {
 	cfg   Config
 	began time.Time
@@ -108,7 +102,7 @@ type Relay struct {
 	entries map[string]*pendingTask // by task id
 }
 
-// New returns a relay. No host is present yet.
+// New returns a relay without present hosts.
 func New(c Config) *Relay {
 	if c.AnswerTimeout == 0 {
 		c.AnswerTimeout = DefaultAnswerTimeout
@@ -119,33 +113,32 @@ func New(c Config) *Relay {
 	return &Relay{cfg: c, began: time.Now(), hosts: map[string]*host{}, entries: map[string]*pendingTask{}}
 }
 
-// Request is one call of a host's API.
+// Request is a call of a host's API.
 type Request struct {
-	// HostID and HostName may be empty if Key names a task that is stored already.
+	// HostID and HostName may be empty if Key names a stored task.
 	HostID   string
 	HostName string
-	// Who is the caller, in the form of the audit trail.
+	// Who names the caller in the audit trail.
 	Who    string
 	Method string
 	Path   string // with its query
-	Body   []byte // a JSON document, or nothing
-	// Needs are the features that the host has to have for it (protocol.Needs).
+	Body   []byte // a JSON document, or nil
+	// Needs has the features that the host needs for the request (protocol.Needs).
 	Needs []string
-	// Change says that the call may change something. It is then stored as a task before it
-	// is offered, under Key, the Idempotency-Key of the call: who repeats the key finds
-	// that task, at the host that it was first meant for.
+	// Change means that the call may change something. It is then stored as a task with the id Key,
+	// its Idempotency-Key, before it is offered. A repeated Key finds that task, at the host of the
+	// first request.
 	Change bool
 	Key    string
-	// Wait is, of the question how an op is, how long the host may wait for the end of the op
-	// before it answers. A host that cannot wait answers at once.
+	// Wait is, for a query of an op, how long the host may wait for the end of the op before it
+	// answers. A host without this feature answers at once.
 	Wait time.Duration
-	// Asked is the request as its caller made it, for comparison with a repeated request:
-	// the caller's may have names where Path and Body have ids. If it is the zero value,
-	// the request is passed on as it was made.
+	// Asked is the request as its caller made it, for comparison with a repeated request: it may
+	// have names where Path and Body have ids. The zero value means that they are the same.
 	Asked workflow.TaskRequest
 }
 
-// asked is the request by which a change is known again.
+// asked returns the request for comparison with a repeated request.
 func (r Request) asked() workflow.TaskRequest {
 	if r.Asked.Path != "" {
 		return r.Asked
@@ -158,11 +151,11 @@ func isRead(taskID string) bool { return strings.HasPrefix(taskID, readPrefix) }
 func (p *poll) notify() {
 	select {
 	case p.wake <- struct{}{}:
-	default: // it has a wake-up to come
+	default: // a wake-up is already pending
 	}
 }
 
-// host is for callers that hold mu.
+// host must be called with mu held.
 func (r *Relay) host(id string) *host {
 	h := r.hosts[id]
 	if h == nil {

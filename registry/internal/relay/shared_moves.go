@@ -11,21 +11,21 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// SharedMoves begins the moves that the registry leads, of volumes that several instances have.
+// SharedMoves begins moves of volumes of several instances, which the registry leads.
 type SharedMoves struct {
 	Store interface {
 		KnownHosts
 		RegisterLive(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(workflow.PauseHost) error) (api.Migration, error)
 		RegisterPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error)
 	}
-	// Relay knows which hosts are there, and what their daemons have announced.
+	// Relay knows which hosts are present, and their daemons' announcements.
 	Relay *Relay
 }
 
-// Begin begins to move a volume: while all its guests write, if Method says so, else with all of
-// them paused. Hosts that are needed and not there are named, and nothing is done; so is, for the
-// former, one whose daemon cannot follow what its guests write, or not hold them back where that is
-// asked for.
+// Begin begins a move of a volume: a live move if Method is api.MethodLive, else with all guests
+// paused. If a needed host is not present, its error names the host and nothing changes. The same
+// holds for a live move if a daemon cannot track its guests' writes, or cannot throttle them if
+// requested.
 func (r SharedMoves) Begin(ctx context.Context, call store.Call, ref string, in api.MigrationTarget) (api.Migration, error) {
 	present, err := r.Relay.PresentHosts(ctx, r.Store)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Document returns an answer of a host's API, with these nouns.
+// Document returns an answer of a host's API with these nouns.
 func Document(nouns map[string]any) json.RawMessage {
 	nouns["schema_version"] = api.SchemaVersion
 	return encode(nouns)

@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// pollFor is how long a host has the registry wait for a task.
+// pollFor is the duration of a host's long polls.
 const pollFor = 20 * time.Second
 
-// Perform does a task, and reports whether its answer is sent to the registry.
+// Perform does a task, and returns its answer and whether to send it.
 type Perform func(task api.Task) (answer api.TaskAnswer, speak bool)
 
-// Host is a host that fetches its tasks and does them side by side.
+// Host is a host that fetches its tasks and does them concurrently.
 type Host struct {
 	ID, Name string
 
@@ -32,21 +32,21 @@ type Host struct {
 	polls context.CancelFunc // nil while it is away
 }
 
-// Report has the host report these pools.
+// Report makes the host report these pools.
 func (h *Host) Report(pools ...api.Pool) {
 	h.registry.T.Helper()
 	in := api.HostReport{ID: h.ID, Name: h.Name, Epoch: 1, Pools: pools}
 	expect.Value(h.registry.Store.Report(context.Background(), store.Call{}, in))(h.registry.T)
 }
 
-// Polling reports whether the host has a poll open.
+// Polling reports whether the host polls.
 func (h *Host) Polling() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.polls != nil
 }
 
-// setPolls returns what was there before.
+// setPolls returns the previous value.
 func (h *Host) setPolls(cancel context.CancelFunc) (before context.CancelFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +54,7 @@ func (h *Host) setPolls(cancel context.CancelFunc) (before context.CancelFunc) {
 	return before
 }
 
-// Start has the host poll, as a new process of its daemon.
+// Start makes the host poll, as a new process of its daemon.
 func (h *Host) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.setPolls(cancel)
@@ -81,7 +81,7 @@ func (h *Host) Start() {
 	})
 }
 
-// Away ends the polls. Tasks that the host has begun are finished.
+// Away ends the polls, and waits for the tasks that the host has begun.
 func (h *Host) Away() {
 	if cancel := h.setPolls(nil); cancel != nil {
 		cancel()

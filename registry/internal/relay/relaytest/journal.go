@@ -9,16 +9,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Journal is what a daemon remembers of its tasks: a task that comes again is answered as
-// before. Its owner lets one caller in at a time. The zero value is ready.
+// Journal has a daemon's answers: a repeated task gets the same answer. It must not be used
+// concurrently. The zero value is ready.
 type Journal struct {
-	// Mute has the daemon keep its next answers to itself.
+	// Mute is the number of next answers that the daemon does not send.
 	Mute int
 
 	answers map[string]api.TaskAnswer
 }
 
-// Answer answers a task that is not a question about an op. A new task is done by do.
+// Answer answers a task that does not query an op. do does a new task.
 func (j *Journal) Answer(task api.Task, do func(api.Task) api.TaskAnswer) (answer api.TaskAnswer, speak bool) {
 	answer, known := j.answers[task.ID]
 	if !known {
@@ -35,10 +35,10 @@ func (j *Journal) Answer(task api.Task, do func(api.Task) api.TaskAnswer) (answe
 	return answer, true
 }
 
-// AsksForOp returns the id of the op that a task asks for.
+// AsksForOp returns the id of the op that a task queries.
 func AsksForOp(task api.Task) (id string, asks bool) { return strings.CutPrefix(task.Path, "/v1/ops/") }
 
-// OpIs answers a question about an op.
+// OpIs returns the answer to a query of an op.
 func OpIs(op api.Op) api.TaskAnswer {
 	return api.TaskAnswer{Status: http.StatusOK, Body: Document(map[string]any{"op": op})}
 }

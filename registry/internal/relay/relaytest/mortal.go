@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Mortal kills the loops at their N-th change of the store or call of a host: before it is
-// made, or, if After, after it and before the loop hears of it.
+// Mortal kills the loops at their N-th change of the store or call of a host: before it or, with
+// After, after it and before the loop gets the result.
 type Mortal struct {
 	N     int
 	After bool
@@ -28,7 +28,7 @@ type Mortal struct {
 
 var errDead = errors.New("killed")
 
-// live makes one change or call, if the loop is still there.
+// live makes one change or call, unless the loop is dead.
 func live[T any](m *Mortal, do func() (T, error)) (T, error) {
 	var none T
 	m.mu.Lock()
@@ -51,14 +51,14 @@ func live[T any](m *Mortal, do func() (T, error)) (T, error) {
 	return v, err
 }
 
-// IsDead reports whether it has killed the loops.
+// IsDead reports whether the loops were killed.
 func (m *Mortal) IsDead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dead
 }
 
-// MortalLoop is a loop that a Mortal ends.
+// MortalLoop is a loop that a Mortal kills.
 type MortalLoop struct {
 	Loop
 	Mortal *Mortal
@@ -71,7 +71,7 @@ func (l MortalLoop) Run(ctx context.Context) error {
 	return l.Loop.Run(ctx)
 }
 
-// MortalStore is a store with which loops work until a Mortal kills them.
+// MortalStore is the store of loops that a Mortal kills.
 type MortalStore struct {
 	*workflow.Store
 	Mortal *Mortal
@@ -154,7 +154,7 @@ func (s MortalStore) AgainLive(ctx context.Context, call store.Call, id string, 
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.AgainLive(ctx, call, id, phase, why) })
 }
 
-// MortalRelay is a relay with which loops work until a Mortal kills them.
+// MortalRelay is the relay of loops that a Mortal kills.
 type MortalRelay struct {
 	Relay  *relay.Relay
 	Mortal *Mortal

@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Type does what an operator does at the registry who types in a command that a move shows which
-// needs one.
+// Type executes a command that a move shows to the operator.
 func (s *Site) Type(line string) error {
 	s.T.Helper()
 	ctx, call, words := s.T.Context(), store.Call{}, strings.Fields(line)

@@ -22,14 +22,14 @@ var Kit = storetest.Site[*workflow.Store, store.Call, store.Viewer]{
 	},
 }
 
-// Registry is a store with its relay. It can be closed and opened again.
+// Registry is a store with its relay. It can be closed and reopened.
 type Registry struct {
 	T     *testing.T
 	Store *workflow.Store
 	Relay *relay.Relay
 	// Path is the file of the database.
 	Path string
-	// There is held for writing while the registry is not there.
+	// There is locked for writing while the registry is closed.
 	There sync.RWMutex
 }
 
@@ -40,7 +40,7 @@ func (r *Registry) Open() {
 	r.Relay = relay.New(relay.Config{Store: r.Store, Log: slog.New(slog.DiscardHandler)})
 }
 
-// Close closes it. The loop must have ended.
+// Close closes the registry. Its loop must have ended.
 func (r *Registry) Close() {
 	r.Relay.Close()
 	if err := r.Store.Close(); err != nil {

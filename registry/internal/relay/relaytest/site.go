@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relaytest is a registry for tests of packages that ask hosts for things: a store
-// with its relay, hosts that fetch their tasks, and one loop, all in a synctest bubble. It
-// does not know what a task means.
+// Package relaytest has a registry for tests of packages that call hosts: a store with its relay,
+// hosts that fetch their tasks, and one loop, all in a synctest bubble. It does not know the
+// meaning of a task.
 package relaytest
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// Main runs the tests of a package, with their databases in memory.
+// Main runs the tests of a package with databases in memory.
 func Main(m *testing.M) {
 	memtest.TempDir()
 	goleak.VerifyTestMain(m)
 }
 
-// Site is a registry that can be restarted, its hosts, and the loop that asks them.
+// Site is a registry that can be restarted, its hosts, and the loop that calls them.
 type Site struct {
 	Registry
 
@@ -34,14 +34,14 @@ type Site struct {
 	stop  func() // ends the loop
 }
 
-// Loop sends requests to the hosts.
+// A Loop calls hosts.
 type Loop interface {
 	Run(ctx context.Context) error
 	Ready() <-chan struct{}
 }
 
-// New returns a site whose registry is open. Call it inside a bubble; path is in a
-// directory that was made outside.
+// New returns a site with an open registry. Call it inside a bubble; the directory of path must
+// have been made outside.
 func New(t *testing.T, path string) *Site {
 	t.Helper()
 	s := &Site{Registry: Registry{T: t, Path: path}, stop: func() {}}
@@ -49,7 +49,7 @@ func New(t *testing.T, path string) *Site {
 	return s
 }
 
-// Host adds host a or b, which reports pools and is away until Start.
+// Host adds host a or b, which reports pools and does not poll until Start.
 func (s *Site) Host(name string, pools []api.Pool, perform Perform) *Host {
 	s.T.Helper()
 	id := map[string]string{"a": storetest.HostA, "b": storetest.HostB}[name]
@@ -59,8 +59,8 @@ func (s *Site) Host(name string, pools []api.Pool, perform Perform) *Host {
 	return h
 }
 
-// ShareVolume makes a multiattach volume at a place, which the guests have for writing that
-// are named here by their hosts, and these run.
+// ShareVolume makes a multiattach volume at a location, and attaches it for writing to running
+// guests, given by host.
 func (s *Site) ShareVolume(name string, at api.Location, guests map[string][]string) {
 	s.T.Helper()
 	expect.Value(s.Store.CreateType(s.T.Context(), store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
@@ -75,7 +75,7 @@ func (s *Site) ShareVolume(name string, at api.Location, guests map[string][]str
 	}
 }
 
-// Run has the loop work until Stop.
+// Run runs the loop until Stop.
 func (s *Site) Run(loop Loop) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -95,8 +95,8 @@ func (s *Site) Stop() {
 	s.stop = func() {}
 }
 
-// Replace closes the registry, calls between, opens the registry again, and has begin start
-// a new loop. The hosts lose their polls and poll again.
+// Replace closes the registry, calls between, and reopens the registry; begin must start a new
+// loop. The hosts lose their polls and poll again.
 func (s *Site) Replace(between, begin func()) {
 	s.T.Helper()
 	s.Stop()
@@ -118,7 +118,7 @@ func (s *Site) Replace(between, begin func()) {
 	begin()
 }
 
-// End ends loop, hosts and registry.
+// End ends the loop, the hosts and the registry.
 func (s *Site) End() {
 	s.Stop()
 	for _, h := range s.hosts {

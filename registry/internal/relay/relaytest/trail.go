@@ -7,7 +7,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// WantTrail claims that the audit trail is whole, and has every transition of a migration up to its
+// WantTrail requires that the audit trail is intact, and has every transition of a migration up to
 // end.
 func (s *Site) WantTrail(migrationID string, end api.MigrationState) {
 	s.T.Helper()
