@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// output runs one of the program's commands, and returns what it says.
+// output runs one of the program's commands, and returns its standard output.
 func output(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out, talk bytes.Buffer
@@ -29,7 +29,7 @@ func output(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// okay is output of one that must work.
+// okay is output for a command that must succeed.
 func okay(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := output(t, args...)
@@ -67,7 +67,7 @@ func TestCertificatesFromTheAuthorityToTheDenyList(t *testing.T) {
 		t.Errorf("operator = %+v", ann)
 	}
 
-	// A renewal keeps who it is, and has another key.
+	// A renewal keeps the identity and gets another key.
 	okay(t, at("issue-cert", "operator", "ann", "--replace", "--out", operator)...)
 	again := identity(t, filepath.Join(operator, "operator.crt"))
 	if again.Role != ann.Role || again.SPKI == ann.SPKI {

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// What was replaced has not ended yet.
+// The replaced certificate has not expired yet.
 func TestRevokingAHostRefusesAllThatItWasEverGivenAndNoOther(t *testing.T) {
 	dir := t.TempDir()
 	tls := filepath.Join(dir, "tls")
@@ -61,8 +61,7 @@ func TestRootOpensNoDatabaseInTheDirectoryOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun, and that has no right of root's
-// group.
+// The command must not keep the rights of root's group.
 func TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: it needs root, who works in a directory of another user")

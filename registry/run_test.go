@@ -38,7 +38,7 @@ func location(path string) api.Location {
 	return api.Location{Path: path, Format: api.FormatRaw, SizeBytes: 1 << 20}
 }
 
-// program is the registry, running in this process as it would in its own.
+// program is the registry, running in this process.
 type program struct {
 	*client.Registry
 	dir  string
@@ -46,7 +46,7 @@ type program struct {
 	stop func() error
 }
 
-// talk is what the program says while it runs.
+// talk has the program's log.
 type talk struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
@@ -66,7 +66,7 @@ func (l *talk) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// await returns when text has been said.
+// await returns when the log has text.
 func (l *talk) await(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// adopt has host a adopt instance web with volume root.
+// adopt makes host a adopt instance web with volume root.
 func (p *program) adopt(t *testing.T) {
 	t.Helper()
 	host := must(p.Report(t.Context(), api.HostReport{ID: hostID, Name: "a", Pools: []api.Pool{{Name: "fast", Type: "dir", Path: "/fast"}}}))(t)
@@ -177,7 +177,7 @@ func TestMigrationFromAdoptionToTheEndAcrossARestart(t *testing.T) {
 	}
 }
 
-// in2 is another migration of the same volume.
+// in2 returns another migration of the same volume.
 func in2(in api.MigrationRegister) api.MigrationRegister {
 	in.ID, in.DstAttachmentID, in.Dst = "50000000-0000-4000-8000-000000000002", "40000000-0000-4000-8000-000000000003", location("/third/root")
 	return in

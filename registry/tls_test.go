@@ -15,8 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// startTLS starts a registry that listens for other hosts as well, and returns
-// where.
+// startTLS starts a registry that also listens for other hosts, and returns its address.
 func startTLS(t *testing.T, dir string, args ...string) (_ *program, target string) {
 	t.Helper()
 	tls := filepath.Join(dir, "tls")
@@ -38,7 +37,7 @@ func startTLS(t *testing.T, dir string, args ...string) (_ *program, target stri
 	return start(t, dir, append([]string{"--listen", address, "--tls-dir", tls}, args...)...), "https://localhost:" + port
 }
 
-// as is a client of target with a new certificate.
+// as returns a client of target with a new certificate.
 func as(t *testing.T, dir, target string, issue ...string) (_ *client.Registry, cert string) {
 	t.Helper()
 	out := t.TempDir()

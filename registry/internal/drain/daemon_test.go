@@ -19,12 +19,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// moveTakes is how long a host needs for a volume.
+// moveTakes is the duration of a host's move.
 const moveTakes = 10 * time.Second
 
-// daemon is a host that fetches its tasks and moves volumes, in the registry
-// alone: a move takes its time and ends. It keeps its journal, as a real one
-// does, so that the same op id is answered as before.
+// daemon is a host that fetches its tasks and moves volumes, only in the registry: a move takes
+// some time and ends. Like a real one it keeps a journal, so that a repeated op id gets the same
+// answer.
 type daemon struct {
 	*relaytest.Host
 	site *site
@@ -38,12 +38,12 @@ type daemon struct {
 
 	// refuse has the answers to the next calls for a volume, by its name.
 	refuse map[string][]api.TaskAnswer
-	// end is how the moves of a volume end, completed if it has none.
+	// end is the end of a volume's moves, completed if it has none.
 	end map[string]api.MigrationState
 	// why is the error of an end.
 	why map[string]*api.Error
-	// vanish has why the next ops of a volume are undone before the registry has
-	// heard of them, by its name.
+	// vanish has the reasons why the next ops of a volume, by its name, are undone before the
+	// registry knows their migrations.
 	vanish map[string][]api.Code
 }
 
@@ -56,7 +56,7 @@ func newDaemon(s *site, name string) *daemon {
 	return d
 }
 
-// perform does a task, and reports whether the registry is to hear of it.
+// perform does a task, and reports whether its answer is sent.
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,7 +66,7 @@ func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	return d.journal.Answer(task, d.migrate)
 }
 
-// migrate is for callers that hold mu.
+// migrate must be called with mu held.
 func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 	volumeID := strings.TrimSuffix(strings.TrimPrefix(task.Path, "/v1/volumes/"), "/migrate")
 	var target api.MigrationTarget
@@ -106,13 +106,13 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 	})}
 }
 
-// refusal is an answer with all that an error says.
+// refusal returns the answer for an error.
 func refusal(e *api.Error) api.TaskAnswer {
-	body, _ := json.Marshal(api.ErrorBody{Error: e}) // it is a document of the API
+	body, _ := json.Marshal(api.ErrorBody{Error: e}) // an api.Error is always valid JSON
 	return api.TaskAnswer{Status: e.Code.HTTPStatus(), Body: body}
 }
 
-// move brings a migration to its end, in the registry that is there then.
+// move ends a migration after moveTakes, in the registry that is open then.
 func (d *daemon) move(id, name string) {
 	pass := time.NewTimer(moveTakes)
 	<-pass.C
@@ -122,7 +122,7 @@ func (d *daemon) move(id, name string) {
 	d.moving--
 }
 
-// finish is the end of a move.
+// finish ends a move.
 func (d *daemon) finish(id, name string) {
 	d.site.There.RLock()
 	defer d.site.There.RUnlock()
@@ -144,7 +144,7 @@ func (d *daemon) finish(id, name string) {
 			in.Error = d.why[name]
 		}
 		if to == api.MigrationError {
-			// The registry hears that it ended, and the journal has why.
+			// The registry gets the end, and only the journal has the reason.
 			d.undone(id)
 		}
 		if _, err := d.site.Store.TransitionMigration(context.Background(), store.Call{}, id, in); err != nil {
@@ -153,7 +153,7 @@ func (d *daemon) finish(id, name string) {
 	}
 }
 
-// undone is for callers that hold mu.
+// undone must be called with mu held.
 func (d *daemon) undone(migrationID string) {
 	for id, o := range d.ops {
 		if o.MigrationID == migrationID {
@@ -163,7 +163,7 @@ func (d *daemon) undone(migrationID string) {
 	}
 }
 
-// refuses has the daemon answer the next calls for a volume with these codes.
+// refuses makes the daemon answer the next calls for a volume with these codes.
 func (d *daemon) refuses(volume string, codes ...api.Code) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,14 +172,14 @@ func (d *daemon) refuses(volume string, codes ...api.Code) {
 	}
 }
 
-// refusesNothing has the daemon take the next calls after all.
+// refusesNothing removes the remaining refusals.
 func (d *daemon) refusesNothing() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.refuse)
 }
 
-// mostAtOnce is how many volumes ever moved at once.
+// mostAtOnce returns the largest number of volumes that moved at once.
 func (d *daemon) mostAtOnce() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -80,7 +80,7 @@ func TestDaemonThatDiesWithATaskIsAskedForTheSame(t *testing.T) {
 		a := s.hosts["a"]
 		a.journal.Mute = 1
 		id := s.drain(1)
-		relaytest.Pass(15 * time.Second) // it moved the volume and told nobody
+		relaytest.Pass(15 * time.Second) // it moved the volume and did not answer
 		s.want(id, "running: v0 moving, v1 pending")
 		a.Away()
 		relaytest.Pass(time.Minute)
@@ -137,7 +137,7 @@ func TestHostThatIsAwayIsWaitedForAndHoldsUpNobody(t *testing.T) {
 func TestHostThatGoesAwayUnseenIsTriedAgain(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
-		s.hosts["a"].Away() // just now: it still counts as there
+		s.hosts["a"].Away() // just now: it still counts as present
 		id := s.drain(1)
 		relaytest.Pass(10 * time.Second)
 		s.want(id, "running: v0 moving, v1 pending")
@@ -175,7 +175,7 @@ func TestWhatCannotBeMovedIsSkippedAndSaysWhy(t *testing.T) {
 	})
 }
 
-// TestAVolumeInWhosePlaceIsALinkIsSkippedInTheWordsOfItsHost, and the others are moved.
+// The error is the host's, and the other volumes are moved.
 func TestAVolumeInWhosePlaceIsALinkIsSkippedInTheWordsOfItsHost(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
@@ -203,7 +203,7 @@ func TestRefusalOfTheMomentIsNoEnd(t *testing.T) {
 	})
 }
 
-// An operator's lock stays; a migration lets go of what it has locked.
+// A migration's lock ends with it, unlike an operator's.
 func TestVolumeOfAnInstanceThatAMigrationHasJustLockedIsTriedAgain(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(1, "a")
@@ -216,8 +216,8 @@ func TestVolumeOfAnInstanceThatAMigrationHasJustLockedIsTriedAgain(t *testing.T)
 	})
 }
 
-// An op that waits behind another one of the instance is refused by the registry when its host has
-// long said that it took the request.
+// The host accepted the request; later the registry refused its op, which had waited for another op
+// of the instance.
 func TestAnOpThatIsUndoneForTheMomentIsNoEnd(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
@@ -254,8 +254,8 @@ func TestMigrationThatEndsInErrorIsAFailure(t *testing.T) {
 	})
 }
 
-// The words are those that the migration itself has. The commands are the registry's: a host's own
-// are shown on that host alone.
+// The text is the migration's. The commands are the registry's own: a host's commands are shown on
+// that host only.
 func TestADrainNamesTheCommandThatTellsOfAStandstill(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(1, "a")
@@ -274,8 +274,8 @@ func TestADrainNamesTheCommandThatTellsOfAStandstill(t *testing.T) {
 	})
 }
 
-// The registry hears only that a migration has ended. Why is in the journal of the host,
-// and that is what the drain shows, word for word.
+// The registry only knows that the migration has ended. The drain shows the reason in the host's
+// journal, word for word.
 func TestFailedVolumeShowsTheReasonOfItsHost(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(1, "a")
@@ -314,8 +314,8 @@ func TestVolumeThatSomebodyElseMovesOutIsInProgressUntilItIsOut(t *testing.T) {
 	})
 }
 
-// A volume whose move failed or was cancelled is tried again by another drain of the pool, also
-// while the first still moves others.
+// Another drain of the pool tries a volume with a failed or cancelled move again, even while the
+// first drain still moves others.
 func TestWhatADrainGaveUpIsTriedAgainByTheNext(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(3, "a")

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// share makes volume shared of two guests, and volume v0 of nobody.
+// share makes the volume shared for two guests, and the unattached volume v0.
 func (s *site) share() {
 	s.T.Helper()
 	s.hosts["a"].Report(storetest.ClusterPools()...)
@@ -24,7 +24,7 @@ func (s *site) share() {
 	s.volume("a", "v0")
 }
 
-// give makes a volume of a type in pool fast, which is this device of these guests.
+// give makes a volume of a type in pool fast, and attaches it to these guests as device.
 func (s *site) give(name, volumeType, device string, guests ...string) {
 	s.T.Helper()
 	volumeID := relaytest.Kit.Available(s.T, s.Store, "a", name, volumeType, storetest.At("/fast/"+name))
@@ -62,8 +62,8 @@ func TestAVolumeOfSeveralInstancesMovesWithThemIfThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// movesShared claims that a drain moves a volume of several instances as it was asked to, once,
-// also across a restart, and that it follows that move to its end.
+// movesShared requires that a drain moves a volume of several instances as requested, once, even
+// across a restart, and follows that move to its end.
 func (s *site) movesShared(how api.PoolDrain, asked func(p workflow.Pause) bool) {
 	t := s.T
 	t.Helper()
@@ -84,7 +84,7 @@ func (s *site) movesShared(how api.PoolDrain, asked func(p workflow.Pause) bool)
 	s.want(id, "done: shared failed conflict, v0 moved")
 }
 
-// bring has every guest of a move of a shared volume in a state.
+// bring sets the state of every guest of a move of a shared volume.
 func (s *site) bring(p workflow.Pause, state string) workflow.Pause {
 	s.T.Helper()
 	for _, g := range p.Instances {
@@ -94,7 +94,7 @@ func (s *site) bring(p workflow.Pause, state string) workflow.Pause {
 	return p
 }
 
-// takeBack is an operator who cancels a move of a shared volume, of which nothing was touched yet.
+// takeBack cancels, as an operator, a move of a shared volume while all its guests are untouched.
 func (s *site) takeBack(id string) {
 	t := s.T
 	t.Helper()
@@ -102,7 +102,7 @@ func (s *site) takeBack(id string) {
 	s.finishShared(expect.Value(s.Store.ResumePause(t.Context(), store.Call{}, p.Migration.ID))(t))
 }
 
-// bringOver brings such a move to its end as its own loop does, where all guests are paused.
+// bringOver takes such a move to its end like its own loop, with all guests paused.
 func (s *site) bringOver(id string) {
 	t := s.T
 	t.Helper()
@@ -116,8 +116,7 @@ func (s *site) bringOver(id string) {
 	s.finishShared(s.bring(expect.Value(s.Store.ResumePause(ctx, call, id))(t), workflow.PauseRestored))
 }
 
-// finishShared ends a move whose guests are awake, when the end that its volume has left is
-// removed.
+// finishShared ends a move with resumed guests, after the other end of the move is removed.
 func (s *site) finishShared(p workflow.Pause) {
 	t := s.T
 	t.Helper()
@@ -125,8 +124,8 @@ func (s *site) finishShared(p workflow.Pause) {
 	expect.Value(s.Store.FinishPause(t.Context(), store.Call{}, p.Migration.ID))(t)
 }
 
-// A registry that dies as it begins such a move finds it by the id that follows from drain and
-// volume; and a drain that is stopped tells how it ended.
+// A registry that crashes while it begins such a move finds it by the id that follows from drain
+// and volume. A stopped drain still records the end of the move.
 func TestADrainFollowsASharedVolumeToItsEndAcrossRestartsAndAStop(t *testing.T) {
 	for _, every := range []time.Duration{300 * time.Millisecond, 1700 * time.Millisecond, 9 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
@@ -169,8 +168,7 @@ func TestASharedVolumeWaitsForTheHostOfItsGuests(t *testing.T) {
 	})
 }
 
-// TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther: the second one waits, and is not skipped,
-// because the first one has its instances.
+// The second volume waits, and is not skipped, because the first move has locked its instances.
 func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()
@@ -189,14 +187,14 @@ func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A guest is locked while a volume of it moves with all guests paused. Its other volume, which
-// moves by itself, waits for that, and its host is not asked meanwhile: it sees the guest go off
-// and come back, and might say anything.
+// A guest is locked while one of its volumes moves with all guests paused. Its other volume, which
+// moves by itself, waits, and its host is not asked: it sees the guest stop and return, and may
+// give any answer.
 func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()
 		s.give("single", "", "vdc", "g1")
-		s.hosts["a"].refuses("single", api.CodeInstanceBusy) // if it is asked before the other one is begun
+		s.hosts["a"].refuses("single", api.CodeInstanceBusy) // if it is asked before the other move begins
 		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
 		relaytest.Pass(1500 * time.Millisecond)
 		s.hosts["a"].refuses("single", api.CodeChainChanged)
@@ -210,7 +208,7 @@ func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// wantVolume claims how a volume of a drain is.
+// wantVolume requires the state of a volume of a drain.
 func (s *site) wantVolume(id, name, state string) {
 	s.T.Helper()
 	d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
@@ -230,7 +228,7 @@ func TestAVolumeWhoseHostCannotFollowItsGuestsIsSkipped(t *testing.T) {
 	})
 }
 
-// The moves that the registry leads drop none.
+// Moves that the registry leads never drop bitmaps.
 func TestADrainLosesDirtyBitmapsOfVolumesOfOneInstanceIfThatIsAskedFor(t *testing.T) {
 	bubble(t, func(s *site) {
 		t := s.T

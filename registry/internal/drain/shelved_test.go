@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// shelved makes instance web of host a with the volume v0 in pool fast, and leaves it to
-// nobody.
+// shelved makes instance web of host a with the volume v0 in pool fast, and offloads it.
 func (s *site) shelved() {
 	s.T.Helper()
 	in := storetest.WebRegister()
@@ -24,14 +23,14 @@ func (s *site) shelved() {
 	s.shelf(storetest.Offload())
 }
 
-// shelf is a transition of the instance.
+// shelf makes a transition of the instance.
 func (s *site) shelf(in api.InstanceTransition) {
 	s.T.Helper()
 	expect.Value(s.Store.TransitionInstance(s.T.Context(), store.Call{}, storetest.Web, in))(s.T)
 }
 
-// The host that had the instance last is away for good, and another one reaches both
-// pools. The instance goes there with the volume that has moved.
+// The instance's last host is gone for good, and another host reaches both pools. The instance can
+// be unshelved there with the moved volume.
 func TestVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.T) {
 	bubble(t, func(s *site) {
 		for _, host := range []string{"a", "b"} {
@@ -69,7 +68,7 @@ func TestVolumeThatNoHostCanMoveIsSkippedAndSaysWhy(t *testing.T) {
 	})
 }
 
-// The only host that reaches both is away: that is no end.
+// The only host that reaches both pools is away, so the volume waits.
 func TestVolumeOfAShelvedInstanceWaitsForItsHost(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.shelved()

@@ -22,14 +22,13 @@ import (
 
 func TestMain(m *testing.M) { relaytest.Main(m) }
 
-// site is a registry with its drains, and hosts that do what they are asked.
+// site is a registry with its drains, and hosts that move volumes.
 type site struct {
 	*relaytest.Site
 	hosts map[string]*daemon
 }
 
-// bubble runs f with a site that has the hosts a and b, both there, each with
-// the pools fast and slow.
+// bubble runs f with a site with the present hosts a and b, each with the pools fast and slow.
 func bubble(t *testing.T, f func(s *site)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
@@ -51,7 +50,7 @@ func (s *site) begin() {
 	s.Run(drain.New(drain.Config{Store: s.Store, Relay: s.Relay, Placement: placement, MoveShared: relay.SharedMoves{Store: s.Store, Relay: s.Relay}.Begin, Log: slog.New(slog.DiscardHandler)}))
 }
 
-// restart is the registry's.
+// restart restarts the registry.
 func (s *site) restart() {
 	s.T.Helper()
 	s.Replace(func() {}, s.begin)
@@ -63,7 +62,7 @@ func (s *site) volume(host, name string) {
 	relaytest.Kit.Available(s.T, s.Store, host, name, "", storetest.At("/fast/"+name))
 }
 
-// volumes makes n of them, called v0 and so on, on the hosts in turn.
+// volumes makes n unattached volumes, called v0 and so on, on the hosts in turn.
 func (s *site) volumes(n int, hosts ...string) {
 	s.T.Helper()
 	for i := range n {
@@ -83,7 +82,7 @@ func (s *site) set(id, to string) {
 	expect.Value(s.Store.SetDrainState(s.T.Context(), store.Call{}, id, to))(s.T)
 }
 
-// states is a drain as "running: v0 moved, v1 skipped multiattached".
+// states formats a drain like "running: v0 moved, v1 skipped multiattached".
 func (s *site) states(id string) string {
 	s.T.Helper()
 	d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
@@ -105,7 +104,7 @@ func (s *site) want(id, want string) {
 	}
 }
 
-// until waits until the drain is over, for at most an hour of the bubble.
+// until waits for the end of the drain, for at most an hour of the bubble.
 func (s *site) until(id string) {
 	s.T.Helper()
 	for range 3600 {
@@ -117,7 +116,7 @@ func (s *site) until(id string) {
 	s.T.Errorf("the drain is not done within an hour: %s", s.states(id))
 }
 
-// moves counts the migrations of each volume that were ever registered.
+// moves counts all registered migrations of each volume.
 func (s *site) moves() map[string]int {
 	s.T.Helper()
 	all := expect.Value(s.Store.Migrations(s.T.Context(), "", true, store.Viewer{}))(s.T)
@@ -128,8 +127,7 @@ func (s *site) moves() map[string]int {
 	return counts
 }
 
-// movedOnce says that each of the volumes v0 to vn-1 was moved, by one
-// migration.
+// movedOnce requires that each of the volumes v0 to vn-1 was moved by one migration.
 func (s *site) movedOnce(n int) {
 	s.T.Helper()
 	counts := s.moves()

@@ -16,25 +16,25 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// walk is a drain in which things go wrong by chance.
+// walk is a drain with random failures.
 type walk struct {
 	*site
 	seed uint64
-	// random is for the goroutine of the walk alone, which draws when all others stand still.
+	// random is only for the goroutine of the walk, which draws while all others are blocked.
 	random *rand.Rand
-	// want is how each volume's part of the drain ends, by its name.
+	// want has the final state of each volume in the drain, by its name.
 	want map[string]string
-	// away are the hosts whose daemons are not there, until when.
+	// away has the hosts with an absent daemon, and until when.
 	away map[string]time.Time
 }
 
-// passing are refusals of the moment, and final those for good.
+// passing are temporary refusals, and final permanent ones.
 var (
 	passing = []api.Code{api.CodeInstanceBusy, api.CodeJournalUnavailable, api.CodeStaleGeneration}
 	final   = []api.Code{api.CodeMultiattached, api.CodeUnsupportedDisk, api.CodePolicyDenied, api.CodeNoSpace}
 )
 
-// arrives makes a volume in the pool, whose move goes as its name and the seed say.
+// arrives makes a volume in the pool; its name and the seed determine its move.
 func (w *walk) arrives() {
 	w.T.Helper()
 	name := fmt.Sprint("v", len(w.want))
@@ -64,8 +64,8 @@ func (w *walk) arrives() {
 	w.volume(host, name)
 }
 
-// share makes two volumes that two guests of host a share, whose moves go as their names and the
-// seed say, and one that one of these has alone.
+// share makes two volumes that two guests of host a share, and a volume of one of these guests
+// alone. Names and seed determine the moves of the shared volumes.
 func (w *walk) share() {
 	w.T.Helper()
 	w.site.share()
@@ -77,7 +77,7 @@ func (w *walk) share() {
 	}
 }
 
-// advanceShared ends the moves of shared volumes, now and then.
+// advanceShared sometimes ends moves of shared volumes.
 func (w *walk) advanceShared() {
 	w.T.Helper()
 	for _, p := range expect.Value(w.Store.OpenPauses(w.T.Context()))(w.T) {
@@ -91,7 +91,7 @@ func (w *walk) advanceShared() {
 	}
 }
 
-// goWrong has something go wrong, or nothing.
+// goWrong may cause a failure.
 func (w *walk) goWrong(id string, left *int) {
 	name := []string{"a", "b"}[w.random.IntN(2)]
 	d, here := w.hosts[name], w.away[name].IsZero()
@@ -124,7 +124,7 @@ func (w *walk) goWrong(id string, left *int) {
 	}
 }
 
-// ask is an operator's word to the drain, which may be done by then.
+// ask requests a state of the drain, which may have ended.
 func (w *walk) ask(id, to string) {
 	w.T.Helper()
 	if _, err := w.Store.SetDrainState(w.T.Context(), store.Call{}, id, to); err != nil && api.CodeOf(err) != api.CodeStateForbidden {
@@ -132,7 +132,7 @@ func (w *walk) ask(id, to string) {
 	}
 }
 
-// toTheEnd drains the pool, and returns the parts of its volumes.
+// toTheEnd drains the pool, and returns its volumes in the drain.
 func (w *walk) toTheEnd() []api.DrainVolume {
 	w.T.Helper()
 	parallel, left := 1+w.random.IntN(3), 8
@@ -166,13 +166,13 @@ func (w *walk) toTheEnd() []api.DrainVolume {
 	return nil
 }
 
-// wantDone says what must hold when a drain is done: each volume is where its part of the drain
-// says, was moved no more than once and is locked by nothing but a move that needs an operator;
-// nothing is under way; the trail is whole.
+// wantDone requires of an ended drain: each volume is where the drain's state says, was moved at
+// most once and is locked only by a move that needs an operator; no work is in progress; the trail
+// is intact.
 func (w *walk) wantDone(id string) {
 	w.T.Helper()
 	ctx := w.T.Context()
-	for _, name := range []string{"a", "b"} { // each is given again what it has not answered
+	for _, name := range []string{"a", "b"} { // each gets its unanswered tasks again
 		w.hosts[name].Away()
 		w.hosts[name].Start()
 	}
@@ -201,8 +201,8 @@ func (w *walk) wantDone(id string) {
 	expect.Value(w.Store.VerifyAudit(ctx))(w.T)
 }
 
-// Each walk is a random order of what goes wrong with moves, daemons and the registry, and of an
-// operator who pauses the drain, and others who make volumes. In half of them guests share some.
+// Each walk has random failures of moves, daemons and the registry, an operator who pauses the
+// drain, and new volumes, in random order. In half of them guests share volumes.
 func TestNothingIsLeftOfADrainHoweverItGoes(t *testing.T) {
 	const enough = 200 // walks to see each way to the end
 	walks := enough

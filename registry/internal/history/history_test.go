@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// shown is a mark of the timeline 2 that host a shows.
+// shown returns a mark of timeline 2 that host a shows.
 func shown(seq int64) Shown {
 	return Shown{HostID: "1", HostName: "a", Mark: api.RegistryMark{RegistryID: "r", Timeline: 2, Seq: seq}}
 }

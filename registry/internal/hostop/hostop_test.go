@@ -16,10 +16,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 )
 
-// host answers every call but those for ops with one status, and has the ops that it has begun.
+// host answers every call with one status, except queries of ops, and has the ops that it has
+// begun.
 type host struct {
 	status int
-	ops    map[string][]string // the states that are shown of each, one after the other
+	ops    map[string][]string // the states shown for each, one after the other
 }
 
 func (h host) Do(_ context.Context, req relay.Request) (int, []byte, error) {
@@ -33,7 +34,7 @@ func (h host) Do(_ context.Context, req relay.Request) (int, []byte, error) {
 	return a.Status, a.Body, nil
 }
 
-// A host that answers with what nobody expects may have begun what it was asked for.
+// A host with an unexpected answer may have begun the request.
 func TestAnAnswerThatTellsNothingIsLookedUpByTheOp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status          int
@@ -79,7 +80,7 @@ func TestKeysFollowFromTheirMigration(t *testing.T) {
 	}
 }
 
-// slow is a host that answers how an op is when it is over.
+// slow is a host that answers a query of an op at the end of the op.
 type slow struct{ takes time.Duration }
 
 func (s slow) Do(_ context.Context, req relay.Request) (int, []byte, error) {

@@ -33,7 +33,7 @@ func TestARepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
 	}
 }
 
-// Changes that share a commit have their answers looked up together, before the first of them is
+// The answers of changes that share a commit are looked up together, before the first of them is
 // made.
 func TestARepeatedRequestIsAnsweredAndNotRepeatedWhateverSharesItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,8 @@ func TestOldAnswersExpire(t *testing.T) {
 	}
 }
 
-// Answers are kept for months. An operator may have a larger one, as of a drain of many volumes.
+// Answers are kept for months. An operator may have a larger answer, such as for a drain of many
+// volumes.
 func TestAChangeOfAHostWhoseAnswerIsTooLargeToBeKeptIsNotMade(t *testing.T) {
 	l := newLedger(t, Options{})
 	body := strings.Repeat("x", maxHostAnswer)

@@ -31,7 +31,7 @@ func TestTheLogStaysShortWhileChangesAreMade(t *testing.T) {
 	if most < pages {
 		t.Fatalf("the log had %d pages at most: there was nothing to write into the file", most)
 	}
-	// It would be a page for each change.
+	// Without checkpoints the log would have a page for each change.
 	if size := must(os.Stat(path + "-wal"))(t).Size(); size > changes*4096/2 {
 		t.Errorf("the log has %d KiB after %d changes of a page", size>>10, changes)
 	}

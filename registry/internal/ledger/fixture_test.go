@@ -44,7 +44,7 @@ func openLedger(t *testing.T, path string, o Options) *Ledger {
 	return l
 }
 
-// insertThing is a change that can be seen afterwards.
+// insertThing returns a change that inserts a row.
 func insertThing(name string) func(context.Context, *Tx) error {
 	return func(ctx context.Context, tx *Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO things (name) VALUES (?)", name)
@@ -52,13 +52,13 @@ func insertThing(name string) func(context.Context, *Tx) error {
 	}
 }
 
-// things returns the names of what was inserted, in order.
+// things returns the inserted names, in order.
 func things(t *testing.T, l *Ledger) []string {
 	t.Helper()
 	return must(ReadAll(t.Context(), l.db.Read, ScanString, "SELECT name FROM things ORDER BY rowid"))(t)
 }
 
-// audited makes a change that inserts a thing and has an event.
+// audited makes a change that inserts a thing and adds an event.
 func audited(ctx context.Context, l *Ledger, req Request) (string, error) {
 	return Mutate(ctx, l, req, admitAll, func(ctx context.Context, tx *Change) (string, error) {
 		if err := insertThing(fmt.Sprint(req.Body))(ctx, tx.Tx); err != nil {
@@ -70,7 +70,7 @@ func audited(ctx context.Context, l *Ledger, req Request) (string, error) {
 
 func admitAll(context.Context, *Change) error { return nil }
 
-// must returns what a call that has to succeed returned.
+// must returns the result of a call that must succeed.
 func must[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -88,7 +88,7 @@ func wantCode(t *testing.T, err error, code api.Code, text string) {
 	}
 }
 
-// execute is a change that runs a statement.
+// execute returns a change that runs a statement.
 func execute(query string) func(context.Context, *Tx) error {
 	return func(ctx context.Context, tx *Tx) error {
 		_, err := tx.ExecContext(ctx, query)

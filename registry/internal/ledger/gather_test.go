@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// gatherFor is how long commits wait for others here.
+// gatherFor is Options.GatherFor in these tests.
 const gatherFor = time.Millisecond
 
-// gathering is a ledger in a bubble, of which the last commit had so many changes.
+// gathering returns a ledger in a bubble, with a last commit of this many changes.
 func gathering(t *testing.T, last int) (l *Ledger, batches *[]int) {
 	t.Helper()
 	batches = &[]int{}

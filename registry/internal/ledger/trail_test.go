@@ -83,8 +83,7 @@ func TestFollowerIsWokenByACommit(t *testing.T) {
 	<-next
 }
 
-// A death at the first point leaves nothing of the change, and one at the second all
-// of it.
+// A crash at the first point leaves nothing of the change, a crash at the second all of it.
 func TestFaultPointsAreOnBothSidesOfTheCommit(t *testing.T) {
 	stored := map[string]int{}
 	var l *Ledger
@@ -101,7 +100,7 @@ func TestFaultPointsAreOnBothSidesOfTheCommit(t *testing.T) {
 	}
 }
 
-// The events of a change that is refused after it has written leave the trail where it was.
+// A change that is refused after it has written leaves the trail unchanged.
 func TestARefusedChangeLeavesNoEvent(t *testing.T) {
 	l := newTrail(t)
 	before := must(ReadEnd(t.Context(), l.db.Read))(t)
@@ -121,10 +120,10 @@ func TestARefusedChangeLeavesNoEvent(t *testing.T) {
 	}
 }
 
-// fillTrail adds n times about 1 MiB of events.
+// fillTrail adds about n MiB of events.
 func fillTrail(t *testing.T, l *Ledger, n int) {
 	t.Helper()
-	for range 6 * n { // the details of each are within their bound
+	for range 6 * n { // each within the limit of details
 		must(Mutate(t.Context(), l, Request{What: "fill"}, admitAll, func(ctx context.Context, tx *Change) (struct{}, error) {
 			return struct{}{}, tx.Audit(ctx, api.Event{What: "fill", Details: map[string]any{"text": strings.Repeat("x", 200<<10)}})
 		}))(t)

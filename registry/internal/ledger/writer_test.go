@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// queueChange is Submit without the waiting.
+// queueChange is Submit without waiting for the answer.
 func queueChange(t *testing.T, l *Ledger, do func(context.Context, *Tx) error) submission {
 	t.Helper()
 	c := submission{ctx: t.Context(), do: do, done: make(chan error, 1)}
@@ -23,8 +23,8 @@ func queueChange(t *testing.T, l *Ledger, do func(context.Context, *Tx) error) s
 	return c
 }
 
-// blockWriter keeps the writer busy, so that changes wait, until release is called. What
-// it submitted for that is first.
+// blockWriter keeps the writer busy, so that changes wait, until release is called. first is the
+// change that it submits for that.
 func blockWriter(t *testing.T, l *Ledger) (first submission, release func()) {
 	t.Helper()
 	inside, leave := make(chan struct{}), make(chan struct{})
@@ -182,14 +182,14 @@ func TestQueriesArePreparedOnce(t *testing.T) {
 	}
 }
 
-// recordingCache notes what it is told.
+// recordingCache records its calls.
 type recordingCache []string
 
 func (c *recordingCache) BeforeExec(query string) { *c = append(*c, query) }
 func (c *recordingCache) Undo()                   { *c = append(*c, "undo") }
 func (c *recordingCache) Reset()                  { *c = append(*c, "reset") }
 
-// What a change has brought in must not outlive it, nor its transaction.
+// Rows that a change has cached must not outlive it or its transaction.
 func TestACacheIsToldWhatBecomesOfWhatWasRead(t *testing.T) {
 	refused := errors.New("refused")
 	refuse := func(context.Context, *Tx) error { return refused }
@@ -203,7 +203,7 @@ func TestACacheIsToldWhatBecomesOfWhatWasRead(t *testing.T) {
 		"refused after another had written": {
 			[]func(context.Context, *Tx) error{insertThing("a"), refuse}, recordingCache{insert, "undo"},
 		},
-		// Without savepoints at first, as most batches need none.
+		// The first try has no savepoints, as most batches need none.
 		"refused after it wrote": {
 			[]func(context.Context, *Tx) error{insertThing("a"), insertThing("a"), insertThing("b")},
 			recordingCache{insert, insert, "undo", insert},
@@ -236,7 +236,7 @@ func TestACacheIsToldWhatBecomesOfWhatWasRead(t *testing.T) {
 	}
 }
 
-// A probe that did not wait for the writer would say that all is well while it hangs.
+// A probe that did not wait for the writer would succeed while the writer hangs.
 func TestAProbeWaitsForTheWriter(t *testing.T) {
 	l := newLedger(t, Options{})
 	inside, finish := make(chan struct{}), make(chan struct{})

@@ -6,8 +6,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// live is what a call about the copy does, with what must never be looked for; nil of
-// another call.
+// live returns the action of a call about the copy, which also checks the invariants; nil for other
+// calls.
 func (d *daemon) live(verb string, body []byte, o *op) func() (bool, *api.Error) {
 	s := d.site
 	switch verb {
@@ -83,7 +83,7 @@ func (d *daemon) track(generation int) *api.Error {
 	return nil
 }
 
-// tracked returns the bitmaps of a round, and reports whether all guests have theirs.
+// tracked returns the bitmaps of a round, and whether all guests have theirs.
 func (d *daemon) tracked(generation, round int) (maps []*bitmap, all bool) {
 	for _, g := range d.guests {
 		if g.process != d.followed[g.name] {
@@ -130,7 +130,7 @@ func (d *daemon) swap(generation, round int) func() (bool, *api.Error) {
 	}
 }
 
-// round copies a share of the volume, or what the last bitmaps have.
+// round copies a share of the volume, or the blocks in the last bitmaps.
 func (d *daemon) round(in api.LiveRound, o *op) func() (bool, *api.Error) {
 	now := step{in.Generation, in.Round}
 	var (
@@ -170,7 +170,7 @@ func (d *daemon) round(in api.LiveRound, o *op) func() (bool, *api.Error) {
 		for _, g := range d.guests {
 			delete(g.maps, mapName(in.Generation, in.Round-1))
 		}
-		// How much is left is for the estimate; nothing may depend on it.
+		// The remaining bytes are only for the estimate, and no rule may depend on them.
 		o.Live = &api.LiveOutcome{CopiedBytes: copied, Seconds: 1}
 		if d.site.random.IntN(3) == 0 {
 			o.Live.DirtyBytes = 1 << 40
@@ -179,7 +179,7 @@ func (d *daemon) round(in api.LiveRound, o *op) func() (bool, *api.Error) {
 	}
 }
 
-// dirty is what the bitmaps of a round have.
+// dirty returns the blocks in the bitmaps of a round.
 func (d *daemon) dirty(generation, round int) (all bits, lost bool) {
 	maps, ok := d.tracked(generation, round)
 	for _, m := range maps {
@@ -188,8 +188,8 @@ func (d *daemon) dirty(generation, round int) (all bits, lost bool) {
 	return all, !ok
 }
 
-// copyBlock is one half of the copy of a block: it is read, or written. It reports whether there
-// was anything to do.
+// copyBlock does half of the copy of a block, its read or its write. It reports whether there was
+// anything to do.
 func (d *daemon) copyBlock(todo *bits, dst api.Location, onRead func()) bool {
 	s := d.site
 	if d.held != nil {
@@ -212,7 +212,7 @@ func (d *daemon) copyBlock(todo *bits, dst api.Location, onRead func()) bool {
 	return false
 }
 
-// endRounds ends what is copied of generations up to this one.
+// endRounds ends the copies of generations up to this one.
 func (d *daemon) endRounds(generation int) {
 	for _, o := range d.running() {
 		if o.copies && o.of <= generation {
@@ -230,8 +230,8 @@ func (d *daemon) lastRead(generation int) *api.Error {
 	if d.isOver(generation) {
 		return isOver
 	}
-	// A read that comes when the generation was given up and its guests were let run is late, and
-	// its bitmaps are for nothing. What is copied by them is not.
+	// A read that arrives after its generation was given up and its guests were resumed is late,
+	// and its bitmaps are not used. They must not be copied.
 	d.ranAtRead = ""
 	d.site.each(func(_ *daemon, g *guest) {
 		if g.runs() {

@@ -10,27 +10,27 @@ const (
 	allBlocks  = 1<<blockCount - 1
 )
 
-// swapOrder is how a host changes from the bitmap of one round to that of the next.
+// swapOrder is the order of the steps that replace the bitmap of one round by the next one.
 type swapOrder uint8
 
 const (
 	// newFirst enables the new bitmap, then disables the old one: two steps.
 	newFirst swapOrder = iota
-	// oldFirst is the other way round.
+	// oldFirst disables the old bitmap, then enables the new one.
 	oldFirst
-	// drained does both while no write is on its way.
+	// drained does both while no write is in flight.
 	drained
 )
 
-// copyModel is the copy of a volume that the guests of two hosts write. The zero value
-// has no rule: each rule is one field.
+// copyModel is the copy of a volume that the guests of two hosts write. The zero value has no rule:
+// each rule is one field.
 type copyModel struct {
-	// writes is how many writes the guests make in all, rounds how many rounds the
-	// copy has between the whole volume and the pause.
+	// writes is the number of all guests' writes, rounds the number of rounds between the whole
+	// copy and the pause.
 	writes, rounds uint8
-	// share is what each host copies of the whole volume.
+	// share has the blocks of the whole copy that each host copies.
 	share [hostCount]uint8
-	// markFirst: the bit is set before the data is on src. QEMU sets it afterwards.
+	// markFirst sets the bit before the data is on src. QEMU sets it afterwards.
 	markFirst bool
 	swap      swapOrder
 	// armAll: no host copies before all hosts have a bitmap.
@@ -39,18 +39,18 @@ type copyModel struct {
 	endAll bool
 	// swapAll: no host copies in a round before all hosts have swapped for it.
 	swapAll bool
-	// stopAll: no host copies its last before the guests of all hosts stand still.
+	// stopAll: no host makes its last copy before the guests of all hosts are paused.
 	stopAll bool
-	// qemuDies: the QEMU of one host is started anew, once, at any time, and has no bitmap
-	// then. daemonDies: one daemon ends, once, at any time.
+	// qemuDies restarts the QEMU of one host once, at any time, without its bitmaps. daemonDies
+	// restarts one daemon once, at any time.
 	qemuDies, daemonDies bool
-	// missingIsEmpty: a bitmap that is not there counts as one without bits.
+	// missingIsEmpty: a missing bitmap counts as an empty one.
 	missingIsEmpty bool
-	// dieInHand: the copy begins again while a host has still a block in its hand.
+	// dieInHand: the copy starts again while a host still holds a block.
 	dieInHand bool
-	// forgetTodo: a daemon that was ended counts its round as done.
+	// forgetTodo: a restarted daemon counts its round as done.
 	forgetTodo bool
-	// ackedOnly: it is only asked whether acknowledged writes are lost.
+	// ackedOnly checks only whether acknowledged writes are lost.
 	ackedOnly bool
 }
 
@@ -59,7 +59,7 @@ func sound() copyModel {
 	return copyModel{writes: 2, rounds: 1, share: [hostCount]uint8{allBlocks, 0}, swap: newFirst, armAll: true, swapAll: true, stopAll: true}
 }
 
-// What a host does, in this order; swap and copy come once for each round.
+// The stages of a host, in this order; swap and copy repeat for each round.
 const (
 	stageArm uint8 = iota
 	stageWhole
@@ -72,23 +72,23 @@ type bitmap struct {
 	bits       uint8
 }
 
-// copyHost is one host: its guest's write, its QEMU's bitmaps, its daemon's copying.
+// copyHost is one host: its guest's write, its QEMU's bitmaps, its daemon's copy.
 type copyHost struct {
-	// write is the block that is being written, plus 1; halfDone: its first half is done.
+	// write is the block being written, plus 1; halfDone means that its first half is done.
 	write    uint8
 	halfDone bool
 	stopped  bool
 	maps     [2]bitmap
 	cur      uint8
 	stage    uint8
-	// swapped is how many of the two steps of a swap are done.
+	// swapped is the number of finished steps of a swap, of two.
 	swapped uint8
 	todo    uint8
 	// held is the block that was read from src and is not on dst yet, plus 1.
 	held, heldValue uint8
 }
 
-// copyState is a state of copyModel. The content of a block is how often it was written.
+// copyState is a state of copyModel. The content of a block is the number of its writes.
 type copyState struct {
 	src, dst, acked      [blockCount]uint8
 	written              uint8
@@ -143,7 +143,7 @@ func (m copyModel) next(s copyState, emit func(event, copyState)) {
 	}
 }
 
-// guest is what the guest of a host and its QEMU do.
+// guest emits the actions of a host's guest and its QEMU.
 func (m copyModel) guest(s copyState, h int, emit func(event, copyState)) {
 	if g := s.hosts[h]; g.write == 0 {
 		if g.stopped || s.written == m.writes {
@@ -160,8 +160,8 @@ func (m copyModel) guest(s copyState, h int, emit func(event, copyState)) {
 	m.half(s, h, emit)
 }
 
-// half is one of the two halves of a write: the data is on src, or the bit is set. A
-// write begins with its first half: before that nobody can see it.
+// half is one half of a write: the data is on src, or the bit is set. A write begins with its first
+// half, because before that it has no effect.
 func (m copyModel) half(s copyState, h int, emit func(event, copyState)) {
 	b := int(s.hosts[h].write) - 1
 	last := s.hosts[h].halfDone
@@ -185,7 +185,7 @@ func (m copyModel) half(s copyState, h int, emit func(event, copyState)) {
 	emit(event{what, h, b}, s)
 }
 
-// trouble is what may die.
+// trouble emits crashes.
 func (m copyModel) trouble(s copyState, h int, emit func(event, copyState)) {
 	if m.qemuDies && !s.qemuDied && s.hosts[h].stage != m.stageEnd() {
 		a := s
@@ -214,12 +214,12 @@ func (m copyModel) trouble(s copyState, h int, emit func(event, copyState)) {
 	}
 }
 
-// read is what a daemon finds in a bitmap, and whether the copy has to begin again.
+// read returns the bits that a daemon reads from a bitmap, and whether the copy must start again.
 func (m copyModel) read(b bitmap, again bool) (bits uint8, beginAgain bool) {
 	return b.bits, again || !b.exists && !m.missingIsEmpty
 }
 
-// put writes a block that was read to dst.
+// put writes a held block to dst.
 func (m copyModel) put(s copyState, h int, emit func(event, copyState)) {
 	g := &s.hosts[h]
 	if g.held == 0 {
@@ -231,13 +231,13 @@ func (m copyModel) put(s copyState, h int, emit func(event, copyState)) {
 	emit(event{"writes what it has read to dst, block", h, b}, s)
 }
 
-// daemon is the next thing that the daemon of a host does.
+// daemon emits the next action of a host's daemon.
 func (m copyModel) daemon(s copyState, h int, emit func(event, copyState)) {
 	g := &s.hosts[h]
 	switch {
 	case g.stage == m.stageStop() && g.stopped:
 		m.beginLast(s, h, emit)
-	case m.stageDone(*g): // and it waits for another host
+	case m.stageDone(*g): // it waits for another host
 	case g.stage == stageArm:
 		if m.swap == drained && g.write != 0 {
 			return
@@ -260,14 +260,14 @@ func (m copyModel) daemon(s copyState, h int, emit func(event, copyState)) {
 				a.hosts[h].held, a.hosts[h].heldValue = uint8(b)+1, s.src[b]
 				emit(event{"reads from src, block", h, b}, a)
 				if g.stage == stageWhole {
-					return // the blocks are alike: any order is this one
+					return // the blocks are alike, so one order stands for all
 				}
 			}
 		}
 	}
 }
 
-// stageDone reports whether a host has done all of the stage that it is in.
+// stageDone reports whether a host has finished its present stage.
 func (m copyModel) stageDone(g copyHost) bool {
 	switch {
 	case g.stage == stageArm, m.isSwap(g.stage):
@@ -278,8 +278,7 @@ func (m copyModel) stageDone(g copyHost) bool {
 	return g.todo == 0 && g.held == 0
 }
 
-// swapStep is one step from one bitmap to the next. A bitmap that is not there is found
-// here, before anything is changed.
+// swapStep is one step of a swap. It finds a missing bitmap before it changes anything.
 func (m copyModel) swapStep(s copyState, h int, emit func(event, copyState)) {
 	g := &s.hosts[h]
 	if !g.maps[g.cur].exists && !m.missingIsEmpty {
@@ -316,7 +315,7 @@ func (m copyModel) swapStep(s copyState, h int, emit func(event, copyState)) {
 	emit(event{what[1], h, -1}, s)
 }
 
-// passes reports whether the barriers let a host leave the stage that it has done.
+// passes reports whether the barriers let a host leave its finished stage.
 func (m copyModel) passes(s copyState, h int) bool {
 	g := s.hosts[h]
 	barrier := m.endAll
@@ -336,7 +335,7 @@ func (m copyModel) passes(s copyState, h int) bool {
 	return true
 }
 
-// settle takes the hosts to their next stages, as far as nobody can see it.
+// settle moves the hosts to their next stages, as far as that has no visible effect.
 func (m copyModel) settle(s copyState) copyState {
 	for moved := !s.again; moved; {
 		moved = false
@@ -367,8 +366,8 @@ func (m copyModel) beginLast(s copyState, h int, emit func(event, copyState)) {
 	emit(event{"begins its last copy", h, -1}, s)
 }
 
-// beginAgain is what the registry does when a bitmap is missing: once no host has a
-// block in its hand, the guests run on and the copy of the whole volume begins again.
+// beginAgain is the registry's reaction to a missing bitmap: once no host holds a block, the guests
+// are resumed and the whole copy starts again.
 func (m copyModel) beginAgain(s copyState, emit func(event, copyState)) {
 	for h := range s.hosts {
 		g := &s.hosts[h]

@@ -20,8 +20,8 @@ import (
 
 const blockBytes = 64 << 10
 
-// daemon is a host that fetches its tasks and keeps a journal. Its ops go a step at a time,
-// in any order, and end with its process: then they begin anew from what the journal has.
+// daemon is a host that fetches its tasks and keeps a journal. Its ops advance a step at a time, in
+// any order. When its process is restarted, they restart from the journal.
 type daemon struct {
 	*relaytest.Host
 	site    *site
@@ -30,16 +30,16 @@ type daemon struct {
 	ops     []*op
 	calls   map[string]int // how often, by name
 
-	// What it keeps: the processes that it follows, the last bitmaps as it read them, and what
-	// of the move is over.
+	// Its stored state: the processes that it tracks, the last bitmaps that it read, and the
+	// finished parts of the move.
 	followed map[string]int // by guest
-	reached  step           // the last swap, or the tracking
+	reached  step           // the last swap, or the begin of tracking
 	last     bits
-	// ranAtRead is a guest that ran when the last bitmaps were read, "" if all stood still.
+	// ranAtRead is a guest that ran when the last bitmaps were read, "" if all were paused.
 	ranAtRead string
-	over      int  // the generation that was ended last
+	over      int  // the last ended generation
 	left      bool // the move
-	// stuck is how often it cannot clear away. Full: it cannot copy.
+	// stuck is the number of times that it cannot remove bitmaps. full means that it cannot copy.
 	stuck int
 	full  bool
 	// held is the block that was read from src and is not on dst yet, nil if there is none.
@@ -55,11 +55,11 @@ func (a step) before(b step) bool {
 	return a.generation < b.generation || a.generation == b.generation && a.round < b.round
 }
 
-// op is one that was taken on. Next makes its next step; begin puts it to its start, as when
-// the daemon is started anew.
+// op is an accepted op. next makes its next step; begin resets it, as after a restart of the
+// daemon.
 type op struct {
 	api.Op
-	live   bool // a call about the copy, that comes after the last one
+	live   bool // a call about the copy that must follow the previous one
 	copies bool // blocks, of a generation
 	of     int
 	begin  func()
@@ -72,7 +72,7 @@ func newDaemon(s *site, name string) *daemon {
 	return d
 }
 
-// perform takes a task on, and reports whether the registry is to hear of it.
+// perform accepts a task, and reports whether its answer is sent.
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()
@@ -112,8 +112,8 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{"op": o.Op})}
 }
 
-// isBusy reports whether a call is refused for the moment, which follows from the seed and from
-// what is called how often: the hosts and both loops are at work at once, and come in any order.
+// isBusy reports whether a call is refused temporarily. That follows from the seed and the number
+// of calls of the name, because the hosts and both loops run concurrently and in any order.
 func (d *daemon) isBusy(id string) bool {
 	call := d.Name + " " + nameOf(id)
 	d.calls[call]++
@@ -121,8 +121,8 @@ func (d *daemon) isBusy(id string) bool {
 	return seedtest.RandOf(d.site.seed, fmt.Sprint(call, d.calls[call])).IntN(12) == 0
 }
 
-// nameOf is the id of a call without what is random of it: its move, and the end of one that
-// hastens.
+// nameOf returns the id of a call without its random parts: its move, and the suffix of a hastening
+// end.
 func nameOf(id string) string {
 	_, name, _ := strings.Cut(id, ".")
 	if hastens(id) {
@@ -131,14 +131,13 @@ func nameOf(id string) string {
 	return name
 }
 
-// hastens reports whether a call is to end a round that nobody wants any more: it is asked beside
-// that, under an id that ends in a random part.
+// hastens reports whether a call ends an obsolete round: its id ends in a random part.
 func hastens(id string) bool {
 	_, err := uuid.Parse(id[strings.LastIndex(id, ".")+1:])
 	return err == nil && strings.Contains(id, ".end.")
 }
 
-// wantAlone notes it if a host is asked for something while it is still at the last thing.
+// wantAlone records a violation if a host gets a call while its previous one may still run.
 func (d *daemon) wantAlone(asked *op) {
 	for _, o := range d.running() {
 		if o.live && asked.live {
@@ -147,7 +146,7 @@ func (d *daemon) wantAlone(asked *op) {
 	}
 }
 
-// goOn makes the next step of an op, for callers that hold the site's mu.
+// goOn makes the next step of an op. The caller must hold the site's mu.
 func (d *daemon) goOn(o *op) {
 	over, failed := o.next()
 	switch {
@@ -158,15 +157,14 @@ func (d *daemon) goOn(o *op) {
 	}
 }
 
-// running are the ops that are not over, in an order that does not follow from when they came.
+// running returns the unfinished ops, in an order independent of their arrival.
 func (d *daemon) running() []*op {
 	all := slices.DeleteFunc(slices.Clone(d.ops), func(o *op) bool { return o.State != "running" })
 	slices.SortStableFunc(all, func(a, b *op) int { return strings.Compare(nameOf(a.ID), nameOf(b.ID)) })
 	return all
 }
 
-// restart ends the process of the daemon and starts another one. Nothing of a guest changes
-// by that.
+// restart restarts the process of the daemon. Guests do not change.
 func (d *daemon) restart(mute int) {
 	d.Away()
 	d.site.mu.Lock()
@@ -185,7 +183,7 @@ func (d *daemon) read(body []byte, into any) {
 	}
 }
 
-// once is an op of one step.
+// once returns an op of one step.
 func once(do func() *api.Error) func() (bool, *api.Error) {
 	return func() (bool, *api.Error) { return true, do() }
 }

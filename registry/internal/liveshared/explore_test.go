@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// event is one step of a model: what was done, by which host, to which block. Host
-// and block are -1 where there is none.
+// event is one step of a model: the action, the host, and the block. host and block are -1 if there
+// is none.
 type event struct {
 	what        string
 	host, block int
@@ -26,27 +26,27 @@ func (e event) String() string {
 	return text
 }
 
-// system is a model that explore can search.
+// system is a model for explore.
 type system[S comparable] interface {
 	// start is the first state.
 	start() S
 	// next calls emit with every event that may happen in s, and the state after it.
 	next(s S, emit func(event, S))
-	// broken says which claim does not hold in s, "" if all hold. It is asked of every
+	// broken returns the claim that does not hold in s, "" if all hold. It is called for every
 	// state; final is true if no event may happen in s.
 	broken(s S, final bool) string
 }
 
-// result is what explore has found.
+// result is the result of explore.
 type result struct {
 	states, finals int
-	// broken is the claim that does not hold after trace, "" if all claims hold. No
-	// shorter trace breaks one.
+	// broken is the claim that does not hold after trace, "" if all claims hold. No shorter trace
+	// breaks one.
 	broken string
 	trace  []event
 }
 
-// maxStates ends a search that nobody meant to be this long.
+// maxStates bounds a search that has become too long.
 const maxStates = 6_000_000
 
 // explore visits every state of a system, breadth first, until one breaks a claim.
@@ -86,7 +86,7 @@ func explore[S comparable](t *testing.T, sys system[S]) result {
 	return r
 }
 
-// wantHolds fails the test if a claim of the system does not hold in every state.
+// wantHolds requires that the claims of the system hold in every state.
 func wantHolds[S comparable](t *testing.T, sys system[S]) {
 	t.Helper()
 	r := explore(t, sys)
@@ -99,7 +99,7 @@ func wantHolds[S comparable](t *testing.T, sys system[S]) {
 	t.Logf("%d states, %d ends: every claim holds", r.states, r.finals)
 }
 
-// wantBroken fails the test if explore does not find that the claim does not hold.
+// wantBroken requires that explore finds that the claim does not hold.
 func wantBroken[S comparable](t *testing.T, sys system[S], claim string) {
 	t.Helper()
 	r := explore(t, sys)

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// paused is what a call about the pause does; nil of another call.
+// paused returns the action of a call about the pause; nil for other calls.
 func (d *daemon) paused(verb, id string, body []byte) func() (bool, *api.Error) {
 	var migration string
 	do := map[string]func(*guest) *api.Error{}

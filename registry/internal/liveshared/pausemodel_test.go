@@ -2,25 +2,24 @@
 
 package liveshared
 
-// pauseModel is the pause of two guests: from the moment that the first one is suspended
-// until all run on. The zero value has all rules: each field takes one out.
+// pauseModel is the pause of two guests, from the suspend of the first one until both are resumed.
+// The zero value has all rules: each field removes one.
 type pauseModel struct {
-	// resumeEarly: a guest runs on as soon as it is restored.
+	// resumeEarly: a guest is resumed as soon as it is restored.
 	resumeEarly bool
-	// backAfterDecision: a guest that cannot be restored on dst takes all back to src.
+	// backAfterDecision: if a guest cannot be restored on dst, all return to src.
 	backAfterDecision bool
 	// decisionInMemory: the decision for dst is not stored before guests are restored there.
 	decisionInMemory bool
-	// wakeAlone: a host that has waited long for the registry restores its guest on src by
-	// itself.
+	// wakeAlone: a host that has waited long for the registry restores its guest on src by itself.
 	wakeAlone bool
 	// restoreLate: a host does not ask before it restores a guest.
 	restoreLate bool
-	// claim is the only claim that is looked at; all are, if it is "".
+	// claim is the only claim to check; "" means all.
 	claim string
 }
 
-// side is where a guest has the volume.
+// side is the location of a guest's volume.
 type side uint8
 
 const (
@@ -29,7 +28,7 @@ const (
 	sides
 )
 
-// pausePhase is what the registry has stored of a pause.
+// pausePhase is the registry's stored phase of a pause.
 type pausePhase uint8
 
 const (
@@ -39,7 +38,7 @@ const (
 	phaseCancelling
 )
 
-// guestState is what there is of a guest.
+// guestState is the state of a guest.
 type guestState uint8
 
 const (
@@ -50,7 +49,7 @@ const (
 	guestOff
 )
 
-// pauseGuest is one guest. File: its memory is in a file.
+// pauseGuest is one guest. file means that its memory is in a file.
 type pauseGuest struct {
 	state  guestState
 	at     side
@@ -59,17 +58,17 @@ type pauseGuest struct {
 	wrote  bool
 }
 
-// pauseState is a state of pauseModel. Content and acked have a bit for each write: each
-// guest makes one before the pause, and one after it.
+// pauseState is a state of pauseModel. content and acked have a bit for each write: each guest
+// makes one before the pause, and one after it.
 type pauseState struct {
 	content [sides]uint8
 	acked   uint8
 	phase   pausePhase
 	copied  bool
-	// resuming: the last barrier was passed. RanOn: a guest has run on. Stale: a guest was
-	// restored from memory that is older than that.
+	// resuming means that the last barrier was passed, ranOn that a guest was resumed, and stale
+	// that a guest was then restored from older memory.
 	resuming, ranOn, stale bool
-	// decided is the decision where it is in memory alone.
+	// decided is a decision that is only in memory.
 	decided                               bool
 	hostDied, restoreFailed, registryDied bool
 	guests                                [hostCount]pauseGuest
@@ -77,7 +76,7 @@ type pauseState struct {
 
 func (m pauseModel) start() pauseState { return pauseState{} }
 
-// What the model claims never to be.
+// The claims of the model: none of these may happen.
 const (
 	lost   = "an acknowledged write is lost"
 	split  = "one guest runs on src, the other on dst"
@@ -113,7 +112,7 @@ func (m pauseModel) next(s pauseState, emit func(event, pauseState)) {
 	}
 }
 
-// registry is what the registry may do: each is one transaction, and the copy.
+// registry emits the actions of the registry: transactions, and the copy.
 func (m pauseModel) registry(s pauseState, emit func(event, pauseState)) {
 	step := func(what string, change func(*pauseState)) {
 		a := s
@@ -150,7 +149,7 @@ func (m pauseModel) registry(s pauseState, emit func(event, pauseState)) {
 	}
 }
 
-// goal is the side where the guests are woken, if they are to be.
+// goal returns the side where the guests are restored, and whether they are to be.
 func (s pauseState) goal() (to side, waking bool) {
 	switch {
 	case s.phase == phaseDecided || s.decided:
@@ -170,7 +169,7 @@ func (s pauseState) all(state guestState) bool {
 	return true
 }
 
-// host is what a host may do with its guest, and the guest by itself.
+// host emits the actions of a host on its guest, and the guest's own.
 func (m pauseModel) host(s pauseState, h int, emit func(event, pauseState)) {
 	g := s.guests[h]
 	step := func(what string, change func(*pauseState, *pauseGuest)) {
@@ -223,7 +222,7 @@ func (m pauseModel) host(s pauseState, h int, emit func(event, pauseState)) {
 	}
 }
 
-// trouble is what may fail: one host dies, and one guest cannot be restored.
+// trouble emits failures: one host crashes, and one guest cannot be restored.
 func (m pauseModel) trouble(s pauseState, h int, emit func(event, pauseState)) {
 	g := s.guests[h]
 	if !s.hostDied && g.state != guestOff {

@@ -4,11 +4,11 @@ package liveshared_test
 
 import "fmt"
 
-// blocks is how many blocks the volume of the tests has.
+// blocks is the number of blocks of the volume.
 const blocks = 6
 
-// image is the content of one end of a volume. The content of a block is the number of the
-// write that made it; unwritten is what nobody has written.
+// image is the content of one end of a volume: for each block the number of the write that made it,
+// or unwritten.
 type image [blocks]int
 
 const unwritten = -1
@@ -16,7 +16,7 @@ const unwritten = -1
 // bits has a bit for each block.
 type bits uint8
 
-// bitmap is one in a QEMU. It ends with the process.
+// bitmap is a bitmap in a QEMU. It is lost with the process.
 type bitmap struct {
 	on   bool
 	bits bits
@@ -25,18 +25,18 @@ type bitmap struct {
 // guest is an instance on its host, with its QEMU.
 type guest struct {
 	name string
-	// process is the number of its process, 0 if it is off. Still: the process is paused.
-	// Memory: its RAM is in a file.
+	// process is the number of its process, 0 if it is off. still means that the process is paused,
+	// memory that its RAM is in a file.
 	process       int
 	still, memory bool
-	// It does not start by itself while it is followed and was off, or in the pause.
+	// It does not start by itself while it is tracked and was off, or during the pause.
 	heldOff, inPause bool
 	at               string
 	maps             map[string]*bitmap
-	// ending is the bitmap that QEMU is about to disable, as the second half of a swap.
+	// ending is the bitmap that QEMU is about to disable, the second half of a swap.
 	ending string
-	// writing is the number of a write whose data is on the volume and whose bit is not set
-	// yet, of a block; 0 if there is none.
+	// writing is the number of a half-finished write to block: its data is on the volume and its
+	// bit is not set yet; 0 if there is none.
 	writing, block int
 }
 
@@ -44,8 +44,8 @@ func (g *guest) guarded() bool { return g.heldOff || g.inPause }
 
 func (g *guest) runs() bool { return g.process != 0 && !g.still }
 
-// write is one half of a write: the data is on the volume, or the bit is set and the guest is
-// answered.
+// write does half of a write: the data is on the volume, or the bit is set and the guest gets its
+// answer.
 func (s *site) write(g *guest) {
 	img := s.images[g.at]
 	if img == nil {
@@ -67,7 +67,7 @@ func (s *site) write(g *guest) {
 	g.writing = 0
 }
 
-// pause has the guest stand still, with nothing in flight.
+// pause pauses the guest, with no write in flight.
 func (s *site) pause(g *guest) {
 	if g.writing != 0 {
 		s.write(g)
@@ -75,7 +75,7 @@ func (s *site) pause(g *guest) {
 	g.still = true
 }
 
-// swapped is the second half of a swap, which QEMU makes whether the daemon lives or not.
+// swapped is the second half of a swap, which QEMU does even without the daemon.
 func (g *guest) swapped() {
 	if g.ending != "" {
 		g.maps[g.ending].on = false
@@ -83,7 +83,7 @@ func (g *guest) swapped() {
 	}
 }
 
-// begin has the guest run in a new process.
+// begin starts the guest in a new process.
 func (s *site) begin(g *guest) {
 	s.processes++
 	g.process, g.maps, g.ending, g.writing, g.still = s.processes, map[string]*bitmap{}, "", 0, false

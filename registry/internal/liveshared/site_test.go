@@ -31,37 +31,37 @@ const (
 	hostsOf = "ab"
 )
 
-// guests are the instances that have the volume, by host.
+// guests has the instances with the volume, by host.
 var guests = map[string][]string{"a": {"g1", "g2"}, "b": {"g3"}}
 
-// site is a registry with both loops, and hosts that do what they are asked step by step,
-// all in one bubble of its own time. What happens next in the world is random.
+// site is a registry with both loops, and hosts that execute calls step by step, all in one bubble.
+// The order of events is random.
 type site struct {
 	*relaytest.Site
 	hosts map[string]*daemon
-	// mortal ends the loops at a moment of the test's choice; nil never.
+	// mortal kills the loops at a moment that the test chooses; nil never.
 	mortal *relaytest.Mortal
 
-	// random is for the goroutine of the walk alone, which draws when all others stand still. What
-	// a host draws in answer to a task follows from the seed and the task.
+	// random is only for the goroutine of the walk, which draws while all others are blocked. A
+	// host's random choice for a task follows from the seed and the task.
 	random *rand.Rand
 	seed   uint64
 
-	// mu guards the world that the hosts share.
+	// mu guards the shared state of the hosts.
 	mu     sync.Mutex
 	images map[string]*image
-	// acked is the last write of each block that a guest was answered for.
+	// acked has the last acknowledged write of each block.
 	acked             image
 	writes, processes int
 	broken            []string
-	// followed are the commands that the operator was told.
+	// followed has the commands that the operator has executed.
 	followed []string
-	// happened is what the hosts were asked for, and when.
+	// happened has the calls of the hosts, with their times.
 	happened []string
 }
 
-// bubble runs f with a site that has the hosts a and b, which share the pools old and new,
-// and volume v in old with all guests.
+// bubble runs f with a site with the hosts a and b, which share the pools old and new, and volume v
+// in old with all guests.
 func bubble(t *testing.T, seed uint64, f func(s *site)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
@@ -97,7 +97,7 @@ func (s *site) end() {
 	}
 }
 
-// loops are both loops of a registry.
+// loops has both loops of a registry.
 type loops []relaytest.Loop
 
 // Run implements relaytest.Loop.
@@ -127,13 +127,13 @@ func (l loops) Ready() <-chan struct{} {
 	return ready
 }
 
-// changes is what both loops need of a store.
+// changes is the part of a store that both loops need.
 type changes interface {
 	liveshared.Store
 	pauseall.Store
 }
 
-// start has the loops run.
+// start runs the loops.
 func (s *site) start() {
 	var (
 		changes changes      = s.Store
@@ -154,7 +154,7 @@ func (s *site) start() {
 	s.Run(relaytest.MortalLoop{Loop: both, Mortal: s.mortal})
 }
 
-// restart is the registry's.
+// restart restarts the registry.
 func (s *site) restart() {
 	s.T.Helper()
 	s.Replace(func() { s.mortal = nil }, s.start)
@@ -173,7 +173,7 @@ func (s *site) migration(id string) api.Migration {
 	return expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 }
 
-// each calls yield with all guests, for callers that hold mu.
+// each calls yield with all guests. The caller must hold mu.
 func (s *site) each(yield func(*daemon, *guest)) {
 	for _, host := range hostsOf {
 		for _, g := range s.hosts[string(host)].guests {
@@ -182,13 +182,13 @@ func (s *site) each(yield func(*daemon, *guest)) {
 	}
 }
 
-// wrong notes, for callers that hold mu, what must never be.
+// wrong records a violation. The caller must hold mu.
 func (s *site) wrong(format string, args ...any) {
 	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 }
 
-// wantWhole says what must hold at the end of every move: no lock, every guest with the
-// volume where it is, every write that a guest was answered for, and nothing else left.
+// wantWhole checks the end of a move: no lock, every guest with the volume at its location, every
+// acknowledged write, and nothing else left.
 func (s *site) wantWhole(id string) {
 	s.T.Helper()
 	m := s.migration(id)

@@ -15,12 +15,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// troubles is what may still go wrong in a walk, and how often.
+// troubles are the remaining numbers of failures in a walk.
 type troubles struct{ daemon, qemu, registry, cancel int }
 
-// tick has the world go on by some steps in random order: writes of guests, halves of swaps, steps
-// of ops. A step wakes the loops where it asks the registry; the next one waits for what they do
-// then.
+// tick makes steps in random order: writes of guests, halves of swaps, steps of ops. A step wakes
+// the loops if it calls the registry; the next step waits for them.
 func (s *site) tick(steps int) {
 	for range steps {
 		s.step()
@@ -44,7 +43,7 @@ func (s *site) step() {
 	}
 }
 
-// goWrong has something go wrong, or nothing.
+// goWrong may cause a failure.
 func (s *site) goWrong(id string, left *troubles) {
 	d := s.hosts[string(hostsOf[s.random.IntN(len(hostsOf))])]
 	switch n := s.random.IntN(60); {
@@ -74,9 +73,9 @@ func (s *site) goWrong(id string, left *troubles) {
 	}
 }
 
-// follow does what the registry says to do about a move that needs an operator: it gives up the
-// memory of a guest that was let run on too long after another one, or asks a host once more that
-// could not clear away. Nothing else is to need an operator.
+// follow executes the registry's advice for a move that needs an operator: give up the memory of a
+// guest that was resumed too late, or ask a host again that could not remove bitmaps. No other case
+// may need an operator.
 func (s *site) follow(m api.Migration) {
 	s.T.Helper()
 	again, _ := m.Cures()
@@ -90,18 +89,18 @@ func (s *site) follow(m api.Migration) {
 			continue
 		}
 		err := s.Type(line)
-		if err != nil && api.CodeOf(err) != api.CodeStateForbidden { // it has gone on meanwhile
+		if err != nil && api.CodeOf(err) != api.CodeStateForbidden { // the move has advanced since
 			s.T.Errorf("%s: %v", line, err)
 		}
 	}
 }
 
-// trackedAgain is what walk calls the phase tracking of a later generation. The phase again, which
-// is before it, is shown as resuming.
+// trackedAgain names the phase tracking of a later generation. The phase again before it is shown
+// as resuming.
 const trackedAgain = "tracking again"
 
-// walk moves the volume in a random world to the end of the move, calls also at every step,
-// and returns how it ended and the phases that it went through.
+// walk moves the volume to the end with random events, calls also at every step, and returns the
+// migration and the phases that it had.
 func (s *site) walk(left troubles, also func()) (api.Migration, map[string]bool) {
 	s.T.Helper()
 	id := s.move()
@@ -135,8 +134,8 @@ func someTroubles(seed uint64) troubles {
 	return troubles{daemon: 3, qemu: 2, registry: 2, cancel: int(seed % 2)}
 }
 
-// Each walk is a random order of what guests, hosts and loops do. R1, R3, R4 and R6 are looked
-// for in what the hosts were asked for, R5 and all others in what is at dst at the end.
+// Each walk has a random order of actions of guests, hosts and loops. R1, R3, R4 and R6 are checked
+// in the hosts' calls, R5 and all others by the content of dst at the end.
 func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
 	const enough = 60 // walks to see each way to the end
 	walks := enough
@@ -159,8 +158,8 @@ func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
 	}
 }
 
-// What is not determined is the order of a look of a loop and of the end of a call that come at the
-// same moment: a walk that meets such a moment may go on in two ways.
+// The order of a loop's look and the end of a call at the same moment is not determined by the
+// seed, so such a walk may continue in two ways.
 func TestOneSeedIsOneWalk(t *testing.T) {
 	seeds := 12
 	if testing.Short() {
@@ -171,12 +170,12 @@ func TestOneSeedIsOneWalk(t *testing.T) {
 			s.walk(someTroubles(seed), func() {})
 			happened = s.happened
 		})
-		slices.Sort(happened) // hosts are asked at the same moment in any order
+		slices.Sort(happened) // hosts are called at the same moment in any order
 		return nil, happened
 	})
 }
 
-// The bitmaps of a host are in the way, at dst and back at src.
+// A host cannot remove its bitmaps, at dst and at src.
 func TestTheCommandOfAHostThatCannotClearAwayEndsTheMove(t *testing.T) {
 	for cancel, want := range map[int]string{0: "volferryctl migration complete ", 1: "volferryctl migration cancel "} {
 		t.Run(want, func(t *testing.T) {

@@ -16,26 +16,26 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// opTakes is how long a host needs for an op.
+// opTakes is the duration of a host's op.
 const opTakes = 3 * time.Second
 
 // guest is an instance on its host.
 type guest struct {
-	// process: it has one, which has the volume open. running: that is not paused.
-	// memory: its RAM is in a file.
+	// process means that it has a process, which has the volume open; running that the process is
+	// not paused; memory that its RAM is in a file.
 	process, running, memory bool
-	byHand                   bool // somebody let it run on, and no registry could have known
-	// off: its RAM was lost with the power of its host, or an operator gave it up; it is started
-	// anew by somebody.
+	byHand                   bool // another program resumed it, and no registry could have known
+	// off means that its RAM was lost with the power of its host, or an operator gave it up; it can
+	// only be started.
 	off bool
-	// at is where its volume is, since when it runs without a stop.
+	// at is the location of its volume, since the time since when it runs without a pause.
 	at    string
 	since time.Time
 }
 
-// daemon is a host that fetches its tasks and keeps a journal, as a real one does, so
-// that the same op id is answered as before. Its ops take their time, and those about
-// one thing come one after the other.
+// daemon is a host that fetches its tasks and, like a real one, keeps a journal, so that a repeated
+// op id gets the same answer. Its ops take some time, and ops about one object follow one after the
+// other.
 type daemon struct {
 	*relaytest.Host
 	site *site
@@ -44,41 +44,41 @@ type daemon struct {
 	guests  map[string]*guest
 	journal relaytest.Journal
 	ops     map[string]*op
-	free    map[string]time.Time // when the last op about a thing ends
+	free    map[string]time.Time // when the last op about an object ends
 	asked   []string
-	// rests is what it was asked to do with its guests, by migration and guest.
+	// rests has its records of suspended and saved guests, by migration and guest.
 	rests map[string]map[string]api.SavedInstance
-	// fail has how the next calls of a verb end, see act.
+	// fail has the ends of the next calls of a verb, see act.
 	fail map[string][]string
-	// lost is the verb with which it dies once before it does it; and late are the verbs that
-	// it does after all that it is given at the same time.
+	// lost is the verb of a call that kills it once before it executes the call; late delays the
+	// execution of verbs after all other tasks of the same time.
 	lost string
-	// fenced: it was, once.
+	// fenced means that it was fenced once.
 	fenced bool
 	late   map[string]time.Duration
 }
 
-// op is one that was taken on; its effect comes at its end.
+// op is an accepted op; it has its effect at its end.
 type op struct {
 	api.Op
 	after time.Time
-	// turn is its place among the ops of its host: those that end at one time end in this order.
+	// turn is its place among the ops of its host: ops that end at the same time end in this order.
 	turn int
 	do   func() *api.Error
 }
 
-// How a call can go wrong.
+// How a call can fail.
 const (
-	busy    = "busy"    // refused for the moment
-	refused = "refused" // refused for good
-	barred  = "barred"  // refused for good, and surely not begun
-	crashed = "crashed" // answered with what nobody expects
-	undone  = "undone"  // taken on, and taken back
-	halted  = "halted"  // taken on, done, and stopped for an operator
-	doubted = "doubted" // taken on and done, and answered as if nobody knew
-	resumed = "resumed" // refused, for somebody has let the guest run on by hand
-	// taken on, and taken back but for the memory, for somebody has let another guest of the host
-	// run on by hand.
+	busy    = "busy"    // refused temporarily
+	refused = "refused" // refused permanently
+	barred  = "barred"  // refused permanently, and certainly not begun
+	crashed = "crashed" // answered with an unexpected status
+	undone  = "undone"  // accepted, and undone
+	halted  = "halted"  // accepted, done, and stopped for an operator
+	doubted = "doubted" // accepted and done, but answered as uncertain
+	resumed = "resumed" // refused, because another program has resumed the guest
+	// accepted, and undone except for the memory, because another program has resumed another guest
+	// of the host
 	overtaken = "overtaken"
 )
 
@@ -90,7 +90,7 @@ func newDaemon(s *site, name string) *daemon {
 	return d
 }
 
-// perform does a task, and reports whether the registry is to hear of it.
+// perform does a task, and reports whether its answer is sent.
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	if wait := d.late[task.Path[strings.LastIndex(task.Path, "/")+1:]]; wait > 0 {
 		time.Sleep(wait) //nolint:forbidigo // fake time
@@ -115,7 +115,7 @@ func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	return d.journal.Answer(task, d.take)
 }
 
-// goOn ends the ops whose time has come, in their order.
+// goOn ends the ops that are due, in order.
 func (d *daemon) goOn() {
 	due := []*op{}
 	for _, o := range d.ops {
@@ -187,7 +187,7 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		return act()
 	}
 	d.ops[task.ID] = o
-	time.AfterFunc(takes, func() { // whether the registry asks for it or not
+	time.AfterFunc(takes, func() { // whether the registry queries it or not
 		d.site.mu.Lock()
 		defer d.site.mu.Unlock()
 		if d.Polling() {
@@ -201,7 +201,7 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{"op": o.Op})}
 }
 
-// overtakes has another guest of the host run on by hand, beside one that is saved, and says so.
+// overtakes resumes another guest of the host by hand while one is saved, and reports it.
 func (d *daemon) overtakes(saved string) *api.Error {
 	for id, g := range d.guests {
 		if id != saved && g.process {
@@ -213,7 +213,7 @@ func (d *daemon) overtakes(saved string) *api.Error {
 	return nil
 }
 
-// act is what a call does to the world at its end, with what must never be looked for.
+// act returns the effect of a call at its end, which also checks the invariants.
 func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	s := d.site
 	switch verb {
@@ -242,12 +242,12 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 		var in api.CopySaved
 		d.read(body, &in)
 		return func() *api.Error {
-			// What is copied for a move that was cancelled meanwhile nobody will read.
+			// The copy of a move that was cancelled since is not used.
 			p, err := s.Store.Pause(s.T.Context(), in.MigrationID)
 			wanted := err == nil && p.Phase == workflow.PauseCopying
 			for _, h := range s.hosts {
 				for name, g := range h.guests {
-					// What a host that was fenced still copies nobody will read.
+					// Nor is the copy of a host that was fenced.
 					if g.process && wanted && !s.canBeLost(h) && !s.canBeLost(d) && !d.fenced {
 						s.wrong("guest %s has the volume open while it is copied", name)
 					}
@@ -285,7 +285,7 @@ func (d *daemon) rest(migration, guest, volume string, at api.Location) {
 	d.rests[migration][guest] = api.SavedInstance{InstanceID: guest, InstanceName: guest, VolumeID: volume, Location: at}
 }
 
-// saved is what the daemon says of a move.
+// saved returns the daemon's records of a move.
 func (d *daemon) saved(migration string) []api.SavedInstance {
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()
@@ -304,17 +304,17 @@ func (d *daemon) read(body []byte, into any) {
 	}
 }
 
-// canBeLost reports whether what runs on a host does not count: it was fenced.
+// canBeLost reports whether a host's guests do not count because it was fenced.
 func (s *site) canBeLost(d *daemon) bool { return !d.Polling() }
 
-// fails has the next calls of a verb end so.
+// fails sets the ends of the next calls of a verb.
 func (d *daemon) fails(verb string, how ...string) {
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()
 	d.fail[verb] = how
 }
 
-// calls are the ids of the tasks that the daemon was given, without the migration.
+// calls returns the ids of the daemon's tasks, without the migration.
 func (d *daemon) calls(migration string) []string {
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// together is how far apart guests may run on at the end of a move.
+// together is the longest time between the resumes of guests at the end of a move.
 const together = 30 * time.Second
 
 // permitted asks the registry, as a daemon does immediately before the effect.
@@ -39,7 +39,7 @@ func (d *daemon) suspend(migration, id string) *api.Error {
 
 func (d *daemon) save(id string) *api.Error {
 	g := d.guests[id]
-	if !g.process || g.memory { // as it may be already: the host looks
+	if !g.process || g.memory { // it may already be so: the host looks
 		return nil
 	}
 	d.site.eachOther(id, func(name string, o *guest) {
@@ -71,7 +71,7 @@ func (d *daemon) restore(in api.InstanceRestore, id string) *api.Error {
 	return nil
 }
 
-// fromMemory restores a guest that is saved, to stand still.
+// fromMemory restores a saved guest, paused.
 func (d *daemon) fromMemory(migration, id string, at api.Location) *api.Error {
 	if err := d.permitted(migration, id, api.PermitRestore); err != nil {
 		return err
@@ -119,7 +119,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// eachOther calls yield with all guests but one, of hosts that were not fenced.
+// eachOther calls yield with all guests except one, of hosts that were not fenced.
 func (s *site) eachOther(id string, yield func(name string, g *guest)) {
 	for _, h := range s.hosts {
 		for name, g := range h.guests {
@@ -130,8 +130,7 @@ func (s *site) eachOther(id string, yield func(name string, g *guest)) {
 	}
 }
 
-// noneIsLeftBehind notes what is wrong if a guest runs on while another still has to
-// be restored.
+// noneIsLeftBehind records a violation if a guest is resumed while another must still be restored.
 func (s *site) noneIsLeftBehind(migration string) {
 	p, err := s.Store.Pause(s.T.Context(), migration)
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *site) noneIsLeftBehind(migration string) {
 	}
 }
 
-// reboot has a host lose its power and come back.
+// reboot is a power loss and a restart of the host.
 func (d *daemon) reboot() {
 	d.Away()
 	d.site.mu.Lock()

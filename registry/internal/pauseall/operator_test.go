@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// follow does what an operator does who types in, at the registry, the commands that a migration
-// shows which needs one.
+// follow executes, like an operator, the commands that a migration shows when it needs one.
 func (s *site) follow(id string) {
 	s.T.Helper()
 	m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
@@ -29,7 +28,7 @@ func (s *site) types(line string) {
 	s.T.Helper()
 	words := strings.Fields(line)
 	if slices.Equal(words[:3], []string{"volferryctl", "instance", "start"}) {
-		// Any host that is there may start it: nothing of the move keeps it.
+		// Any host may start it: the move does not prevent it.
 		s.until(s.migrationID())
 		if i := s.instance(words[3]); i.Locked {
 			s.T.Errorf("%s: it is locked: %s", line, i.LockReason)
@@ -45,7 +44,7 @@ func (s *site) types(line string) {
 	}
 }
 
-// migrationID is the one move of the site.
+// migrationID returns the id of the site's only move.
 func (s *site) migrationID() string {
 	s.T.Helper()
 	return expect.Value(s.Store.Migrations(s.T.Context(), "", true, store.Viewer{}))(s.T)[0].ID

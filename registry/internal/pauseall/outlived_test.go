@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// wantOneLeft says that one guest of a move did not come back with the others, that no
-// word but that to give its memory up brings it back, and that the move ends with it.
+// wantOneLeft requires that one guest of a move was not restored with the others, that only giving
+// up its memory frees it, and that the move then ends.
 func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
 	s.T.Helper()
 	relaytest.Pass(5 * time.Minute)
@@ -61,8 +61,8 @@ func TestAGuestThatCannotBeRestoredIsNeverRestoredAfterTheOthersHaveRunOn(t *tes
 	}
 }
 
-// The one guest that could be restored has run on, and its host then stops for an operator: what
-// it has is newer than all else, and is not given up with the memory of the others.
+// The only guest that could be restored was resumed, and its host then stops for an operator. Its
+// memory is newest, and is not given up with the memory of the others.
 func TestAGuestThatAloneHasRunOnIsNotGivenUpWithTheOthers(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.hosts["a"].fails("restore", "", undone, undone, undone)
@@ -119,8 +119,8 @@ func TestAGuestWhoseHostIsRebootedBeforeAnyRunsOnIsRestoredWithTheOthers(t *test
 	}
 }
 
-// The registry or a host is away while the guests are let run on: what comes later than
-// the others by more than a moment does not run on with its old memory.
+// The registry or a host is away while the guests are resumed: a guest that is much later than the
+// others is not resumed with its old memory.
 func TestAGuestThatIsHeldUpLongerThanTheOthersDoesNotRunOn(t *testing.T) {
 	bubble(t, func(s *site) {
 		id := s.move()
@@ -133,8 +133,8 @@ func TestAGuestThatIsHeldUpLongerThanTheOthersDoesNotRunOn(t *testing.T) {
 	})
 }
 
-// g3 is saved when g1 turns out to have been let run on by hand: the memory of g3 is of
-// before that.
+// g3 is saved when the registry finds that another program has resumed g1: the memory of g3 is
+// older than that.
 func TestAGuestThatSomebodyLetsRunOnKeepsTheOthersFromBeingRestored(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.hosts["a"].fails("save", "", resumed)
@@ -155,7 +155,7 @@ func TestAGuestThatSomebodyLetsRunOnKeepsTheOthersFromBeingRestored(t *testing.T
 	})
 }
 
-// g2 runs on by hand while g1 is saved: that is in its file, and older.
+// Another program resumes g2 while g1 is saved: the saved memory of g1 is older.
 func TestAGuestThatIsSavedWhileAnotherOneRunsOnByHandIsNotRestored(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.hosts["a"].fails("save", overtaken)
@@ -172,7 +172,7 @@ func TestAGuestThatIsSavedWhileAnotherOneRunsOnByHandIsNotRestored(t *testing.T)
 	})
 }
 
-// report is what a host says of its guests now.
+// report makes a host report its guests.
 func (s *site) report(host string) {
 	s.T.Helper()
 	d := s.hosts[host]
@@ -187,7 +187,7 @@ func (s *site) report(host string) {
 	expect.Value(s.Store.Report(s.T.Context(), store.Call{}, in))(s.T)
 }
 
-// g1 and g2 are restored and stand still, and the host of g3 is waited for.
+// g1 and g2 are restored and paused, and wait for the host of g3.
 func TestAGuestThatIsResumedByHandWhileAnotherIsWaitedForBarsTheMemoryOfTheOthers(t *testing.T) {
 	bubble(t, func(s *site) {
 		id := s.move()

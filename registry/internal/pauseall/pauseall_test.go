@@ -25,8 +25,8 @@ func TestTheVolumeIsMovedWhileEveryGuestIsSaved(t *testing.T) {
 		}
 		s.wantWhole(id)
 		g1, g2, g3 := guestID("g1"), guestID("g2"), guestID("g3")
-		// The instances of a host are suspended and resumed at once, and saved and
-		// restored one after the other.
+		// The instances of a host are suspended and resumed at once, and saved and restored one
+		// after the other.
 		got := s.hosts["a"].calls(id)
 		for _, pair := range [][2]int{{0, 2}, {7, 9}} {
 			if len(got) >= pair[1] {
@@ -44,7 +44,7 @@ func TestTheVolumeIsMovedWhileEveryGuestIsSaved(t *testing.T) {
 	})
 }
 
-// plots are the ways that a move can go, with what happens to it and how it ends.
+// plots are the possible courses of a move, with their events and ends.
 var plots = map[string]struct {
 	before func(s *site)
 	during func(s *site, id string) // called every second
@@ -94,7 +94,7 @@ func both(a, b func(*site)) func(*site) {
 	return func(s *site) { a(s); b(s) }
 }
 
-// tryAgain is the operator's answer to needs_operator: what it says is done.
+// tryAgain executes the operator's commands if the move needs an operator.
 func tryAgain(s *site, id string) {
 	if !strings.HasPrefix(s.state(id), "needs_operator") {
 		return
@@ -118,8 +118,7 @@ func cancelWhen(phase string) func(s *site, id string) {
 	}
 }
 
-// play moves the volume in the way of a plot, with what else is to happen every
-// second, and looks at the end.
+// play moves the volume with a plot, calls also every second, and checks the end.
 func play(s *site, plot string, also func()) {
 	p := plots[plot]
 	if p.before != nil {
@@ -156,8 +155,7 @@ func TestHoweverAMoveGoesNothingIsLeftAtItsEnd(t *testing.T) {
 	}
 }
 
-// The loop is killed before and after each of its changes and calls, with the whole
-// registry.
+// The loop is killed with the whole registry before and after each of its changes and calls.
 func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 	for plot, p := range plots {
 		if !p.deadly || testing.Short() && plot != "cancel while copying" { // for the race detector
@@ -188,7 +186,7 @@ func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 	}
 }
 
-// diesWithATask has the daemon take its next task and die before it says so.
+// diesWithATask makes the daemon take its next task and die before it answers.
 func (d *daemon) diesWithATask() {
 	d.Away()
 	d.site.mu.Lock()
@@ -197,7 +195,7 @@ func (d *daemon) diesWithATask() {
 	d.Start()
 }
 
-// While guests are suspended nobody waits for a daemon that died: see
+// Suspended guests do not wait for a dead daemon: see
 // TestGuestsThatAreSuspendedAndHaveToWaitForOneAreLetGo.
 func TestDaemonsThatDieWithATaskAreAskedForTheSame(t *testing.T) {
 	for n := range 8 {
@@ -243,8 +241,7 @@ func TestAHostThatIsAwayIsWaitedForWithEveryGuestSaved(t *testing.T) {
 	})
 }
 
-// A save that its host did not fetch is taken back; the host may come when all is
-// over.
+// A save that its host has not fetched is withdrawn; the host may return after the end.
 func TestASaveThatWasNotFetchedIsNotMadeAfterTheCancel(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.hosts["b"].Away()
@@ -263,8 +260,7 @@ func TestASaveThatWasNotFetchedIsNotMadeAfterTheCancel(t *testing.T) {
 	})
 }
 
-// One that it fetched, and about which nothing is known, is waited for before the
-// guest is woken.
+// The guest is restored only after the result of a fetched save is known.
 func TestASaveThatWasFetchedIsKnownBeforeTheGuestIsWoken(t *testing.T) {
 	for verb, want := range map[string][]string{"suspend": {"suspend"}, "save": {"suspend", "save", "back", "resume"}} {
 		t.Run(verb, func(t *testing.T) {
@@ -301,7 +297,7 @@ func TestAFencedHostBeforeTheFlipLeadsBackWithoutIt(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			t.Run(name+" "+phase, func(t *testing.T) {
 				bubble(t, func(s *site) {
-					for _, d := range s.hosts { // else the checks can be over between two looks
+					for _, d := range s.hosts { // otherwise the checks may end between two looks
 						d.late = map[string]time.Duration{"check-save": 3 * time.Second, "check-copy": 3 * time.Second}
 					}
 					id := s.move()
@@ -350,9 +346,9 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// wantLostUntilTheWord says that no guest of a host that was fenced and is there again
-// runs unasked: that those with memory stay as they are, and say so, until an operator
-// gives it up, and are then off and free.
+// wantLostUntilTheWord requires that the guests of a host that was fenced and has returned do not
+// run: those with memory stay saved, with a reason, until an operator gives it up, and are then off
+// and unlocked.
 func (s *site) wantLostUntilTheWord(name, id string) {
 	s.T.Helper()
 	relaytest.Pass(2 * time.Minute)
@@ -380,7 +376,7 @@ func (s *site) wantLostUntilTheWord(name, id string) {
 	}
 }
 
-// guestsOf are the guests of a host as they are now.
+// guestsOf returns the present guests of a host.
 func (s *site) guestsOf(name string) map[string]guest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -391,8 +387,8 @@ func (s *site) guestsOf(name string) map[string]guest {
 	return out
 }
 
-// wantAwakeBut says that all guests but those of a host run at a place, and that only
-// those are locked.
+// wantAwakeBut requires that all guests run at a location, except one host's, and that only those
+// are locked.
 func (s *site) wantAwakeBut(name, at string) {
 	s.T.Helper()
 	for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
@@ -408,7 +404,7 @@ func (s *site) wantAwakeBut(name, at string) {
 	}
 }
 
-// rejoin has a fenced host come back.
+// rejoin makes a fenced host return.
 func (s *site) rejoin(name string) {
 	s.T.Helper()
 	epoch := expect.Value(s.Store.Host(s.T.Context(), name))(s.T).Epoch

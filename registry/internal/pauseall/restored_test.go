@@ -19,8 +19,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// restoredFrom replaces the registry by a backup of before, accepts that, and has all
-// hosts come back.
+// restoredFrom replaces the registry by a backup, accepts the restore, and makes all hosts rejoin.
 func (s *site) restoredFrom(backup string) {
 	s.T.Helper()
 	for _, d := range s.hosts {
@@ -42,7 +41,7 @@ func (s *site) restoredFrom(backup string) {
 	relaytest.Pass(time.Second)
 }
 
-// adopt ends a move that the registry does not know, by a call that takes it up.
+// adopt ends a move that the registry does not know, by a call that adopts it.
 func (s *site) adopt(id string, take func(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (workflow.Pause, error)) error {
 	saved, present := map[string][]api.SavedInstance{}, []string{}
 	for _, d := range s.hosts {
@@ -53,8 +52,7 @@ func (s *site) adopt(id string, take func(ctx context.Context, call store.Call, 
 	return err
 }
 
-// giveUpWhatIsBarred gives the memory up of guests beside which others had run on, and
-// reports whether there were any.
+// giveUpWhatIsBarred gives up the memory of barred guests, and reports whether there were any.
 func (s *site) giveUpWhatIsBarred(id string) bool {
 	s.T.Helper()
 	for range 60 {
@@ -71,7 +69,7 @@ func (s *site) giveUpWhatIsBarred(id string) bool {
 	return false
 }
 
-// wantAllAt says that all guests run at a place, but those whose memory was given up.
+// wantAllAt requires that all guests run at a location, except those that lost their memory.
 func (s *site) wantAllAt(when time.Duration, at string, givenUp bool) {
 	s.T.Helper()
 	s.mu.Lock()
@@ -85,9 +83,9 @@ func (s *site) wantAllAt(when time.Duration, at string, givenUp bool) {
 	}
 }
 
-// A backup of the time before a move comes back at every moment of the move. Until a
-// guest was to be woken at dst all are woken at src. From then on what runs at dst has gone
-// on there: a cancel touches nothing, and what it says brings the others there too.
+// A backup from before a move is restored at every moment of the move. Until a guest was to be
+// restored at dst, all are restored at src. Afterwards, guests at dst have continued there: a
+// cancel changes nothing, and the command in its error restores the others there too.
 func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrWhereItsGuestsRun(t *testing.T) {
 	ends := map[api.Code]int{}
 	for when := 500 * time.Millisecond; when < 25*time.Second; when += 1700 * time.Millisecond {
@@ -107,7 +105,7 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrWhereItsGuestsRun(t *te
 					s.T.Errorf("restored after %s: migration = %+v", when, m)
 				}
 				s.wantAllAt(when, "/old/v", givenUp)
-			case api.CodeNeedsOperator, api.CodeNotFound: // not found: nobody was asked for anything yet
+			case api.CodeNeedsOperator, api.CodeNotFound: // not found: no host has been called yet
 				relaytest.Pass(time.Minute)
 				if now := s.asked(); now != before {
 					s.T.Errorf("restored after %s: %d calls were made for a move that was refused", when, now-before)
@@ -130,7 +128,7 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrWhereItsGuestsRun(t *te
 	}
 }
 
-// endsWhereItsGuestsRun types in what the refusal of a cancel says.
+// endsWhereItsGuestsRun executes the command in the refusal of a cancel.
 func (s *site) endsWhereItsGuestsRun(when time.Duration, id string, refused error) {
 	s.T.Helper()
 	command, _ := api.AsError(refused).Details[api.DetailCure].(string)
@@ -147,7 +145,7 @@ func (s *site) endsWhereItsGuestsRun(when time.Duration, id string, refused erro
 	s.wantAllAt(when, v.Location.Path, givenUp)
 }
 
-// asked counts the calls that the hosts were asked for.
+// asked returns the number of calls of the hosts.
 func (s *site) asked() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +155,7 @@ func (s *site) asked() (n int) {
 	return n
 }
 
-// A host that is not to be trusted answers for a move that never was.
+// An untrusted host reports guests for a move that never existed.
 func TestWhatAHostSaysOfTheGuestsOfOthersMovesNoVolume(t *testing.T) {
 	bubble(t, func(s *site) {
 		const id = "40000000-0000-4000-8000-000000000001"
@@ -165,7 +163,7 @@ func TestWhatAHostSaysOfTheGuestsOfOthersMovesNoVolume(t *testing.T) {
 		dst := storetest.At("/new/theirs")
 		s.mu.Lock()
 		s.hosts["b"].rest(id, guestID("g1"), volume, dst)
-		s.hosts["b"].guests[guestID("g1")] = &guest{at: dst.Path} // as it says
+		s.hosts["b"].guests[guestID("g1")] = &guest{at: dst.Path} // as it reports
 		s.mu.Unlock()
 		for name, take := range map[string]func(context.Context, store.Call, string, map[string][]api.SavedInstance, []string) (workflow.Pause, error){
 			"cancel": s.Store.AdoptPause, "complete": s.Store.AdoptMovedPause,

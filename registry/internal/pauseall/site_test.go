@@ -22,36 +22,35 @@ import (
 
 func TestMain(m *testing.M) { relaytest.Main(m) }
 
-// guests are the instances of the site, by host: three have the volume.
+// guests has the instances of the site, by host; all three have the volume.
 var guests = map[string][]string{"a": {"g1", "g2"}, "b": {"g3"}}
 
-// site is a registry with the loop, and hosts that do what they are asked, all in one
-// bubble of its own time.
+// site is a registry with the loop, and hosts that execute calls, all in one bubble.
 type site struct {
 	*relaytest.Site
 	hosts map[string]*daemon
-	// mortal ends the loop at a moment of the test's choice; nil never.
+	// mortal kills the loop at a moment that the test chooses; nil never.
 	mortal *relaytest.Mortal
 
-	// chance says how a call ends, and after which time, in a walk; nil else.
+	// chance returns the end of a call and its duration, in a walk; else nil.
 	chance func(d *daemon, verb string, task api.Task) (end string, takes time.Duration)
-	// apart is how long a host waits before it does a task, in a walk, so that no two things happen
-	// at the same moment, whose order no seed would say.
+	// apart returns how long a host delays a task, in a walk, so that no two events happen at the
+	// same moment: the seed does not determine their order.
 	apart func(d *daemon, task api.Task) time.Duration
-	// happened is what the hosts of a walk were asked for, and when.
+	// happened has the calls of the hosts of a walk, with their times.
 	happened []string
 
-	// mu guards the world that the hosts share.
+	// mu guards the shared state of the hosts.
 	mu sync.Mutex
-	// images are the files of the volume that there are.
+	// images has the existing files of the volume.
 	images map[string]bool
 	broken []string
-	// stopped is when the first guest was suspended.
+	// stopped is the time of the first suspend.
 	stopped time.Time
 }
 
-// bubble runs f with a site that has the hosts a and b, both there, which share the
-// pools old and new, and volume v in old with all guests.
+// bubble runs f with a site with the present hosts a and b, which share the pools old and new, and
+// volume v in old with all guests.
 func bubble(t *testing.T, f func(s *site)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
@@ -91,7 +90,7 @@ func (s *site) found() {
 	}
 }
 
-// begin has the loop run.
+// begin runs the loop.
 func (s *site) begin() {
 	cfg := pauseall.Config{Store: s.Store, Relay: s.Relay, Log: slog.New(slog.DiscardHandler)}
 	if s.mortal == nil {
@@ -102,13 +101,13 @@ func (s *site) begin() {
 	s.Run(relaytest.MortalLoop{Loop: pauseall.New(cfg), Mortal: s.mortal})
 }
 
-// restart is the registry's.
+// restart restarts the registry.
 func (s *site) restart() {
 	s.T.Helper()
 	s.Replace(func() { s.mortal = nil }, s.begin)
 }
 
-// restartDead begins another loop if the test's moment has ended the one that is there.
+// restartDead starts another loop if mortal has killed the present one.
 func (s *site) restartDead() {
 	s.T.Helper()
 	if s.mortal != nil && s.mortal.IsDead() {
@@ -149,7 +148,7 @@ func (s *site) state(id string) string {
 	return string(m.State)
 }
 
-// untilPhase waits until the migration is in a phase, for at most a minute.
+// untilPhase waits for a phase of the migration, for at most a minute.
 func (s *site) untilPhase(id, phase string) {
 	s.T.Helper()
 	for range 600 {
@@ -161,7 +160,7 @@ func (s *site) untilPhase(id, phase string) {
 	s.T.Fatalf("the migration is not %s within a minute: %s", phase, s.state(id))
 }
 
-// until waits until the migration is over, for at most an hour of the bubble.
+// until waits for the end of the migration, for at most an hour of the bubble.
 func (s *site) until(id string) api.Migration {
 	s.T.Helper()
 	for range 3600 {
@@ -176,8 +175,8 @@ func (s *site) until(id string) api.Migration {
 	return api.Migration{}
 }
 
-// wantWhole says what must hold at the end of every move: no lock, every guest as it was with the
-// volume where it is, and no image but that one, and a src that the move says it could not delete.
+// wantWhole checks the end of a move: no lock, every guest as before with the volume at its
+// location, and no other image except a src that could not be deleted.
 func (s *site) wantWhole(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()
@@ -205,7 +204,7 @@ func (s *site) wantWhole(id string) {
 		}
 	}
 	images := maps.Clone(s.images)
-	if m.State == api.MigrationCompleted && m.Error != nil { // which says that src could not be deleted
+	if m.State == api.MigrationCompleted && m.Error != nil { // the error of a src that could not be deleted
 		delete(images, "/old/v")
 	}
 	if len(images) != 1 || !images[want] {
@@ -213,7 +212,7 @@ func (s *site) wantWhole(id string) {
 	}
 }
 
-// wrong notes, for callers that hold mu, what must never be.
+// wrong records a violation. The caller must hold mu.
 func (s *site) wrong(format string, args ...any) {
 	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// walk is a move in which things go wrong by chance.
+// walk is a move with random failures.
 type walk struct {
 	*site
-	// random is for the goroutine of the walk alone, which draws when all others stand still.
+	// random is only for the goroutine of the walk, which draws while all others are blocked.
 	random *rand.Rand
-	// away are the hosts whose daemons are not there, until when.
+	// away has the hosts with an absent daemon, and until when.
 	away map[string]time.Time
-	// reboots, restarts and cancels are how many may still come.
+	// reboots, restarts and cancels are the remaining numbers of these events.
 	reboots, restarts, cancels int
 	needed                     bool // an operator
 }
@@ -46,7 +46,7 @@ func newWalk(s *site, seed uint64) *walk {
 	calls := map[string]int{}
 	s.chance = func(d *daemon, verb string, task api.Task) (string, time.Duration) {
 		_, name, _ := strings.Cut(task.ID, ".")
-		switch verb { // these have another id each time
+		switch verb { // their ids differ each time
 		case "check-save":
 			name = task.Path
 		case "check-copy":
@@ -65,11 +65,11 @@ func newWalk(s *site, seed uint64) *walk {
 	return w
 }
 
-// beside is the most by which the tasks of a walk are moved apart. The walk itself acts that long
-// after a full millisecond.
+// beside is the longest delay between tasks of a walk. The walk itself acts this long after a full
+// millisecond.
 const beside = 100 * time.Microsecond
 
-// endsOf is how the calls of a verb end in a walk that do not end well.
+// endsOf has the bad ends of a verb's calls in a walk.
 var endsOf = map[string][]string{
 	"check-save": {busy, refused},
 	"check-copy": {busy, refused},
@@ -81,7 +81,7 @@ var endsOf = map[string][]string{
 	"drop-saved": {busy, crashed, undone, halted},
 }
 
-// goWrong has something go wrong, or nothing.
+// goWrong may cause a failure.
 func (w *walk) goWrong(id string) {
 	name := []string{"a", "b"}[w.random.IntN(2)]
 	d, here := w.hosts[name], w.away[name].IsZero()
@@ -107,7 +107,7 @@ func (w *walk) goWrong(id string) {
 	w.comeBack()
 }
 
-// comeBack has the daemons be there whose time has come.
+// comeBack starts the daemons that are due.
 func (w *walk) comeBack() {
 	for _, name := range []string{"a", "b"} {
 		if at := w.away[name]; !at.IsZero() && !at.After(time.Now()) {
@@ -117,8 +117,7 @@ func (w *walk) comeBack() {
 	}
 }
 
-// startDaemons starts every daemon anew, as a site does sooner or later: each is given again what
-// it has not answered.
+// startDaemons restarts every daemon, so that each gets its unanswered tasks again.
 func (w *walk) startDaemons() {
 	for _, name := range []string{"a", "b"} {
 		d := w.hosts[name]
@@ -130,7 +129,7 @@ func (w *walk) startDaemons() {
 	}
 }
 
-// obey does what the registry says to do about a move that needs an operator.
+// obey executes the registry's advice for a move that needs an operator.
 func (w *walk) obey(m api.Migration) {
 	w.T.Helper()
 	w.needed = true
@@ -142,13 +141,13 @@ func (w *walk) obey(m api.Migration) {
 		if strings.HasPrefix(line, "volferryctl instance start ") { // once the move is over
 			continue
 		}
-		if err := w.Type(line); err != nil && api.CodeOf(err) != api.CodeStateForbidden { // it has gone on meanwhile
+		if err := w.Type(line); err != nil && api.CodeOf(err) != api.CodeStateForbidden { // the move has advanced since
 			w.T.Errorf("%s: %v", line, err)
 		}
 	}
 }
 
-// toTheEnd moves the volume to the end of the move, and returns how it ended.
+// toTheEnd moves the volume to the end of the move, and returns the migration.
 func (w *walk) toTheEnd() api.Migration {
 	w.T.Helper()
 	id := w.move()
@@ -179,8 +178,8 @@ func (w *walk) toTheEnd() api.Migration {
 	return api.Migration{}
 }
 
-// wantNothingOpen says that nothing is under way any more once a move is over: no move and no task
-// at the registry, no op in a journal; and that the trail has how it went.
+// wantNothingOpen requires after a move that no move and no task is open at the registry and no op
+// in a journal, and that the trail has the whole move.
 func (s *site) wantNothingOpen(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()
@@ -202,8 +201,8 @@ func (s *site) wantNothingOpen(id string) {
 	s.WantTrail(id, expect.Value(s.Store.Migration(ctx, id, store.Viewer{}))(s.T).State)
 }
 
-// Each walk is a random order of what goes wrong with calls, daemons, hosts and the registry, and
-// of an operator's cancel. What must never be is looked for in what the hosts are asked for.
+// Each walk has random failures of calls, daemons, hosts and the registry, and an operator's
+// cancel, in random order. The hosts' calls check the invariants.
 func TestNothingIsLeftOfAMoveHoweverItGoes(t *testing.T) {
 	const enough = 300 // walks to see each way to the end
 	walks := enough
@@ -227,8 +226,8 @@ func TestNothingIsLeftOfAMoveHoweverItGoes(t *testing.T) {
 	}
 }
 
-// What two goroutines do at the same moment comes in an order that no seed says, and few such
-// moments are left: a walk that meets one may go on in two ways.
+// The seed does not determine the order of two goroutines at the same moment. Few such moments are
+// left; such a walk may continue in two ways.
 func TestOneSeedIsOneWalk(t *testing.T) {
 	seeds := 12
 	if testing.Short() {
@@ -239,7 +238,7 @@ func TestOneSeedIsOneWalk(t *testing.T) {
 			newWalk(s, seed).toTheEnd()
 			happened = s.happened
 		})
-		slices.Sort(happened) // hosts are asked at the same moment in any order
+		slices.Sort(happened) // hosts are called at the same moment in any order
 		return nil, happened
 	})
 }

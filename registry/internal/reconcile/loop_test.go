@@ -96,7 +96,7 @@ func TestALoopLooksAtOnceAfterAChange(t *testing.T) {
 		var l *Loop
 		l = NewLoop("things", time.Minute, slog.New(slog.DiscardHandler), func(context.Context) error {
 			switch looks = append(looks, time.Since(began)); len(looks) {
-			case 1: // in the middle of the look
+			case 1: // during the look
 				close(changed)
 				changed = make(chan struct{})
 			case 2:

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// flight is a body with a field of a feature that no host has yet.
+// flight is a body with a field of a feature that hosts do not have yet.
 type flight struct {
 	Fly bool `json:"fly,omitempty" needs:"flight"`
 }

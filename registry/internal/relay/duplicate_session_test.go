@@ -53,7 +53,7 @@ func TestTwoDaemonsThatWorkAsOneHostAreAskedForNothing(t *testing.T) {
 	})
 }
 
-// What is given out is given to each in turn, and a poll of one that died may come late.
+// Each session gets the tasks in turn, and a poll of a dead one may arrive late.
 func TestADaemonThatIsRestartedIsOneHost(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		for i := range 30 {

@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// names are those of the hosts: tasks say them, calls of hosts their ids.
+// names has the names of the hosts: tasks have names, calls of hosts have ids.
 var names = map[string]string{hostA: "a", hostB: "b"}
 
-// tasks is a store of tasks in memory, with the promises of the real one.
+// tasks is a store of tasks in memory that behaves like the real one.
 type tasks struct {
 	mu     sync.Mutex
 	rows   map[string]api.Task
@@ -25,9 +25,9 @@ type tasks struct {
 	answer map[string]*api.TaskAnswer
 	order  []string
 	events []api.Event
-	// fail, where not nil, is the error of the next call.
+	// fail, if not nil, is the error of the next call.
 	fail error
-	// afterTake is called when tasks were taken, before the host has them.
+	// afterTake is called after tasks were taken, before the host gets them.
 	afterTake func()
 }
 
@@ -159,7 +159,7 @@ func (s *tasks) AuditSeen(_ context.Context, what, object string) error {
 	return err
 }
 
-// states are the tasks as "id state", sorted.
+// states returns the tasks as "id state", sorted.
 func (s *tasks) states() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *tasks) states() string {
 	return strings.Join(all, ", ")
 }
 
-// failNext has the next call fail.
+// failNext makes the next call fail.
 func (s *tasks) failNext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,7 +42,7 @@ func TestNewSessionIsGivenWhatTheOldOneDidNotAnswer(t *testing.T) {
 func TestRegistryThatRestartsFindsItsTasks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fetched bool
-		away    time.Duration // the host, after the restart
+		away    time.Duration // the host's poll, after the restart
 		tasks   string
 		states  string
 	}{
@@ -101,8 +101,7 @@ func TestOlderPollIsGivenNothingWhenThereIsANewerOne(t *testing.T) {
 	})
 }
 
-// TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther: a host that was fenced asks again,
-// and is told.
+// A fenced host polls again, and gets its refusal.
 func TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.EndPoll(hostA) // it has none
@@ -127,7 +126,7 @@ func TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther(t *testing.T) {
 	})
 }
 
-// The host was looked at just before it was fenced.
+// The host was admitted just before it was fenced.
 func TestAPollThatEntersBesideItsEndIsEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		open := make(chan error, 1)
@@ -186,7 +185,7 @@ func TestTroubleOfTheStoreLosesNoTask(t *testing.T) {
 
 		done := s.begin(t.Context(), change("k"))
 		synctest.Wait()
-		for range 2 { // to be taken, and then to be found again
+		for range 2 { // first to be taken, then to be found again
 			s.tasks.failNext()
 			if _, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", 0, admitted); api.CodeOf(err) != api.CodeRegistryUnavailable {
 				t.Errorf("fetch: error = %v", err)
@@ -225,9 +224,8 @@ func TestCloseEndsWaiting(t *testing.T) {
 	})
 }
 
-// Whatever happens to callers, sessions and connections, the host is given a
-// change at least once and nobody is told that nothing was done of one that it
-// was given.
+// Whatever happens to callers, sessions and connections, the host gets a change at least once, and
+// no caller of a change that the host got is told that nothing was done.
 func TestStormOfCallersAndSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		seen := map[string]bool{}
@@ -283,8 +281,7 @@ func TestStormOfCallersAndSessions(t *testing.T) {
 	})
 }
 
-// TestAPollBreaksOffOnlyWhereItsHostHasNotGoneOn: the connection of an older poll may be found dead
-// when its host has made another.
+// The connection of an older poll may be found dead after its host has opened another.
 func TestAPollBreaksOffOnlyWhereItsHostHasNotGoneOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		admit func(s *site, breakOff context.CancelFunc) error

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A change whose key looks like the id of a read would be handed out and answered
-// as one: nothing would be kept of it.
+// A change with a key like the id of a read would be handed out and answered as a read, and not
+// stored.
 func TestAChangeIsNotTakenForARead(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.fetch(t, hostA, "s1", 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// places are hosts a, b and c, where c is fenced. Pool local is on each, san is
-// shared by all, wide only b has.
+// places has hosts a, b and c; c is fenced. Pool local is on each, all share san, and only b has
+// wide.
 type places struct{ relay.PlacementStore }
 
 func (places) Hosts(context.Context) ([]api.Host, error) {
@@ -75,7 +75,7 @@ func (places) Attachment(_ context.Context, ref string, _ store.Viewer) (api.Att
 	return api.Attachment{}, api.Errorf(api.CodeNotFound, "there is no attachment %s", ref)
 }
 
-// Movers are a and b in this order, and none to pool x.
+// Movers returns a and b in this order, and none for pool x.
 func (places) Movers(_ context.Context, _, toPool string) ([]string, error) {
 	if toPool == "x" {
 		return nil, api.Errorf(api.CodeUnsupportedDisk, "no host reaches both")
@@ -85,7 +85,7 @@ func (places) Movers(_ context.Context, _, toPool string) ([]string, error) {
 
 func hostOf(h api.Host, _ string, err error) (api.Host, error) { return h, err }
 
-// found is a host's name, or the code of the error.
+// found returns a host's name, or the code of the error.
 func found(h api.Host, err error) string {
 	if err != nil {
 		return string(api.CodeOf(err))

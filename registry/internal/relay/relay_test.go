@@ -22,11 +22,11 @@ const (
 	hostB = "10000000-0000-4000-8000-00000000000b"
 )
 
-// site is a relay over its tasks, whose clock is that of the bubble.
+// site is a relay over its tasks with the clock of the bubble.
 type site struct {
 	*relay.Relay
 	tasks *tasks
-	// broke are the hosts whose poll broke off.
+	// broke has the hosts with a broken poll.
 	broke []string
 }
 
@@ -38,20 +38,20 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// restart is the registry's: the tasks alone outlive it.
+// restart restarts the registry: only the tasks survive.
 func (s *site) restart() {
 	s.Relay = relay.New(relay.Config{
 		Store: s.tasks, Log: slog.New(slog.DiscardHandler), OnBreak: func(hostID string) { s.broke = append(s.broke, hostID) },
 	})
 }
 
-// bubble runs f with a site in a bubble of its own time.
+// bubble runs f with a site in a bubble.
 func bubble(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newSite(t)) })
 }
 
-// change is a call of host a that changes something.
+// change returns a call of host a that changes something.
 func change(key string) relay.Request {
 	return relay.Request{HostID: hostA, HostName: "a", Who: "root", Method: "POST", Path: "/v1/volumes/v/migrate", Body: []byte(`{}`), Change: true, Key: key}
 }
@@ -60,7 +60,7 @@ func read() relay.Request {
 	return relay.Request{HostID: hostA, HostName: "a", Who: "root", Method: "GET", Path: "/v1/volumes/v/which"}
 }
 
-// result is what became of a Do.
+// result is the result of a Do.
 type result struct {
 	status int
 	body   string
@@ -76,7 +76,7 @@ func (r result) String() string {
 	return fmt.Sprintf("%d %s after %s", r.status, r.body, r.after)
 }
 
-// begin asks without waiting.
+// begin calls Do in the background.
 func (s *site) begin(ctx context.Context, req relay.Request) <-chan result {
 	done := make(chan result, 1)
 	begin := time.Now()
@@ -87,7 +87,7 @@ func (s *site) begin(ctx context.Context, req relay.Request) <-chan result {
 	return done
 }
 
-// admitted lets every host be asked.
+// admitted admits every host.
 func admitted() error { return nil }
 
 // fetch polls once for a host and returns the ids of its tasks.
@@ -111,7 +111,7 @@ func (s *site) reply(t *testing.T, task, body string) {
 	}
 }
 
-// pass lets the time of the bubble pass.
+// pass advances the fake time.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // fake time
 }
@@ -335,7 +335,7 @@ func TestHostAnswersNoTaskOfAnother(t *testing.T) {
 	})
 }
 
-// A registry that has just been started has heard of no host yet, however well it is.
+// A registry that has just started does not know any present host yet.
 func TestAHostThatIsNotThereIsSaidToBeSoSinceWhenItIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		refused := func(want string) {

@@ -22,7 +22,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// mutations are the requests that change something, by route, in order.
+// mutations returns the names of the routes that change something, sorted.
 func mutations(routes []httpjson.Route, all map[string]request) (names []string) {
 	for _, route := range routes {
 		if name := route.Method + " " + route.Path; route.Method != http.MethodGet && all[name].path != "" {
@@ -33,14 +33,14 @@ func mutations(routes []httpjson.Route, all map[string]request) (names []string)
 	return names
 }
 
-// leaf is a place in a JSON document where a value is.
+// leaf is a value in a JSON document.
 type leaf struct {
 	path  string
 	value any
 	set   func(any)
 }
 
-// leaves are those of a document, which set changes.
+// leaves returns the leaves of a document, which set changes.
 func leaves(path string, v any) (all []leaf) {
 	visit := func(path string, v any, set func(any)) {
 		switch v.(type) {
@@ -63,7 +63,7 @@ func leaves(path string, v any) (all []leaf) {
 	return all
 }
 
-// spoiled are bad values to be put in the place of a good one.
+// spoiled returns bad values to replace a good one.
 func spoiled(good any) map[string]any {
 	switch good.(type) {
 	case string:
@@ -78,9 +78,8 @@ func spoiled(good any) map[string]any {
 	return nil
 }
 
-// Every bad value in every place of every request: refused, and nothing changed.
-// What has to be passed on to a host is for that host to judge beyond its form;
-// here it is not there.
+// Try every bad value in every place of every request: it must be refused and change nothing. For a
+// call that is passed to a host only its form is checked here, because the host is away.
 func TestBadInputInAnyPlaceOfAnyRequestIsRefusedAndChangesNothing(t *testing.T) {
 	s := newSite(t)
 	all := requests(s.fill(t))
@@ -134,7 +133,7 @@ func TestBadInputInAnyPlaceOfAnyRequestIsRefusedAndChangesNothing(t *testing.T) 
 	}
 }
 
-// malformed reports whether a bad value is one that no program can mean.
+// malformed reports whether a bad value has an impossible form.
 func malformed(what string) bool {
 	return !slices.ContainsFunc([]string{"control characters", "10,000 characters", "negative"}, func(w string) bool { return strings.HasPrefix(what, w) })
 }
@@ -158,8 +157,7 @@ func TestBadHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzBodies sends any body, under any key, to every route that changes
-// something.
+// FuzzBodies sends any body, under any key, to every route that changes something.
 func FuzzBodies(f *testing.F) {
 	all := requests("")
 	names := mutations(server.New(server.Config{Store: &workflow.Store{}}).Routes(), all)
@@ -178,7 +176,7 @@ func FuzzBodies(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, route uint8, body []byte, key string) {
-		// What went well fills the store, and takes away what others are about.
+		// Successful calls fill the store, and remove the objects of other calls.
 		if calls++; calls%500 == 1 {
 			fresh := expect.Value(openSite(filepath.Join(dir, strconv.Itoa(calls))))(t)
 			if s != nil {

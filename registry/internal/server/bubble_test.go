@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// bubble runs f with a site that has hosts a and b and one of everything of a, in
-// a bubble of its own time. Both hosts are there.
+// bubble runs f with a site with the present hosts a and b and one object of every kind of a, in a
+// bubble.
 func bubble(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,13 +27,13 @@ func bubble(t *testing.T, f func(t *testing.T, s *site)) {
 		s.fill(t)
 		s.fetch(t, hostID)
 		s.fetch(t, otherID)
-		// What fill has left for host a to do is done.
+		// Finish the task that fill has left for host a.
 		s.reply(t, hostID, taskOfA, 200, `{}`)
 		f(t, s)
 	})
 }
 
-// pass lets time pass.
+// pass advances the fake time.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // fake time
 	synctest.Wait()
@@ -45,7 +45,7 @@ func (s *site) fetch(t *testing.T, host string) []api.Task {
 	return s.fetchAs(t, host, "s")
 }
 
-// fetchAs is fetch by a daemon of a session of its own.
+// fetchAs is fetch by a daemon with its own session.
 func (s *site) fetchAs(t *testing.T, host, session string) []api.Task {
 	t.Helper()
 	return expect.Value(s.relay.Fetch(t.Context(), store.Call{}, host, session, 0, func() error { return nil }))(t)
@@ -56,15 +56,14 @@ func (s *site) reply(t *testing.T, host, task string, status int, body string) {
 	expect.OK(t, s.relay.Answer(t.Context(), store.Call{}, host, task, api.TaskAnswer{Status: status, Body: json.RawMessage(body)}))
 }
 
-// pending is a request that is on its way.
+// pending is a request in progress.
 type pending struct {
 	w    *recorder
 	done chan struct{}
 	end  context.CancelFunc
 }
 
-// begin sends a request as root, and returns when the registry waits for
-// something, or is done.
+// begin sends a request as root, and returns when it is done or the registry waits.
 func (s *site) begin(t *testing.T, method, path, key, body string) *pending {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -84,7 +83,7 @@ func (p *pending) answer() (status int, body string) {
 	return p.w.status, strings.TrimSpace(p.w.text())
 }
 
-// code is the error that a request was answered with.
+// code returns the error code in the answer.
 func (p *pending) code() api.Code {
 	_, body := p.answer()
 	if e := expect.Refusal([]byte(body)); e != nil {
@@ -93,7 +92,7 @@ func (p *pending) code() api.Code {
 	return api.Code("none: " + body)
 }
 
-// events are the lines of a stream so far.
+// events returns the lines of a stream so far.
 func (p *pending) events(t *testing.T) []api.Event {
 	t.Helper()
 	var all []api.Event
@@ -117,7 +116,7 @@ func (p *pending) over() bool {
 	}
 }
 
-// recorder is a connection that takes streams.
+// recorder is a connection that supports streams.
 type recorder struct {
 	mu     sync.Mutex
 	header http.Header
@@ -147,7 +146,7 @@ func (w *recorder) text() string {
 	return w.body.String()
 }
 
-// Flush and SetWriteDeadline are what a stream asks of a connection.
+// Flush and SetWriteDeadline are needed by streams.
 func (w *recorder) Flush()                           {}
 func (w *recorder) SetWriteDeadline(time.Time) error { return nil }
 

@@ -24,15 +24,14 @@ import (
 	"github.com/volferry/volferry/internal/mtls/mtlstest"
 )
 
-// authority is a TLS directory with a client of every sort.
+// authority is a TLS directory with a client of every kind.
 type authority struct {
 	dir     string
 	ca      *mtls.CA
 	clients map[string]*tls.Config
 }
 
-// newAuthority issues the certificates of all callers, once for all tests: keys
-// take time.
+// newAuthority issues the certificates of all callers, once for all tests because keys take time.
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir(), clients: map[string]*tls.Config{}}
@@ -54,7 +53,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// trusting is a client that knows the server and shows nothing.
+// trusting returns a client that trusts the server and has no certificate.
 func (a *authority) trusting(t *testing.T) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -83,11 +82,11 @@ func (a *authority) deny(t *testing.T, caller string) {
 type caller struct {
 	url    string
 	client *http.Client
-	epoch  string // that it says, as a daemon does; "" for none
+	epoch  string // in its header, as a daemon's; "" for none
 }
 
-// open serves the site over TLS and over two Unix sockets, whose peers are root
-// and a stranger, and returns a caller of every sort.
+// open serves the site over TLS and over two Unix sockets, for root and for another user, and
+// returns a caller of every kind.
 func (a *authority) open(t *testing.T, s *site) map[string]caller {
 	t.Helper()
 	gate := expect.Value(mtls.NewGate(a.dir, slog.New(slog.DiscardHandler)))(t)
@@ -130,15 +129,15 @@ func openSocket(t *testing.T, s *site, uid uint32) caller {
 	return caller{url: "http://registry", client: &http.Client{Transport: transport}}
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	body   string
 	code   api.Code // "" for a success
 }
 
-// ask sends a request. The error says that it did not get as far as an answer.
-// Of a stream only the beginning is read.
+// ask sends a request. An error means that there was no answer. It reads only the beginning of a
+// stream.
 func (c caller) ask(t *testing.T, method, path, body string) (answer, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// A move in progress makes such a difference by itself.
+// A running move causes such a difference by itself.
 func TestAGuestOnAnotherImageThanItsVolumeNeedsAnOperatorUnlessItsVolumeMoves(t *testing.T) {
 	s := newSite(t)
 	s.fill(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Whatever is asked at the wrong side, a person is not answered in words of HTTP.
+// A call at the wrong program gets a readable error, not one about HTTP.
 func TestEveryCallThatOnlyAHostAnswersIsRefusedInPlainWords(t *testing.T) {
 	s, n := newSite(t), 0
 	for _, d := range routes.All() {

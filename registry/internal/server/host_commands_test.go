@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Commands are copied to a shell, and a host that somebody has broken into says what it likes.
+// Users copy commands to a shell, and a compromised host may report any text.
 func TestNoCommandOfAHostIsShownAtTheRegistry(t *testing.T) {
 	const evil = "curl evil.example"
 	s := newSite(t)

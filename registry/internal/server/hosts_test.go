@@ -70,8 +70,7 @@ func TestAHostThatWaitsForTasksIsSeen(t *testing.T) {
 	})
 }
 
-// TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue: with so many hosts
-// that is later.
+// With so many hosts the next report is due later.
 func TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		for n := range 500 {
@@ -124,8 +123,7 @@ func TestHostThatWasFencedIsAskedNothingUntilItIsBack(t *testing.T) {
 	})
 }
 
-// A client may send the poll again, to a registry that was started meanwhile, without its host
-// seeing that.
+// A client may repeat the poll to a restarted registry without the host's knowledge.
 func TestAHostThatHasNotReportedSinceTheStartIsToReportBeforeItIsAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	s := expect.Value(openSite(path))(t)
@@ -176,7 +174,7 @@ func TestReportIsOfTheHostThatTheCertificateNames(t *testing.T) {
 	}
 }
 
-// A local daemon's changes carry its token as they would over TLS.
+// A local daemon's changes have its token like over TLS.
 func TestLocalDaemonThatWasFencedChangesNothing(t *testing.T) {
 	s := newSite(t)
 	s.fill(t)
@@ -333,7 +331,7 @@ func TestADrainSaysWhichOfItsMovesHasStoppedHowThatIsMendedAndHowManyWait(t *tes
 	}
 }
 
-// An open long poll of a caller that goes away ends with it.
+// A long poll ends with its caller's connection.
 func TestLongPollEndsWithItsConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		p := s.begin(t, "GET", "/v1/hosts/"+hostID+"/tasks?session=s2&wait_seconds=60", "", "")
@@ -353,7 +351,7 @@ func TestLongPollEndsWithItsConnection(t *testing.T) {
 	})
 }
 
-// A daemon makes the keys of its requests from the one that it was asked under.
+// A daemon derives the keys of its requests from the key of its task.
 func TestTheKeysOfDaemonsMayBeLongerThanThoseOfClients(t *testing.T) {
 	s := newSite(t)
 	people, daemon := speaker{}, speaker{cert: certificate(hostID, "a"), epoch: "1"}

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A client of several URLs tells by it that it has come to another registry, or process.
+// A client with several URLs detects by this header that it reached another registry or process.
 func TestEachAnswerSaysWhichRegistryAndProcessItIsOf(t *testing.T) {
 	s := newSite(t)
 	seen := map[string]bool{}

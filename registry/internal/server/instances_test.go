@@ -15,7 +15,7 @@ import (
 
 const (
 	idleID = "20000000-0000-4000-8000-000000000009"
-	// rootID is the volume that idle boots from, rootAtID its attachment.
+	// rootID is the root volume of idle, rootAtID its attachment.
 	rootID   = "30000000-0000-4000-8000-000000000009"
 	rootAtID = "40000000-0000-4000-8000-000000000009"
 )
@@ -24,7 +24,7 @@ func shelfStep(from, to, rest string) string {
 	return `{"from":"` + from + `","to":"` + to + `",` + theirs + `,"op_id":"shelve"` + rest + `}`
 }
 
-// shelve gives host a an instance idle, and leaves it to nobody.
+// shelve makes an instance idle on host a, and shelves and offloads it.
 func (s *site) shelve(t *testing.T) {
 	t.Helper()
 	s.ok(t, "POST", "/v1/instances:register", `{"id":"`+idleID+`","name":"idle","host":"a","state":"stopped","slots":[],"disks":[{"volume_id":"`+rootID+`",
@@ -43,7 +43,7 @@ func TestTheAnswerToATransitionIsAShelvedInstance(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.shelve(t)
 		w := s.do(t, "POST", "/v1/instances/idle/transition", shelfStep("shelved_offloaded", "shelved", ""))
-		// As the client decodes an answer of several nouns.
+		// Decode it like the client decodes an answer of several nouns.
 		var got api.ShelvedInstance
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
 			t.Fatalf("claim = %d %s", w.Code, w.Body)
@@ -59,8 +59,8 @@ func TestTheAnswerToATransitionIsAShelvedInstance(t *testing.T) {
 	})
 }
 
-// What nobody's host has, the registry attaches and detaches: an attachment is the
-// answer, and there is no op to wait for.
+// The registry itself attaches and detaches volumes of an instance without a host: the answer has
+// an attachment and no op.
 func TestVolumesOfAnInstanceThatNoHostHasAreTheRegistrys(t *testing.T) {
 	for name, ask := range map[string]func(*testing.T, *site, string, string, string) *httptest.ResponseRecorder{
 		"operator": func(t *testing.T, s *site, method, path, body string) *httptest.ResponseRecorder {
@@ -129,7 +129,7 @@ func TestAHostMayNotHaveTheRegistryTouchWhatAHostHas(t *testing.T) {
 	})
 }
 
-// The same key is answered as then, though the volume's instance is on a host now.
+// The same key gets the same answer, even if a host has the instance now.
 func TestARepeatedShelvedAttachIsNotPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.shelve(t)
@@ -147,7 +147,7 @@ func TestARepeatedShelvedAttachIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// And a key that went to a host goes there again, though no host has it now.
+// A key that was passed to a host goes there again, even if no host has the instance now.
 func TestARepeatedAttachGoesWhereItWentBeforeTheShelve(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		p := s.begin(t, "POST", "/v1/volumes/free/attach", "k", `{"instance":"web"}`)
@@ -187,8 +187,8 @@ func TestWhatNeedsAHostIsRefusedWhereNoneHasTheInstance(t *testing.T) {
 	})
 }
 
-// Its last host reaches the volume and the pool, so that is asked, as for a volume that
-// is attached to nothing; a pool that only the other one has is in no host's reach.
+// Its last host reaches the volume and the pool, so it is asked, as for an unattached volume. A
+// pool that only the other host has is out of reach.
 func TestAVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.shelve(t)
@@ -208,7 +208,7 @@ func TestAVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.
 }
 
 func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
-	// Its volumes are in no pool that host b has, so it goes there without any.
+	// Host b reaches none of its volumes, so it goes there without volumes.
 	bare := func(t *testing.T, s *site) {
 		t.Helper()
 		s.ok(t, "POST", "/v1/instances:register", `{"id":"`+newID+`","name":"bare","host":"a","state":"stopped","slots":[],"disks":[]}`)
@@ -218,7 +218,7 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		instance, body string
-		away           bool // host a is not there
+		away           bool // host a is away
 		host           string
 		code           api.Code
 	}{
@@ -261,7 +261,7 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 				if named := strings.Contains(tc.body, "host"); named != (string(tasks[0].Body) == `{"host":"`+tc.host+`"}`) {
 					t.Errorf("passed on with %s", tasks[0].Body)
 				}
-				// Now that host may take it, whoever had it last.
+				// Now this host may claim it, whichever host had it last.
 				claim := `{"from":"shelved_offloaded","to":"shelved","host":"` + tc.host + `","epoch":1,"op_id":"k"}`
 				if w := s.speak(t, local(id), "POST", "/v1/instances/bare/transition", claim); w.Code != 200 {
 					t.Errorf("claim = %d %s", w.Code, w.Body)
@@ -276,7 +276,7 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 	}
 }
 
-// The host that was slower cannot see whose the instance is now; the registry can.
+// The slower host cannot know which host has the instance now; the registry can.
 func TestWhoLosesAnUnshelveIsToldWhoHasWon(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.ok(t, "POST", "/v1/instances:register", `{"id":"`+newID+`","name":"bare","host":"a","state":"stopped","slots":[],"disks":[]}`)

@@ -20,7 +20,7 @@ func reader(name string) speaker {
 	return speaker{cert: &mtls.Identity{Kind: mtls.KindOperator, Role: httpjson.Read, Name: name}}
 }
 
-// follow begins to follow the trail as an operator, until end is called.
+// follow follows the trail as an operator, until end is called.
 func (s *site) follow(t *testing.T, name string) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func TestAHostIsNotToldTheIdsOfOthers(t *testing.T) {
 		w := s.speak(t, daemon, "GET", path, "")
 		for _, other := range []string{otherID, volumeID, "candidates"} {
 			if w.Code < 400 || strings.Contains(w.Body.String(), other) {
-				if path == "/v1/instances/2000" || path == "/v1/migrations/5000" { // there is one, its own
+				if path == "/v1/instances/2000" || path == "/v1/migrations/5000" { // one exists, and is its own
 					continue
 				}
 				t.Errorf("%s is answered %d %s", path, w.Code, w.Body)

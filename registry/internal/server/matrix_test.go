@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// request is a request of a route that is about what host a has. Nobodys says why
-// the request of a route for hosts' own is about no host's.
+// request is a request of a route about an object of host a. nobodys is the reason why the request
+// of a route with own access is about no host's object.
 type request struct{ path, body, nobodys string }
 
-// requests has one for every route.
+// requests has a request for every route.
 func requests(drainID string) map[string]request {
 	const op = `"op_id":"o"`
 	host, volume, attachment := "/v1/hosts/"+hostID, "/v1/volumes/"+volumeID, "/v1/attachments/"+attachedID
@@ -127,8 +127,7 @@ func requests(drainID string) map[string]request {
 	}
 }
 
-// The ways in which a request ends. What is allowed may still be refused for
-// what it asks.
+// How a request can end. An allowed request may still be refused for its content.
 const (
 	allowed  = "allowed"
 	denied   = "permission_denied"
@@ -137,7 +136,7 @@ const (
 	noWay    = "no connection"
 )
 
-// answerTo says what the table says of a caller.
+// answerTo returns the expected end for a caller.
 func answerTo(who string, route httpjson.Route, req request) string {
 	roles := map[string]httpjson.Access{"operator read": httpjson.Read, "operator operate": httpjson.Operate, "operator fence": httpjson.Fence}
 	switch who {
@@ -170,7 +169,7 @@ func allowedIf(yes bool) string {
 	return denied
 }
 
-// ended says how a request ended, in the same words.
+// ended returns the actual end of a request.
 func ended(a answer, err error, want string) string {
 	switch {
 	case err != nil:
@@ -193,8 +192,8 @@ func showsHostA(body string) bool {
 	})
 }
 
-// Every route with every caller, over real connections. Those who may not come
-// first, and must have changed nothing.
+// Try every route with every caller, over real connections. Callers without the right come first,
+// and must not change anything.
 func TestEveryRouteLetsInWhomItsTableSays(t *testing.T) {
 	certs := newAuthority(t)
 	visited := map[string]bool{}

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/schema"
 )
 
-// everything is a site whose metrics all have a series.
+// everything returns a site with a series of every metric.
 func everything(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -81,7 +81,7 @@ func TestMetricsSayWhetherTheAuditTrailIsIntact(t *testing.T) {
 	wantValue(t, s, "volferry_registry_audit_trail_intact", 0)
 }
 
-// wantValue expects one series of a gauge without labels.
+// wantValue requires one series of a gauge without labels.
 func wantValue(t *testing.T, s *site, name string, want float64) {
 	t.Helper()
 	families := expect.Value(s.metrics.Registry.Gather())(t)

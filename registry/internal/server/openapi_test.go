@@ -20,8 +20,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// contract is the OpenAPI document that a registry answers with, as a validator has
-// it. Documents may have no member that it does not name.
+// contract is the registry's OpenAPI document in a validator. Documents may have only members that
+// it names.
 type contract struct{ compiler *jsonschema.Compiler }
 
 const contractURL = "https://volferry.example/openapi.json"
@@ -36,12 +36,12 @@ func contractOf(t *testing.T, s *site) contract {
 	return contract{c}
 }
 
-// closed has every object of a document refuse members that it does not name.
+// closed makes every object of a document refuse unknown members.
 func closed(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, inner := range v {
-			// The answer's envelope is Document and what stands beside it.
+			// An answer has Document's members and further ones.
 			if inner, ok := inner.(map[string]any); ok && name != "Document" && inner["properties"] != nil {
 				inner["unevaluatedProperties"] = false
 			}
@@ -54,7 +54,7 @@ func closed(v any) {
 	}
 }
 
-// check says what of a JSON text the schema at a place of the document refuses.
+// check validates a JSON text with the schema at a place of the document.
 func (c contract) check(t *testing.T, text string, place ...string) error {
 	t.Helper()
 	for i := range place {
@@ -75,7 +75,7 @@ func (c contract) checkAnswer(t *testing.T, route httpjson.Route, status int, bo
 	t.Helper()
 	method := strings.ToLower(route.Method)
 	if route.Path == "/v1/openapi.json" {
-		return // it is described by OpenAPI itself
+		return // OpenAPI itself describes it
 	}
 	var err error
 	switch {
@@ -95,8 +95,8 @@ func (c contract) checkAnswer(t *testing.T, route httpjson.Route, status int, bo
 	}
 }
 
-// A client that was generated from the OpenAPI document sends what that says and reads
-// what that says: every request of the API, and its answer, are as it says.
+// A client generated from the OpenAPI document depends on it: check every request of the API and
+// its answer.
 func TestEveryDocumentIsAsTheOpenAPIDocumentSays(t *testing.T) {
 	for _, route := range newSite(t).server.Routes() {
 		name := route.Method + " " + route.Path
@@ -119,7 +119,7 @@ func TestEveryDocumentIsAsTheOpenAPIDocumentSays(t *testing.T) {
 	}
 }
 
-// failed leaves errors inside a migration and in a drain.
+// failed leaves errors in a migration and in a drain.
 func (s *site) failed(t *testing.T, drain string) {
 	t.Helper()
 	why := api.Errorf(api.CodeNoSpace, "the pool slow is full").With("pool", "slow")
@@ -133,8 +133,7 @@ func (s *site) failed(t *testing.T, drain string) {
 	expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, drain, v))
 }
 
-// What the document requires is required, whatever the field is: a policy was turned
-// off for the site by an empty object.
+// Required members are required whatever their type: an empty object must not turn off a policy.
 func TestEveryFieldThatTheDocumentRequiresIsRequired(t *testing.T) {
 	s := newSite(t)
 	all, before := requests(s.fill(t)), s.dump(t)
@@ -191,8 +190,7 @@ func openAPIOf(t *testing.T, s *site) (document map[string]any) {
 	return document
 }
 
-// requiredOf are the members that the document requires of a request's body, but those
-// that may be null.
+// requiredOf returns the required members of a request's body, except nullable ones.
 func requiredOf(t *testing.T, document map[string]any, route httpjson.Route) map[string]bool {
 	t.Helper()
 	var at any = document
@@ -210,7 +208,7 @@ func requiredOf(t *testing.T, document map[string]any, route httpjson.Route) map
 	return required
 }
 
-// member walks down a document.
+// member returns a member of a document by its path.
 func member(t *testing.T, v any, path ...string) any {
 	t.Helper()
 	for _, name := range path {

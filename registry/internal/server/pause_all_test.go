@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// settled ends the migration that a filled site has, so that its instance is free.
+// settled ends the migration of a filled site, so that its instance is unlocked.
 func (s *site) settled(t *testing.T) {
 	t.Helper()
 	s.ok(t, "POST", "/v1/migrations/"+moveID+"/transition", `{"from":["starting"],"to":"cancelled","op_id":"o2",`+theirs+`}`)
@@ -43,7 +43,7 @@ func TestTheRegistryItselfMovesWithAllGuestsPaused(t *testing.T) {
 		if m.Method != api.MethodSave || m.State != api.MigrationStarting || m.Phase != "checking" || m.Host != "a" {
 			t.Errorf("migration = %+v", m)
 		}
-		// The loop asks the hosts, and it does not run here.
+		// The loop would call the hosts, and it does not run here.
 		if got := append(s.fetch(t, hostID), s.fetch(t, otherID)...); len(got) != 0 {
 			t.Errorf("tasks = %+v", got)
 		}
@@ -64,7 +64,7 @@ func TestTheRegistryItselfMovesWithAllGuestsPaused(t *testing.T) {
 	})
 }
 
-// Whoever has given memory up once has done so for that one call.
+// Giving up memory holds for one call only.
 func TestMemoryIsGivenUpByTheCallThatSaysSoAndByNoLaterOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		m := s.pausing(t)
@@ -112,7 +112,7 @@ func TestAHostThatIsNotThereRefusesAMoveWithAllGuestsPaused(t *testing.T) {
 	})
 }
 
-// An operator at the socket of a host's daemon comes with the certificate of the host.
+// An operator at the socket of a host's daemon has the host's certificate.
 func TestAHostHasItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.settled(t)
@@ -141,7 +141,7 @@ func TestAHostHasItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	})
 }
 
-// Of a move from before a restore the hosts know and the registry does not.
+// Only hosts know a move from before a restore.
 func TestTheEndOfAMigrationThatOnlyHostsKnowWakesItsGuests(t *testing.T) {
 	const lost = "/v1/migrations/50000000-0000-4000-8000-000000000070"
 	did := func(where, more string) string {
@@ -183,7 +183,7 @@ func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 		body    string
 		seconds float64
 	}{
-		// 1 GB of RAM out and in at 100 MB/s; the volume of 1 MiB is next to nothing.
+		// 1 GB of RAM is written and read at 100 MB/s; the volume of 1 MiB is negligible.
 		"as wished":  {`{"to_pool":"slow","pause_all":true}`, 20.02097152},
 		"not read":   {`{"to_pool":"slow","pause_all":true,"verify":"none"}`, 20.01048576},
 		"with a cap": {`{"to_pool":"slow","pause_all":true,"verify":"none","bandwidth_bytes_per_second":1048576}`, 21},
@@ -216,7 +216,7 @@ func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 	}
 }
 
-// The hosts of the fixture are older than this kind of move.
+// The hosts of the fixture are older than live moves.
 func TestAMoveWhileGuestsWriteIsRefusedByTheNameOfAHostThatLacksIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.settled(t)

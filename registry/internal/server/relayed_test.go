@@ -15,12 +15,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Every call that a host has to answer, with the host that it is for.
+// Every call that a host must answer, with its host.
 func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 	const answer = `{"schema_version":1,"op":{"id":"k"}}`
 	for name, tc := range map[string]struct {
 		method, path, body, host string
-		passed                   string // the path, where it is another
+		passed                   string // the path, if it differs
 	}{
 		"create, host named":       {"POST", "/v1/volumes?host=b", `{"name":"new","size_bytes":512}`, "b", "/v1/volumes"},
 		"create, pool named":       {"POST", "/v1/volumes", `{"name":"new","size_bytes":512,"pool":"fast"}`, "a", ""},
@@ -122,7 +122,7 @@ func TestAmbiguousOrUnknownHostIsAskedForAndNothingIsStored(t *testing.T) {
 		if diff := cmp.Diff(before, s.dump(t)); diff != "" {
 			t.Errorf("something changed (-before +after):\n%s", diff)
 		}
-		// A pool that is there no more leaves types that may live nowhere.
+		// An inactive pool leaves types without a possible pool.
 		s.ok(t, "POST", "/v1/types", `{"name":"slow-only","pools":["slow"]}`)
 		s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"path":"/slow","shared":false,"multiattach":false,"active":true`, `"path":"/slow","shared":false,"multiattach":false,"active":false`, 1))
 		if got := s.begin(t, "POST", "/v1/volumes", "", `{"name":"new","size_bytes":512,"type":"slow-only"}`).code(); got != api.CodeNoCapablePool {
@@ -154,8 +154,8 @@ func TestHostThatIsNotThereIsUnavailableAtOnce(t *testing.T) {
 	})
 }
 
-// A volume is deleted, and its deletion is asked for again: the answer is that of
-// the first time, though there is no volume any more by which to find its host.
+// A volume is deleted, and the request is repeated: it gets the first answer, although the volume
+// that identified its host is gone.
 func TestSameKeyIsAnsweredAsBeforeWhateverHasBecomeOfTheThing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		p := s.begin(t, "DELETE", "/v1/volumes/free", "k", "")
@@ -165,7 +165,7 @@ func TestSameKeyIsAnsweredAsBeforeWhateverHasBecomeOfTheThing(t *testing.T) {
 		}
 		s.reply(t, hostID, "k", 200, `{"schema_version":1,"volume":{}}`)
 		first := fmt.Sprint(p.answer())
-		pass(time.Hour) // and the host is not there either
+		pass(time.Hour) // and the host is away too
 		if again := fmt.Sprint(s.begin(t, "DELETE", "/v1/volumes/free", "k", "").answer()); again != first {
 			t.Errorf("again: %s, first: %s", again, first)
 		}
@@ -344,9 +344,9 @@ func TestForceAtAFencedHostDeletesExactlyOneAttachment(t *testing.T) {
 	})
 }
 
-// What a request names by a name is renamed, and something else gets the name, while
-// the host has not fetched the request, or has and died: it is asked for what was
-// meant then, and so is whoever asks again.
+// The object of a request is renamed, and another object gets its name, before the host has fetched
+// the request, or after it has and died. The host gets the original object, and so does a repeated
+// request.
 func TestARenameNeverHasAHostDoToAnotherThingWhatWasAsked(t *testing.T) {
 	const target = `{"to_pool":"slow"}`
 	for name, tc := range map[string]struct{ method, path, body, passed, passedBody string }{
@@ -381,7 +381,7 @@ func TestARenameNeverHasAHostDoToAnotherThingWhatWasAsked(t *testing.T) {
 	}
 }
 
-// A request that was withdrawn is asked for again: it means what its names mean now.
+// A withdrawn request is repeated: its names are resolved again.
 func TestAWithdrawnRequestThatIsAskedForAgainMeansWhatItSaysThen(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		const path, body = "/v1/volumes/free/migrate", `{"to_pool":"slow"}`
@@ -390,7 +390,7 @@ func TestAWithdrawnRequestThatIsAskedForAgainMeansWhatItSaysThen(t *testing.T) {
 		}
 		s.ok(t, "PATCH", "/v1/volumes/free", `{"name":"kept"}`)
 		s.ok(t, "PATCH", "/v1/volumes/data", `{"name":"free"}`)
-		s.fetch(t, hostID) // so that it is there
+		s.fetch(t, hostID) // so that it is present
 		s.begin(t, "POST", path, "k", body)
 		if tasks := s.fetch(t, hostID); len(tasks) != 1 || tasks[0].Path != "/v1/volumes/"+volumeID+"/migrate" {
 			t.Errorf("tasks = %+v", tasks)
@@ -398,7 +398,7 @@ func TestAWithdrawnRequestThatIsAskedForAgainMeansWhatItSaysThen(t *testing.T) {
 	})
 }
 
-// What the registry knows it says at once, though the host is away.
+// The registry refuses at once by its own knowledge, even if the host is away.
 func TestWhatTheRegistryKnowsItRefusesWhileTheHostIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.ok(t, "POST", "/v1/types", `{"name":"many","multiattach":true,"pools":[]}`)

@@ -15,8 +15,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// BenchmarkReport is what a report that says nothing new takes the registry, without
-// HTTP and TLS around it.
+// BenchmarkReport measures an unchanged report, without HTTP and TLS.
 func BenchmarkReport(b *testing.B) {
 	s := newSite(b)
 	whole := api.HostReport{ID: hostID, Name: "a", Version: "1", BootID: hostID, Epoch: 1, Pools: []api.Pool{{Name: "fast", Type: "dir", Path: "/fast", Active: true}}}

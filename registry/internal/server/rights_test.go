@@ -17,17 +17,17 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// What a route wants of a host before it changes something of a volume, or reads it.
+// The right that a route requires from a host to change or read a volume.
 const (
 	takesCare      = "care"      // it has the volume in its care, or was asked to delete it
-	takesGuest     = "guest"     // one of its instances has the volume; or no host has, and it has the volume in its care or was asked to do something to it
-	takesBegun     = "begun"     // it has begun what this ends
-	takesReach     = "reach"     // it has the shared pool of a volume that nobody has
+	takesGuest     = "guest"     // one of its instances has the volume; or no host has, and it has the volume in its care or was asked to change it
+	takesBegun     = "begun"     // it began the work that this ends
+	takesReach     = "reach"     // it has the shared pool of an unheld volume
 	takesAllGuests = "guests"    // it has all instances with the volume
-	takesInstance  = "instance"  // the instance is its own
-	takesMigration = "migration" // the migration is its own, or has one of its instances
-	takesItself    = "itself"    // it speaks of itself alone
-	takesNothing   = "nothing"   // it is of no host
+	takesInstance  = "instance"  // it owns the instance
+	takesMigration = "migration" // it owns the migration, or has one of its instances
+	takesItself    = "itself"    // the request is about itself
+	takesNothing   = "nothing"   // the request is about no host
 )
 
 // takes has every route that a host may call.
@@ -105,9 +105,8 @@ func TestTheTableOfWhatRoutesTakeOfAHostIsComplete(t *testing.T) {
 	}
 }
 
-// sharedSite has volumes in a pool that hosts a and b share, all in the care of a: the first is
-// attached nowhere, the second at an instance of b, the third at one of a, and a is resizing the
-// fourth.
+// sharedSite has volumes in a pool of hosts a and b, all in the care of a: free is unattached,
+// guest is at an instance of b, elsewhere at an instance of a, and a is resizing the fourth.
 type sharedSite struct {
 	*site
 	free, guest, elsewhere, resizing string
@@ -143,7 +142,7 @@ func newSharedSite(t *testing.T) sharedSite {
 	return s
 }
 
-// requestsOfB has, for the routes about a volume, a request of host b.
+// requestsOfB has a request of host b for each route about a volume.
 func requestsOfB(volume, place string) map[string]string {
 	size := storetest.At("/nfs/x").SizeBytes
 	const as = `"host":"b","epoch":1,"op_id":"` + sharedOp + `"`
@@ -161,8 +160,8 @@ func requestsOfB(volume, place string) map[string]string {
 	}
 }
 
-// TestAHostChangesAnothersVolumeOnlyByTheRightThatTheRouteTakes: a host reaches all that is in its
-// shared pools, which is no right to say what these volumes are.
+// A host reaches all volumes in its shared pools, but reach gives no right to change their
+// properties.
 func TestAHostChangesAnothersVolumeOnlyByTheRightThatTheRouteTakes(t *testing.T) {
 	for name := range requestsOfB("", "") {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +200,7 @@ func TestTheHostThatWasAskedToDeleteAVolumeMayForgetIt(t *testing.T) {
 	}
 }
 
-// take has host b take a task.
+// take makes host b take a task.
 func (s *site) take(t *testing.T, method, path string) {
 	t.Helper()
 	task, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: "task-of-b", Host: "b", Who: "x", Method: method, Path: path}, workflow.TaskRequest{})

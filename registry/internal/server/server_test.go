@@ -57,7 +57,7 @@ func TestMalformedRequestsChangeNothing(t *testing.T) {
 	}
 }
 
-// bodiless are the calls that need no more than their path.
+// bodiless has the calls without a body.
 var bodiless = map[string]bool{
 	"/v1/attachments/{attachment}/migration:copy": true, "/v1/attachments/{attachment}/migration:cancel": true,
 	"/v1/migrations/{migration}/copy": true,

@@ -28,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { relaytest.Main(m) }
 
-// site is a registry with a host, as its HTTP handler. Callers are root unless
-// the test says otherwise.
+// site is a registry with a host, as its HTTP handler. Callers are root unless the test says
+// otherwise.
 type site struct {
 	server  *server.Server
 	handler http.Handler
@@ -46,7 +46,7 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// newSiteAt is a registry over the database at path, which may know something.
+// newSiteAt returns a registry over the database at path, which may exist.
 func newSiteAt(t testing.TB, path string) *site {
 	t.Helper()
 	s := expect.Value(openSite(path))(t)
@@ -58,7 +58,7 @@ func newSiteAt(t testing.TB, path string) *site {
 	return s
 }
 
-// openSite opens a registry that knows nothing yet.
+// openSite opens a registry.
 func openSite(path string) (*site, error) {
 	log := slog.New(slog.DiscardHandler)
 	m := server.NewMetrics("1.2.3")
@@ -79,7 +79,7 @@ func (s *site) close() error {
 	return s.store.Close()
 }
 
-// speaker is who sends a request: a daemon by its certificate, or a local process that may
+// speaker is the sender of a request: a daemon with its certificate, or a local process that may
 // speak for a host. The zero value is root.
 type speaker struct {
 	cert        *mtls.Identity
@@ -92,7 +92,7 @@ func certificate(id, name string) *mtls.Identity {
 	return &mtls.Identity{Kind: mtls.KindHost, ID: id, Name: name}
 }
 
-// local is the daemon of a host on the registry's own machine.
+// local returns the daemon of a host on the registry's own machine.
 func local(host string) speaker { return speaker{host: host, epoch: "1"} }
 
 func (as speaker) request(ctx context.Context, method, path, body string) *http.Request {
@@ -122,7 +122,7 @@ func (s *site) do(t testing.TB, method, path, body string) *httptest.ResponseRec
 	return s.speak(t, speaker{}, method, path, body)
 }
 
-// ok expects success and returns what is under the answer's noun.
+// ok requires success and returns the value of the answer's noun.
 func (s *site) ok(t testing.TB, method, path, body string) json.RawMessage {
 	t.Helper()
 	w := s.do(t, method, path, body)
@@ -144,13 +144,13 @@ func wantError(t *testing.T, w *httptest.ResponseRecorder, code api.Code) {
 	}
 }
 
-// trail is the whole audit trail: it changes whenever anything does.
+// trail returns the whole audit trail and all volumes, to detect changes.
 func (s *site) trail(t *testing.T) string {
 	t.Helper()
 	return string(s.ok(t, "GET", "/v1/events", "")) + string(s.ok(t, "GET", "/v1/volumes", ""))
 }
 
-// What host a has, of every kind.
+// Objects of host a, of every kind.
 var (
 	hostID, otherID = storetest.HostA, storetest.HostB
 	instanceID      = storetest.ID(storetest.InstanceKind, 1)
@@ -169,7 +169,7 @@ const (
 	theirs  = `"host":"a","epoch":1`
 )
 
-// What hosts say first, and of a volume.
+// First reports of hosts, and a volume.
 var (
 	report = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","epoch":0,"pools":[],"instances":[]}`
 	volume = `{"id":"` + volumeID + `","name":"data","status":"available","type":"","bootable":false,"host":"a",
@@ -183,7 +183,7 @@ func location(name string) string {
 	return `{"pool":"fast","name":"` + name + `","path":"/fast/` + name + `","format":"raw","size_bytes":1048576}`
 }
 
-// fill gives host a one of everything, and returns the id of its drain.
+// fill gives host a an object of every kind, and returns the id of its drain.
 func (s *site) fill(t testing.TB) (drainID string) {
 	t.Helper()
 	ctx, nobody := t.Context(), store.Call{}
@@ -203,10 +203,10 @@ func (s *site) fill(t testing.TB) (drainID string) {
 	return expect.Value(s.store.CreateDrain(ctx, nobody, "fast", api.PoolDrain{ToPool: "slow"}))(t).ID
 }
 
-// seenAt is when a thing was last heard of, which is no change of it.
+// seenAt matches times of reports, which are not changes.
 var seenAt = regexp.MustCompile(`"updated_at":"[^"]*"`)
 
-// dump is all that the registry would tell, but for the refusals that it audits.
+// dump returns all visible state, except audited refusals.
 func (s *site) dump(t testing.TB) []string {
 	t.Helper()
 	var lines []string

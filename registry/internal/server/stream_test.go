@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// progress has host a report how far its migration is.
+// progress makes host a report the progress of its migration.
 func (s *site) progress(t *testing.T, state api.MigrationState, done int64) {
 	t.Helper()
 	m, err := json.Marshal(api.Migration{
@@ -27,7 +27,7 @@ func (s *site) progress(t *testing.T, state api.MigrationState, done int64) {
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"instances":[]`, `"instances":[],"migrations":[`+string(m)+`]`, 1))
 }
 
-// move has host a bring its migration to another state.
+// move makes host a set the state of its migration.
 func (s *site) move(t *testing.T, states ...api.MigrationState) {
 	t.Helper()
 	for _, to := range states {
@@ -37,7 +37,7 @@ func (s *site) move(t *testing.T, states ...api.MigrationState) {
 	synctest.Wait()
 }
 
-// summaries are events as "seq state bytes result".
+// summaries formats events as "seq state bytes result".
 func summaries(events []api.Event) []string {
 	lines := []string{}
 	for _, e := range events {
@@ -68,11 +68,11 @@ func TestMigrationShowsWhatItsHostSaysOfIt(t *testing.T) {
 			}
 		}
 		shows("starting starting 0 0")
-		s.progress(t, api.MigrationCopying, 1000) // ahead of what it told
+		s.progress(t, api.MigrationCopying, 1000) // ahead of its transitions
 		shows("copying copying 1000 7")
 		s.move(t, api.MigrationStarted)
 		shows("copying copying 1000 7")
-		s.move(t, api.MigrationCompleting) // what it said before is old now
+		s.move(t, api.MigrationCompleting) // its last report is old now
 		shows("completing completing 1000 7")
 		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off","even_if_up":true}`)
 		shows("orphaned completing 1000 7")
@@ -117,8 +117,7 @@ func TestReaderThatGoesAwayEndsItsStream(t *testing.T) {
 	})
 }
 
-// answerOps has host a answer every question for an op with this state, for a
-// while.
+// answerOps makes host a answer every query of an op with this state, for d.
 func (s *site) answerOps(t *testing.T, state string, d time.Duration) (asked int) {
 	t.Helper()
 	for range d / (100 * time.Millisecond) {
@@ -146,7 +145,7 @@ func TestOpIsFollowedAtItsHostToItsResult(t *testing.T) {
 		s.move(t, api.MigrationStarted)
 		s.answerOps(t, "running", time.Second)
 		asked := 0
-		for done := range int64(10) { // its progress asks the host for nothing more
+		for done := range int64(10) { // progress causes no further queries of the host
 			s.progress(t, api.MigrationCopying, 100*done)
 			asked += s.answerOps(t, "running", 200*time.Millisecond)
 		}
@@ -239,7 +238,7 @@ func TestDrainIsShownFollowedAndStopped(t *testing.T) {
 	})
 }
 
-// What a migration cost is in its host's journal alone.
+// Only the host's journal has the cost of a migration.
 func TestMigrationThatIsOverShowsWhatItsHostKnowsOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.move(t, api.MigrationStarted, api.MigrationCompleting, api.MigrationCompleted)
@@ -261,7 +260,7 @@ func TestMigrationThatIsOverShowsWhatItsHostKnowsOfIt(t *testing.T) {
 		if m := shown(); m.State != api.MigrationCompleted || m.Dst.Path != "/slow/moving" || m.BytesTotal != 77 || m.ExposedSeconds != 1.5 {
 			t.Errorf("migration = %+v", m)
 		}
-		// A host that does not answer is not waited for long.
+		// The answer does not wait long for a host that does not answer.
 		began := time.Now()
 		p = s.begin(t, "GET", "/v1/migrations/"+moveID, "", "")
 		pass(time.Minute)

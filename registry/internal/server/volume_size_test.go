@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// TestAnOperatorSetsASizeThatAHostHasSeen: whoever has set the size of a volume too large has every
-// host refuse the volume. An operator sets it back, if the image has the size that is said.
+// If the size of a volume is set too large, every host refuses the volume. An operator can correct
+// it to the size that the image has.
 func TestAnOperatorSetsASizeThatAHostHasSeen(t *testing.T) {
 	const real, wrong = 1048576, 1 << 60
 	for name, c := range map[string]struct {
 		body  string
-		path  string // that the host reports
+		path  string // in the host's report
 		found int64
 		code  api.Code
 		says  string

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// The host of a volume is fenced. The registry says what it knows, that it is all that
-// is known, and calls no copy the good one.
+// The host of a volume is fenced. The answer has the registry's knowledge, states its limits, and
+// names no good copy.
 func TestWhichOfAVolumeOfAFencedHostIsTheRegistrysWordAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		if _, err := s.store.FenceHost(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off", EvenIfUp: true}); err != nil {

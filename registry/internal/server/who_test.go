@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// The daemon of a host is root. Whoever else names a caller could name anybody.
+// The daemon of a host is root. Any other process could name a false caller.
 func TestTheTrailHasWhoAskedADaemonAndBelievesNobodyElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		uid  uint32

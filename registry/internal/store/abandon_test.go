@@ -9,7 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// orphan fences host a while root's migration is in the last of the states.
+// orphan returns a setup function that fences host a while root's migration is in the last of the
+// states.
 func orphan(states ...api.MigrationState) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
@@ -92,7 +93,7 @@ func TestAbandonedMigrationKeepsTheCopyThatWasChosen(t *testing.T) {
 			}
 			free.Pool, free.Name = "", ""
 			wantFree(t, s, free)
-			// What the host asks for when it is back finds the migration over.
+			// After its rejoin the host finds the migration ended.
 			must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
 			late := step(api.MigrationCompleted, api.MigrationCompleting)
 			late.Epoch = 2

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharing is a domain of host a with one disk on an image in a pool that both hosts have.
+// sharing returns a domain of host a with one disk, an image in a pool of both hosts.
 func sharing(n int, edit func(*api.InstanceRegister)) api.InstanceRegister {
 	in := api.InstanceRegister{
 		ID: id(instanceKind, 20+n), Name: "node" + string(rune('0'+n)), Host: "a", State: api.InstanceRunning,
@@ -94,7 +94,7 @@ func TestASharedDiskThatCannotBeAdoptedSaysTheWayOut(t *testing.T) {
 	}
 }
 
-// The way out that is told works.
+// The advice in the error works.
 func TestTheWayOutOfASharedDiskOfTheWrongTypeWorks(t *testing.T) {
 	s := newCluster(t)
 	plain := func(in *api.InstanceRegister) { in.Disks[0].Type = "" }

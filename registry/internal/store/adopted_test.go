@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// Whoever deletes a volume is asked if its data was there before it. After a move the copy is
-// that data.
+// volume delete warns about data that is older than the volume. After a move the copy is that data.
 func TestAVolumeStaysAdoptedWhenItMoves(t *testing.T) {
 	s := newSite(t)
 	made := storetest.DataRegister()

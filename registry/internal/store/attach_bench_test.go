@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BenchmarkAttachments is the cycle of reserve, connect, complete and release of
-// clients that each have a volume of their own.
+// BenchmarkAttachments measures reserve, connect, complete and release by clients with a volume
+// each.
 func BenchmarkAttachments(b *testing.B) {
 	for _, clients := range []int{1, 1000} {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {

@@ -26,7 +26,7 @@ func reserving(edit func(*api.AttachmentReserve)) func(*testing.T, *Store) error
 	}
 }
 
-// rawSQL brings a site into a state that the rules keep it from.
+// rawSQL brings a site into a state that the rules prevent.
 func rawSQL(query string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
@@ -171,8 +171,7 @@ func migratingDisk(t *testing.T, s *Store) error {
 	return second(s.RegisterMigration(t.Context(), nobody, in))
 }
 
-// TestRefusedForceIsAuditedAndChangesNothing is for the calls whose refusal is
-// news: it is all that they add.
+// Audited refusals add their event and change nothing else.
 func TestRefusedForceIsAuditedAndChangesNothing(t *testing.T) {
 	force := func(call Call) func(*testing.T, *Store) error {
 		return func(t *testing.T, s *Store) error { return second(s.ForceDeleteAttachment(t.Context(), call, rootAt)) }

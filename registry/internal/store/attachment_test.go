@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A data volume may have been limited, cached and named by its owner.
+// The owner of a data volume may have set limits, a cache mode and a name.
 func TestADetachedVolumeLeavesWhatItWasWithTheInstance(t *testing.T) {
 	s := newCluster(t)
 	attached(nil)(t, s)
@@ -203,8 +203,7 @@ func TestTheIndexHoldsAReservedVolume(t *testing.T) {
 	}
 }
 
-// TestOfReserveAndMigrationOneWins lets both have a volume with one attachment: a
-// second one, or the lock.
+// A reserve adds a second attachment and a register takes the lock; only one of them may succeed.
 func TestOfReserveAndMigrationOneWins(t *testing.T) {
 	s := newCluster(t)
 	attached(func(in *api.AttachmentReserve) { in.VolumeID = local })(t, s)
@@ -219,7 +218,7 @@ func TestOfReserveAndMigrationOneWins(t *testing.T) {
 			Host: hostA, Epoch: 1, Generation: 1, Dst: at("/slow/local"), Method: "mirror", OpID: "op-m",
 		}
 		errs := together(2, func(n int) error {
-			// Whoever is asked first has an advantage.
+			// The first caller has an advantage, so alternate.
 			if (n+round)%2 == 0 {
 				return second(s.RegisterMigration(t.Context(), nobody, migration))
 			}
@@ -244,7 +243,7 @@ func TestOfReserveAndMigrationOneWins(t *testing.T) {
 	}
 }
 
-// together calls do n times at once.
+// together calls do n times concurrently.
 func together(n int, do func(int) error) []error {
 	errs := make([]error, n)
 	ready := make(chan struct{})

@@ -13,10 +13,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// benchWorkers fill a site; changes that wait share a commit.
+// benchWorkers is the number of concurrent clients that fill a site; waiting changes share a
+// commit.
 const benchWorkers = 256
 
-// benchSite is a registry with a host and many volumes on it.
+// benchSite returns a registry with a host and many volumes on it.
 func benchSite(b *testing.B, volumes int) *Store {
 	b.Helper()
 	s, err := Open(b.Context(), filepath.Join(b.TempDir(), "registry.db"), Options{})
@@ -47,5 +48,5 @@ func benchSite(b *testing.B, volumes int) *Store {
 	return s
 }
 
-// key is an op id as daemons make them.
+// key returns an op id like a daemon's.
 func key() string { return uuid.NewString() }

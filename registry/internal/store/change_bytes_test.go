@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ratelimit"
 )
 
-// cloneOf is a volume of host a with so many base images.
+// cloneOf returns a volume of host a with this many base images.
 func cloneOf(n, images, pathBytes int) api.VolumeRegister {
 	l := at("/fast/clone")
 	l.Path, l.Name, l.Pool, l.Format = fmt.Sprintf("/elsewhere/clone-%d", n), "", "", api.FormatQcow2
@@ -40,8 +40,7 @@ func TestALocationWithManyLongBaseImagesIsRefused(t *testing.T) {
 	must(s.RegisterVolume(t.Context(), as(hostA, 1), cloneOf(1, 200, 150)))(t)
 }
 
-// TestWhatOneHostAddsIsBoundedInBytes: register and forget, the database kept all of it for each of
-// them.
+// Each register and forget leaves rows in the trail and the kept answers.
 func TestWhatOneHostAddsIsBoundedInBytes(t *testing.T) {
 	s := newSite(t)
 	s.changeBytes = ratelimit.NewBytes(1, 1<<20)
@@ -64,10 +63,10 @@ func TestWhatOneHostAddsIsBoundedInBytes(t *testing.T) {
 	if grown := databaseBytes(t, s) - before; refused < 40 || grown > 2<<20 {
 		t.Errorf("%d of 60 were refused, and the database grew by %d bytes", refused, grown)
 	}
-	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "silver"}))(t) // an operator has no such bound
+	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "silver"}))(t) // an operator has no limit
 }
 
-// TestTheAdoptionOfALargeHostIsWithinItsBytes: 500 instances with 20 disks each.
+// A large host has 500 instances with 20 disks each.
 func TestTheAdoptionOfALargeHostIsWithinItsBytes(t *testing.T) {
 	s := newSite(t)
 	s.changeBytes = ratelimit.NewBytes(1, changeBytesAtOnce/100)

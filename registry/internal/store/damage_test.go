@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/test/fulldisk"
 )
 
-// numbered is volume n of a host that is to have many.
+// numbered returns volume n of a host with many.
 func numbered(n int) api.VolumeRegister {
 	return api.VolumeRegister{
 		ID: id(volumeKind, n), Name: fmt.Sprint("v", n), Status: api.VolumeAvailable, Host: "a", Location: at(fmt.Sprint("/fast/", n)),
@@ -32,8 +32,8 @@ func register(t *testing.T, s *Store, n int) error {
 	return second(s.RegisterVolume(t.Context(), Call{Who: "test", Key: fmt.Sprint("key-", n)}, numbered(n)))
 }
 
-// fill registers volumes from the first one on until one is refused, and returns
-// that one's number and refusal.
+// fill registers volumes from first on until one is refused, and returns its number and the
+// refusal.
 func fill(t *testing.T, s *Store, first int) (int, error) {
 	t.Helper()
 	for n := first; n < first+10_000; n++ {
@@ -45,7 +45,7 @@ func fill(t *testing.T, s *Store, first int) (int, error) {
 	return 0, nil
 }
 
-// wantWhole expects that the store has the volumes before n and a whole trail.
+// wantWhole requires the volumes before n and an intact trail.
 func wantWhole(t *testing.T, s *Store, n int) {
 	t.Helper()
 	var volumes, answers int
@@ -73,10 +73,10 @@ func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
 	wantCode(t, register(t, s, n), api.CodeRegistryUnavailable, "nothing was changed")
 	wantWhole(t, s, n)
 	if err := s.Close(); err != nil {
-		t.Logf("closing on a full disk: %v", err) // it may have wanted to make a checkpoint
+		t.Logf("closing on a full disk: %v", err) // it may have tried a checkpoint
 	}
 
-	// What is there is there, whether the registry can start on a full disk or not.
+	// Stored changes stay, whether the registry can start on a full disk or not.
 	if s, err := Open(t.Context(), path, Options{}); err == nil {
 		wantWhole(t, s, n)
 		if err := s.Close(); err != nil {
@@ -94,7 +94,7 @@ func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
 	if n, err = fill(t, s, n); api.CodeOf(err) != api.CodeRegistryUnavailable {
 		t.Fatal(err)
 	}
-	// Now without a restart between.
+	// The same without a restart.
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +107,11 @@ func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
 	}
 }
 
-// limitEnv makes this test binary a registry whose files must not grow.
+// limitEnv makes this test binary a registry with a limit on the size of its files.
 const limitEnv = "VOLFERRY_TEST_LIMITED"
 
-// runLimited does not return in the limited process. Standard output has how many
-// volumes were acknowledged before the limit and after it was lifted.
+// runLimited does not return in the limited process. That prints the numbers of volumes
+// acknowledged before the limit and after its removal.
 func runLimited() {
 	path := os.Getenv(limitEnv)
 	if path == "" {

@@ -8,9 +8,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The registry does not know which pool has a device: the host that moves a volume there says so.
+// The registry does not know which pool has a device; the host that moves a volume there reports
+// it.
 
-// toLV is the registration of a move of data to a device of the pool thin.
+// toLV returns the registration of a move of data to a device of the pool thin.
 func toLV() api.MigrationRegister {
 	in := dataMigration()
 	in.Dst = at("/thin/lv")
@@ -32,7 +33,7 @@ func TestAVolumeIsInThePoolInWhichItsHostHasFoundTheDevice(t *testing.T) {
 	}
 }
 
-// TestADeviceOfAPoolHasOneVolume, by whatever path it is named.
+// This holds for every path of the device.
 func TestADeviceOfAPoolHasOneVolume(t *testing.T) {
 	s := newCluster(t)
 	other := at("/thin/lv")
@@ -41,9 +42,8 @@ func TestADeviceOfAPoolHasOneVolume(t *testing.T) {
 	wantCode(t, second(s.RegisterMigration(t.Context(), nobody, toLV())), api.CodeDstInUse, "is taken by volume image")
 }
 
-// TestADeviceIsAPlaceOfATypeByThePoolInWhichItsHostHasFoundIt, and without a pool it is none of a
-// type that has pools. That shows when the host has looked: as the plan of a retype comes back
-// from it, and when the move is registered.
+// A device outside of pools is not allowed by a type with pools. The registry knows this after the
+// host has looked: from the plan of a retype, and when the move is registered.
 func TestADeviceIsAPlaceOfATypeByThePoolInWhichItsHostHasFoundIt(t *testing.T) {
 	s := newCluster(t)
 	typed(api.VolumeTypeCreate{Name: "thinonly", Pools: []string{"thin"}})(t, s)

@@ -27,11 +27,10 @@ func TestChangesAfterCloseAreUnavailable(t *testing.T) {
 	wantCode(t, err, api.CodeRegistryUnavailable, "stopping")
 }
 
-// victimEnv makes this test binary a registry that acknowledges volumes until
-// it is killed.
+// victimEnv makes this test binary a registry that acknowledges volumes until it is killed.
 const victimEnv = "VOLFERRY_TEST_VICTIM"
 
-// victimClients is how many changes are in flight in the victim.
+// victimClients is the number of concurrent changes in the victim.
 const victimClients = 16
 
 // runVictim does not return in the victim.
@@ -93,7 +92,7 @@ func TestWhatWasAcknowledgedIsThereAfterKill(t *testing.T) {
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for read() { // acknowledged while we killed it
+	for read() { // acknowledged while it was killed
 	}
 	if err := victim.Wait(); err == nil || len(acknowledged) < 300 {
 		t.Fatalf("the victim ended by itself: %v after %d", err, len(acknowledged))

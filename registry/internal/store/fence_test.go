@@ -14,14 +14,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// as is a call of host a in an epoch.
+// as returns a call of a host in an epoch.
 func as(host string, epoch int64) Call {
 	return Call{Who: "test", Host: &HostToken{ID: host, Epoch: epoch}}
 }
 
 var cut = api.HostFence{Evidence: "the power is off", EvenIfUp: true}
 
-// post is a change that anybody may make.
+// post makes a change that every caller may make.
 func post(ctx context.Context, s *Store, call Call) error {
 	return second(s.PostEvent(ctx, call, api.EventPost{What: "guard.set", Object: "instance/" + web}))
 }
@@ -30,7 +30,7 @@ func TestOnlyAHostInItsEpochChangesAnything(t *testing.T) {
 	for name, tc := range map[string]struct {
 		call  Call
 		fence bool
-		stale int64 // the epoch that the refusal tells, 0 for done
+		stale int64 // the epoch in the refusal, 0 for success
 	}{
 		"its epoch":             {as(hostA, 1), false, 0},
 		"no token at all":       {nobody, true, 0},
@@ -174,8 +174,8 @@ func TestReportsAndEpochs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fences int
 		rejoin bool
-		epoch  int64 // that the host reports
-		stale  int64 // that it is told, 0 for accepted
+		epoch  int64 // in the report
+		stale  int64 // in the refusal, 0 if accepted
 	}{
 		"its epoch":                    {0, false, 1, 0},
 		"a lost memory, never fenced":  {0, false, 0, 0},
@@ -197,7 +197,7 @@ func TestReportsAndEpochs(t *testing.T) {
 			later := time.Now().Add(time.Hour)
 			s.now = func() time.Time { return later }
 			in := reportOf(hostA, "a", tc.epoch)
-			in.BootID = "second" // something to store
+			in.BootID = "second" // a change to store
 			if tc.stale == 0 {
 				if h := must(s.Report(t.Context(), nobody, in))(t); h.Epoch != int64(1+tc.fences) || h.Status != api.HostUp {
 					t.Errorf("host = %+v", h)
@@ -238,7 +238,7 @@ func TestAHostMayOnlyNameItselfInARequest(t *testing.T) {
 }
 
 func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
-	// In a bubble, so that it can be waited for that changes are in the queue.
+	// In a bubble, to wait until changes are queued.
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		submit := func(do func(context.Context, *Tx) error) <-chan error {
@@ -253,7 +253,7 @@ func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
 		}
 		release := make(chan struct{})
 		first := submit(func(context.Context, *Tx) error { <-release; return nil })
-		// In one transaction: a fence that is undone, and a change under the old epoch.
+		// In one transaction: a fence that is undone, and a change in the old epoch.
 		undone := submit(func(ctx context.Context, tx *Tx) error {
 			if err := tx.setEpoch(ctx, hostA, 2, true); err != nil {
 				return err
@@ -286,7 +286,7 @@ func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
 	})
 }
 
-// It may be the wrong name: a host that answers has power and a network.
+// The name may be wrong: a host that answers has power and a network.
 func TestAHostThatReportsRightNowIsFencedOnlyIfThatIsMeant(t *testing.T) {
 	s := newSite(t)
 	word := api.HostFence{Evidence: "the power is off"}

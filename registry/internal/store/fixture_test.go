@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 var nobody = Call{Who: "test"}
 
-// everyone sees everything.
+// everyone is an operator's view.
 var everyone = Viewer{}
 
 var kit = storetest.Site[*Store, Call, Viewer]{
@@ -32,7 +32,7 @@ var kit = storetest.Site[*Store, Call, Viewer]{
 	Nobody: nobody,
 }
 
-// What storetest has, under the names that the tests of this package read best with.
+// Short names for storetest.
 var (
 	id, at = storetest.ID, storetest.At
 
@@ -87,7 +87,7 @@ func newStore(t *testing.T) *Store {
 	return openStore(t, filepath.Join(t.TempDir(), "registry.db"))
 }
 
-// reportOfFast is a report of host a, which has the pool fast.
+// reportOfFast returns a report of host a with the pool fast.
 func reportOfFast() api.HostReport {
 	r := reportOf(hostA, "a", 1)
 	r.Pools = []api.Pool{{Name: "fast", Type: "dir", Path: "/fast", Active: true}}

@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The site of newSite with host a fenced and its instance gone; common is a volume
-// of it in the pool that b has too.
+// goneSite returns newSite with host a fenced and without its instance; common is its volume in a
+// pool that b also has.
 func goneSite(t *testing.T) *Store {
 	t.Helper()
 	s := newSite(t)
@@ -38,7 +38,7 @@ func TestAHostThatIsGoneForGoodIsForgotten(t *testing.T) {
 	if all := must(s.Volumes(t.Context(), everyone))(t); len(all) != 1 || all[0].Name != "common" || all[0].Host != "b" {
 		t.Errorf("volumes = %+v; want common, at host b", all)
 	}
-	// Whatever comes back with its id is new, and what it believed is not believed.
+	// A host that returns with its id is new, and its old epoch is not accepted.
 	wantCode(t, post(t.Context(), s, as(hostA, 2)), api.CodeStaleEpoch, "does not know")
 }
 
@@ -75,7 +75,7 @@ func TestAHostThatHasSomethingLeftIsNotForgotten(t *testing.T) {
 	wantCode(t, second(s.ForgetHost(t.Context(), as(hostB, 1), "a", true)), api.CodePermissionDenied, "")
 }
 
-// unchangedBut runs do and expects that only the trail, which has refusals, grew.
+// unchangedBut runs do and requires that only the trail has more rows, for refusals.
 func unchangedBut(t *testing.T, s *Store, do func() error) error {
 	t.Helper()
 	before := dump(t.Context(), t, s)
@@ -90,8 +90,7 @@ func unchangedBut(t *testing.T, s *Store, do func() error) error {
 	return err
 }
 
-// TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone: the host that is gone has said at which path
-// each is.
+// The lost host has reported the path of each volume.
 func TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone(t *testing.T) {
 	for _, tc := range []struct {
 		pool, name, path string
@@ -115,7 +114,7 @@ func TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone(t *testing.T) {
 				must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Epoch: 1, Pools: pools}))(t)
 			}
 			late(t, s, 1, "a", api.Location{Pool: tc.pool, Name: tc.name, Path: "/nfs/other", Format: api.FormatRaw, SizeBytes: 512})
-			// As it would be with a registry that had taken anything.
+			// As if an older registry had accepted any path.
 			if _, err := s.db.Write.ExecContext(t.Context(), "UPDATE locations SET path = ? WHERE volume_id = ?", tc.path, id(volumeKind, 61)); err != nil {
 				t.Fatal(err)
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A domain that is forgotten still names its disks. Hosts look at their own domains
-// before they give one a volume, and cannot look at those of another host.
+// The domain of a forgotten instance still names its disks. A host checks its own domains before it
+// attaches a volume, and cannot check those on another host.
 func TestAnInstanceIsNotForgottenWhoseVolumeAnotherHostCouldBeGiven(t *testing.T) {
 	s := newCluster(t)
 	attached(nil)(t, s)
@@ -35,8 +35,8 @@ func TestAnInstanceIsForgottenWhoseVolumesNoOtherHostReaches(t *testing.T) {
 	}
 }
 
-// The host says that the disks of an instance are not where its volumes are, as after a definition
-// was put back.
+// The host reports that the disks of an instance are not at the locations of its volumes, for
+// example after a definition was restored.
 func TestAnInstanceThatDiffersIsForgottenByForceOrByItsHost(t *testing.T) {
 	differs := func(t *testing.T, s *Store, what bool) {
 		t.Helper()

@@ -20,7 +20,7 @@ func TestHousekeepingEmptiesTheLog(t *testing.T) {
 	if size() == 0 {
 		t.Fatal("a change is not in the log")
 	}
-	// A reader keeps it, and is not waited for.
+	// A reader keeps the log, and is not waited for.
 	reader := must(s.db.Read.BeginTx(t.Context(), nil))(t)
 	var n int
 	if err := reader.QueryRowContext(t.Context(), "SELECT count(*) FROM hosts").Scan(&n); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// lockedByMove has a migration hold the lock of web.
+// lockedByMove makes a migration lock web.
 func lockedByMove(t *testing.T, s *Store) {
 	t.Helper()
 	must(Mutate(t.Context(), s, nobody, "test", nil, func(ctx context.Context, tx *Tx) (struct{}, error) {

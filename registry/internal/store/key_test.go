@@ -8,13 +8,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// keyed is a call under the one key that everybody uses here.
+// keyed returns a call with the one key of these tests.
 func keyed(call Call) Call {
 	call.Key = "op.reserve"
 	return call
 }
 
-// The ids of a host's ops follow from things that another one may see.
+// The ids of a host's ops derive from values that another host may know.
 func TestAHostsKeysAreItsOwn(t *testing.T) {
 	t.Run("used before", func(t *testing.T) {
 		s := newCluster(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Two hosts that name one image of a shared pool by its path would each have a
-// volume of it.
+// By path, two hosts could each register a volume for one image in a shared pool.
 func TestAPathIntoASharedPoolIsOnePlaceForAllHosts(t *testing.T) {
 	s := newCluster(t)
 	image := func(n int, host, pool, name string) error {
@@ -32,7 +31,7 @@ func TestAPathIntoASharedPoolIsOnePlaceForAllHosts(t *testing.T) {
 			t.Errorf("the same image in pool %q: %v, want conflict", pool, err)
 		}
 	}
-	// A directory that only begins alike is another one, and each host's own.
+	// A directory with the same prefix is another directory, and local to each host.
 	for n, host := range []string{"a", "b"} {
 		in := api.VolumeRegister{
 			ID: id(volumeKind, 50+n), Name: "own-" + host, Host: host, Status: api.VolumeAvailable,
@@ -44,7 +43,7 @@ func TestAPathIntoASharedPoolIsOnePlaceForAllHosts(t *testing.T) {
 	}
 }
 
-// mounted reports host b with pools of its own in the place of the cluster's.
+// mounted makes host b report its own pools instead of the cluster's.
 func mounted(t *testing.T, s *Store, pools ...api.Pool) {
 	t.Helper()
 	for i := range pools {
@@ -61,7 +60,7 @@ func registerAt(t *testing.T, s *Store, n int, host string, l api.Location) (api
 	})
 }
 
-// TestTwoMountPointsOfOneExportAreOnePlace: each host names the image by its own path.
+// Each host names the image by its own path.
 func TestTwoMountPointsOfOneExportAreOnePlace(t *testing.T) {
 	byPool := api.Location{Pool: "nfs", Name: "x.raw", Path: "/nfs/x.raw"}
 	for name, first := range map[string]api.Location{"by its pool": byPool, "by its path": {Path: "/nfs/x.raw"}} {
@@ -81,7 +80,7 @@ func TestTwoMountPointsOfOneExportAreOnePlace(t *testing.T) {
 	}
 }
 
-// TestAPoolOfOnesOwnIsNotTheSharedOne: it has the same name and the same path.
+// The local pool has the same name and path as the shared one.
 func TestAPoolOfOnesOwnIsNotTheSharedOne(t *testing.T) {
 	l := api.Location{Pool: "nfs", Name: "x.raw", Path: "/nfs/x.raw"}
 	for name, order := range map[string][]string{"the shared one first": {"a", "b"}, "its own first": {"b", "a"}} {
@@ -99,8 +98,8 @@ func TestAPoolOfOnesOwnIsNotTheSharedOne(t *testing.T) {
 	}
 }
 
-// TestADeviceBesideThoseOfAPoolIsInNoPool: the pool of the partitions of one disk has the
-// directory /dev, where all devices of the host are, and libvirt knows no thin volumes.
+// The pool of one disk's partitions has the directory /dev, which has all devices of the host; and
+// libvirt does not know thin volumes.
 func TestADeviceBesideThoseOfAPoolIsInNoPool(t *testing.T) {
 	s := newCluster(t)
 	before := must(registerAt(t, s, 1, "b", api.Location{Path: "/dev/sdx"}))(t)
@@ -114,7 +113,7 @@ func TestADeviceBesideThoseOfAPoolIsInNoPool(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsOlderThanItsPoolIsInIt: a drain looks for what is in the pool.
+// A drain looks for the volumes in the pool.
 func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
 	s := newCluster(t)
 	in := must(registerAt(t, s, 1, "b", api.Location{Path: "/late/x.raw"}))(t)
@@ -131,8 +130,8 @@ func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
 	}
 }
 
-// One server at one address, or one cluster, has the same bytes for all hosts; a socket is each
-// host's own.
+// A server at an address, or a cluster, has the same bytes for all hosts; a socket is local to each
+// host.
 func TestAnExportOverTCPAndAnRBDImageAreOnePlaceForAllHosts(t *testing.T) {
 	s := newCluster(t)
 	register := func(n int, host, path string) error {
@@ -155,7 +154,7 @@ func TestAnExportOverTCPAndAnRBDImageAreOnePlaceForAllHosts(t *testing.T) {
 		{"b", "nbd+unix:///web?socket=/run/s", ""},
 		{"a", "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", ""},
 		{"b", "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", api.CodeConflict},
-		{"b", "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", ""}, // of another cluster
+		{"b", "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", ""}, // in another cluster
 	} {
 		if err := register(n, c.host, c.path); api.CodeOf(err) != c.want {
 			t.Errorf("%s on host %s: %v, want %q", c.path, c.host, err, c.want)

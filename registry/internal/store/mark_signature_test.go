@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/history"
 )
 
-// forged is a mark that a host made up, or was told before marks were signed.
+// forged returns a mark that a host invented, or got before marks were signed.
 func forged(s *Store) api.RegistryMark {
 	m := s.Mark()
 	m.Seq, m.Hash, m.Signature = m.Seq+1000, strings.Repeat("0", 64), ""

@@ -22,7 +22,7 @@ func TestProgressIsWhatTheHostOfTheMigrationLastSaid(t *testing.T) {
 	<-news
 	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 200)))(t)
 	must(s.Report(t.Context(), nobody, progress(hostB, "b", move, 7)))(t)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t) // nil leaves it
+	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t) // nil changes nothing
 	if m, ok := s.MigrationProgress(move); !ok || m.BytesDone != 200 || m.Phase != "copy" {
 		t.Errorf("live = %+v, %v", m, ok)
 	}

@@ -87,7 +87,7 @@ func TestMigrationOfAnUnattachedVolumeFlipsItsLocation(t *testing.T) {
 	wantFree(t, s, at("/fast/data"))
 }
 
-// wantMigratable expects that root holds no lock.
+// wantMigratable requires that root is not locked.
 func wantMigratable(t *testing.T, s *Store, src string, generation int64) {
 	t.Helper()
 	in := rootMigration()
@@ -121,8 +121,8 @@ func TestOfConcurrentMigrationsOfOneVolumeOneWins(t *testing.T) {
 	}
 }
 
-// From the claim of completing on dst may be the only good copy: the registry drops it
-// on its host's word alone, and a host that reports an end without that changes nothing.
+// Once a migration is completing, dst may be the only good copy: the registry drops it only with
+// NotSwitched from the host, and other reports of an end change nothing.
 func TestDstIsNotDroppedOnceTheVolumeMayBeThere(t *testing.T) {
 	for _, at := range []api.MigrationState{api.MigrationCompleting, api.MigrationNeedsOperator} {
 		for _, to := range []api.MigrationState{api.MigrationError, api.MigrationCancelled} {

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The advice is one that the instance's state lets somebody follow.
+// The advice can be followed in the instance's state.
 func TestTheAdviceToMakeAnInstanceOffCanBeFollowed(t *testing.T) {
 	for state, want := range map[api.InstanceState]string{
 		api.InstanceRunning: "stop it first",
@@ -24,7 +24,7 @@ func TestTheAdviceToMakeAnInstanceOffCanBeFollowed(t *testing.T) {
 	}
 }
 
-// A root volume at an instance that is shelved on its host is refused as a root volume.
+// At an instance that is shelved on its host, a root volume gets its own refusal.
 func TestARootVolumeIsNotReservedAtAShelvedInstance(t *testing.T) {
 	s := newCluster(t)
 	instanceState(api.InstanceStopped, app)(t, s)

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// A host's text is that of other programs, and of people with virsh: to refuse it would
-// hold up what it belongs to.
+// A host's text comes from other programs, and from users of virsh. Refusing it would block the
+// reported object.
 func TestWhatAHostSaysIsPrintableWhereverItIsKept(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)

@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// TestChangesDoNotScanTables holds the writer, which everybody waits for, to
-// work that does not grow with the site.
+// Changes must not do work that grows with the site, because they all wait for one writer.
 func TestChangesDoNotScanTables(t *testing.T) {
 	s := newSite(t)
 	for name, tc := range map[string]struct{ query, index string }{
@@ -32,8 +31,7 @@ func TestChangesDoNotScanTables(t *testing.T) {
 	}
 }
 
-// TestHotChangesDoNotScanTables explains every statement that the cycle of an
-// attachment has the writer prepare.
+// Explain every statement that the writer prepares in the cycle of an attachment.
 func TestHotChangesDoNotScanTables(t *testing.T) {
 	s := newCluster(t)
 	must(s.ledger.ResetStatements(t.Context()))(t)
@@ -60,8 +58,7 @@ func TestHotChangesDoNotScanTables(t *testing.T) {
 	}
 }
 
-// TestAPageIsReadFromWhereItBegins holds each list to work that does not grow with what comes
-// before and after the page.
+// Reading a page must not do work that grows with the list before and after it.
 func TestAPageIsReadFromWhereItBegins(t *testing.T) {
 	s := newSite(t)
 	for _, viewer := range []Viewer{everyone, {hostA}} {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// refusal is a request that a rule forbids. Before, where not nil, brings the
-// site into the state in which it does.
+// refusal is a request that a rule forbids. before, if not nil, brings the site into the necessary
+// state.
 type refusal struct {
 	before func(*testing.T, *Store)
 	do     func(*testing.T, *Store) error
@@ -29,7 +29,7 @@ func checkRefusals(t *testing.T, cases map[string]refusal) {
 	}
 }
 
-// migrate registers the migration of root, with a change.
+// migrate registers the migration of root, changed by edit.
 func migrate(edit func(*api.MigrationRegister)) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
 		in := rootMigration()

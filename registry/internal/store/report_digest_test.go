@@ -10,12 +10,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// brief is a report of host a by a digest.
+// brief returns a report of host a by a digest.
 func brief(digest string) api.HostReport {
 	return api.HostReport{ID: hostA, Name: "a", Epoch: 1, Digest: digest}
 }
 
-// wantAll expects the answer that asks for a whole report.
+// wantAll requires the error that asks for a whole report.
 func wantAll(t *testing.T, err error) {
 	t.Helper()
 	wantCode(t, err, api.CodeConflict, "it wants the whole report")
@@ -65,8 +65,7 @@ func TestARegistryThatWasJustStartedWantsTheWholeReport(t *testing.T) {
 	must(s.Report(t.Context(), nobody, brief(digest)))(t)
 }
 
-// What its last report said of an instance is news again once the instance has
-// changed otherwise.
+// A repeated report of an instance is a change again once the instance has changed otherwise.
 func TestWhatChangesAnInstanceMakesItsHostReportWhole(t *testing.T) {
 	s := newSite(t)
 	digests := map[string]string{}

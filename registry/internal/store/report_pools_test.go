@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A host that says of its own pool that it is shared would reach what other hosts
-// have in the pool of that name.
+// A host that falsely reports its own pool as shared would reach other hosts' volumes in the pool
+// of that name.
 func TestAHostIsBelievedThatAPoolIsSharedIfTheSiteHasNamedIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		named  map[string][]string

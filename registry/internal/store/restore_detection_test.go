@@ -17,10 +17,10 @@ import (
 
 const checked = "compared with every host"
 
-// acceptedBlind is the operator's word where no host has shown anything.
+// acceptedBlind accepts a restore without a proof.
 var acceptedBlind = RestoreAcceptance{Evidence: checked, WithoutProof: true}
 
-// givenMark is the mark that a host gets with its report.
+// givenMark returns the mark in the answer to a report.
 func givenMark(t *testing.T, s *Store) api.RegistryMark {
 	t.Helper()
 	return *must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t).Mark
@@ -106,15 +106,14 @@ func TestAnOlderMarkOfThisHistoryIsFine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s = reopen() // or the store knows that it has told it
+	s = reopen() // or the store remembers that it has given it
 	if err := show(t, s, m); err != nil {
 		t.Error(err)
 	}
 	wantReadOnly(t, s, false)
 }
 
-// restored is a store from a backup, and a mark that a host was told after that
-// was made.
+// restored returns a store from a backup, and a mark that a host got after the backup.
 func restored(t *testing.T) (*Store, api.RegistryMark) {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,7 +133,7 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "host a knows of event 2 of timeline 1")
 	wantReadOnly(t, s, true)
 	if err := unchanged(t, s, func() error {
-		// Also one that says nothing new, and for housekeeping.
+		// This also holds for a report without changes, and for housekeeping.
 		wantCode(t, second(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1))), api.CodeRegistryUnavailable, "event 2")
 		return s.Housekeep(t.Context())
 	}); err != nil {
@@ -153,7 +152,7 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 		t.Errorf("event = %+v", e)
 	}
 	wantReadOnly(t, s, false)
-	// The mark of the old timeline proves nothing; the epoch of it is old as well.
+	// The mark of the old timeline proves nothing; its epoch is also old.
 	wantCode(t, show(t, s, m), api.CodeStaleEpoch, "host a")
 	wantReadOnly(t, s, false)
 	again := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, RestoreAcceptance{Evidence: checked}))(t)
@@ -173,7 +172,7 @@ func TestAnEndOfTheTrailThatWasCutOffIsNoticedByAMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = reopen()
-	must(s.VerifyAudit(t.Context()))(t) // the trail alone does not tell
+	must(s.VerifyAudit(t.Context()))(t) // the trail alone does not show it
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "event 2")
 	wantReadOnly(t, s, true)
 }
@@ -248,8 +247,7 @@ func TestTheLastLookAtTheTrailIsKept(t *testing.T) {
 	}
 }
 
-// A fence that the backup does not know of must neither lock a host out for ever nor
-// be forgotten.
+// A fence that the backup does not have must neither lock a host out for ever nor be forgotten.
 func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
 	s := newSite(t)
 	lost := int64(40)
@@ -279,7 +277,7 @@ func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
 	if err := post(t.Context(), s, as(hostA, epoch)); err != nil {
 		t.Error(err)
 	}
-	// And again, from there.
+	// The same again from there.
 	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	if h := must(s.Host(t.Context(), hostA))(t); h.Epoch <= epoch {
 		t.Errorf("epoch = %d after %d", h.Epoch, epoch)

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// wantReportFirst expects the refusal that has a daemon report at once.
+// wantReportFirst requires the refusal that makes a daemon report at once.
 func wantReportFirst(t *testing.T, err error) {
 	t.Helper()
 	wantCode(t, err, api.CodeRegistryUnavailable, "has not heard from host a yet")
@@ -17,8 +17,7 @@ func wantReportFirst(t *testing.T, err error) {
 	}
 }
 
-// What a host was told may prove that the database is from a backup, so it comes
-// first.
+// The host's mark may prove that the database is from a backup, so it is compared first.
 func TestAHostChangesNothingBeforeItsMarkWasComparedInThisRun(t *testing.T) {
 	s, reopen := reopenable(t)
 	givenMark(t, s)
@@ -57,8 +56,8 @@ func TestAReportThatProvesARestoreAdmitsNoHost(t *testing.T) {
 	wantCode(t, post(t.Context(), s, as(hostA, 1)), api.CodeRegistryUnavailable, "restored from a backup")
 }
 
-// acceptedSite is a site whose restore was accepted, with a volume called common
-// in the pool that both hosts share; host a has come back.
+// acceptedSite returns a site after an accepted restore, with a volume called common in the pool of
+// both hosts; host a has rejoined.
 func acceptedSite(t *testing.T) (s *Store, epoch int64) {
 	t.Helper()
 	s = newSite(t)
@@ -68,7 +67,7 @@ func acceptedSite(t *testing.T) (s *Store, epoch int64) {
 	return s, comeBack(t, s, hostA)
 }
 
-// comeBack rejoins a host in its epoch of now.
+// comeBack rejoins a host in its present epoch.
 func comeBack(t *testing.T, s *Store, host string) int64 {
 	t.Helper()
 	epoch := must(s.Host(t.Context(), host))(t).Epoch
@@ -119,7 +118,7 @@ func TestAVolumeThatNoOtherHostReachesIsGivenAwayAtOnce(t *testing.T) {
 	}))(t)
 }
 
-// The host may have come back in the lost history, and has its guests then.
+// The host may have rejoined in the lost history, and run its guests.
 func TestAFenceOfTheBackupAllowsNoForce(t *testing.T) {
 	s := newSite(t)
 	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// typed makes a volume type.
+// typed returns a setup function that makes a volume type.
 func typed(in api.VolumeTypeCreate) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
@@ -39,7 +39,7 @@ func updatingType(ref string, in api.VolumeTypeUpdate) func(*testing.T, *Store) 
 	return func(t *testing.T, s *Store) error { return second(s.UpdateType(t.Context(), nobody, ref, in)) }
 }
 
-// noCapablePool has every host report that none of its pools can do multiattach.
+// noCapablePool makes every pool unable to do multiattach.
 func noCapablePool(t *testing.T, s *Store) {
 	t.Helper()
 	rawSQL("UPDATE pools SET multiattach = 0")(t, s)
@@ -214,7 +214,7 @@ func TestRetypeElsewhereGoesToTheFreestPoolOfTheHost(t *testing.T) {
 		}
 	}
 	pools := clusterPools()
-	pools[3].FreeBytes = 99 // as reported last, not yet stored
+	pools[3].FreeBytes = 99 // as last reported, not yet stored
 	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: pools}))(t)
 	if plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: "two", MigrationPolicy: api.RetypeOnDemand}))(t); plan.ToPool != "nfs" {
 		t.Errorf("plan = %+v", plan)
@@ -245,7 +245,7 @@ func TestRetypeGoesWhereThatIsAskedForAndNowhereIfTheVolumeIsThere(t *testing.T)
 		if plan.InPlace == tc.moves || plan.ToPool != tc.in.ToPool || plan.ToPath != tc.in.ToPath {
 			t.Errorf("%s: plan = %+v", name, plan)
 		}
-		// A move is not for this call, and changes nothing.
+		// This call does not move, and changes nothing.
 		if tc.moves {
 			err := unchanged(t, s, func() error { return second(s.RetypeVolume(t.Context(), nobody, data, tc.in)) })
 			if wantCode(t, err, api.CodeConflict); !IsMove(err) {

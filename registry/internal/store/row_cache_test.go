@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// checkHeld holds the attachments that the writer holds against what is stored, and
-// returns their ids.
+// checkHeld compares the writer's cached attachments with the stored ones, and returns their ids.
 func checkHeld(t *testing.T, s *Store) []string {
 	t.Helper()
 	var ids []string

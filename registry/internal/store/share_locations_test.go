@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// nfsShared reports the pool nfs of hosts as shared or not.
+// nfsShared makes hosts report the pool nfs as shared or not.
 func nfsShared(t *testing.T, s *Store, shared bool, hosts ...string) {
 	t.Helper()
 	for n, name := range []string{"a", "b"} {
@@ -23,7 +23,7 @@ func nfsShared(t *testing.T, s *Store, shared bool, hosts ...string) {
 	}
 }
 
-// late is a volume of host a in pool nfs, made while that was no shared pool.
+// late registers a volume of a host in pool nfs while that is not shared.
 func late(t *testing.T, s *Store, n int, host string, l api.Location) {
 	t.Helper()
 	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
@@ -52,8 +52,7 @@ func TestAVolumeThatIsOlderThanTheSharingOfItsPoolIsReachedByAllThatShareIt(t *t
 	}
 }
 
-// A registry that was made before this was mended has such volumes already, and its
-// hosts say nothing new.
+// An older registry may have such volumes, and its hosts' reports do not change.
 func TestAReportThatSaysNothingNewSharesWhatIsOlder(t *testing.T) {
 	s, reopen := reopenable(t)
 	for n, name := range []string{"a", "b"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharers has hosts a and b report the pool nfs as shared.
+// sharers makes hosts a and b report the pool nfs as shared.
 func sharers(t *testing.T, s *Store) {
 	t.Helper()
 	for n, name := range []string{"a", "b"} {
@@ -52,7 +52,7 @@ func TestAHostSharesAPoolIfTheSiteSaysSoOfThatHost(t *testing.T) {
 	}
 }
 
-// A host that has told a lie before could keep it by not reporting its pools again.
+// Otherwise a host could keep a false report by not reporting its pools again.
 func TestWhatAHostSharesEndsWithTheSitesWordAndNotWithItsNextReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	s := must(Open(t.Context(), path, Options{}))(t)
@@ -66,8 +66,7 @@ func TestWhatAHostSharesEndsWithTheSitesWordAndNotWithItsNextReport(t *testing.T
 	}
 }
 
-// A volume that a host merely reaches is another's to rename, to forget and to
-// register anew.
+// A host that only reaches a volume must not rename, forget or re-register it.
 func TestAHostChangesAVolumeInItsCareAlone(t *testing.T) {
 	s := newSite(t)
 	common, other := id(volumeKind, 3), "renamed"

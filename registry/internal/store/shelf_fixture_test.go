@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// onShelf leaves an instance in a state that the workflow of the shelf brings it into.
+// onShelf puts an instance into a state of the shelf without the workflow.
 func onShelf(state api.InstanceState, instance string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/hostcache"
 )
 
-// TestAHostOfALargeSiteIsSilentWhenItsWaitForTasksBrokeOff: its next report would be due in
-// minutes, but if it were there it would have called again at once.
+// Its next report may be minutes away, but a present host reconnects at once.
 func TestAHostOfALargeSiteIsSilentWhenItsWaitForTasksBrokeOff(t *testing.T) {
 	s := newSite(t)
 	for n := range 10_000 {
@@ -22,8 +21,7 @@ func TestAHostOfALargeSiteIsSilentWhenItsWaitForTasksBrokeOff(t *testing.T) {
 	s.now = func() time.Time { return now }
 	report := reportOf(hostA, "a", 1)
 	must(s.Report(t.Context(), nobody, report))(t)
-	// is fails unless the host has this status, and an operator who fences it is asked whether he
-	// means it.
+	// is requires the host's status, and whether an operator who fences it must confirm.
 	is := func(when, status string, asked bool) {
 		t.Helper()
 		h := must(s.Host(t.Context(), "a"))(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// runsAt has a host say of an instance in which state it is there.
+// runsAt makes a host report an instance in this state.
 func runsAt(t *testing.T, s *Store, host, name, instance string, state api.InstanceState) {
 	t.Helper()
 	in := reportOf(host, name, 1)

@@ -18,8 +18,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// attachTwice makes the type of root multiattach and gives root a second
-// attachment, as the next floor's attach will.
+// attachTwice makes the type of root multiattach and gives root a second attachment.
 func attachTwice(t *testing.T, s *Store) {
 	t.Helper()
 	for _, q := range []string{
@@ -197,7 +196,7 @@ func TestThingsAreFoundByIDNameAndPrefix(t *testing.T) {
 	}
 }
 
-// The name of an instance is the one that its domain has, so it may be the beginning of any id.
+// The name of an instance is its domain's, so it may be the beginning of any id.
 func TestANameThatBeginsTheIDOfAnotherThingIsRefused(t *testing.T) {
 	s := newSite(t)
 	of := func(name, host string, n int) api.InstanceRegister {
@@ -284,8 +283,7 @@ func TestHostIsSuspectWhenItIsSilentAndNothingMore(t *testing.T) {
 	}
 }
 
-// TestTheMoreHostsThereAreTheMoreRarelyEachReports, and the longer it may be silent: all of them
-// together report at one rate.
+// All hosts together report at one rate, so each may be silent for longer on a larger site.
 func TestTheMoreHostsThereAreTheMoreRarelyEachReports(t *testing.T) {
 	for hosts, want := range map[int]struct{ every, suspect time.Duration }{
 		2:       {5 * time.Second, 30 * time.Second},

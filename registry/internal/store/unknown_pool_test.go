@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused, until it has: nobody knows whether
-// others have that pool, and who may be in it.
+// Before the report it is unknown whether other hosts have the pool, and who may use it.
 func TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused(t *testing.T) {
 	vol := storetest.DataRegister()
 	vol.ID, vol.Name, vol.Location = id(volumeKind, 77), "late", at("/late/vol")

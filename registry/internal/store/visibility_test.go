@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// newTwoOwners returns a cluster in which b has a volume of its own at db, and
-// shares disk with a, which moves root.
+// newTwoOwners returns a cluster where b has its own volume at db, and shares disk with a, which
+// moves root.
 func newTwoOwners(t *testing.T) *Store {
 	t.Helper()
 	s := newCluster(t)
@@ -60,7 +60,7 @@ func TestAHostSeesWhatIsItsOwn(t *testing.T) {
 			t.Errorf("host %q sees (-want +got):\n%s", viewer.HostID, diff)
 		}
 	}
-	// Who decides about a volume has to know of all its attachments.
+	// A host that decides about a volume must see all its attachments.
 	if v := must(s.Volume(t.Context(), disk, Viewer{hostB}))(t); len(v.Attachments) != 2 {
 		t.Errorf("attachments = %+v", v.Attachments)
 	}
@@ -154,7 +154,7 @@ func TestAHostChangesWhatIsItsOwn(t *testing.T) {
 	must(s.TransitionMigration(t.Context(), a, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
 	must(s.ReleaseAttachment(t.Context(), a, first, release(true)))(t)
 	must(s.ForgetInstance(t.Context(), a, web, Forget{}))(t)
-	// B reaches disk, so it may move it when nobody has it.
+	// b reaches disk, so it may move disk when no host has it.
 	must(s.ReleaseAttachment(t.Context(), as(hostB, 1), next, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))(t)
 	in := diskMigration()
 	in.Host = hostB

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// TestAHostSetsNoSizeOrIdentityOfAVolumeThatAnotherHostUses: it could give that host's guest any
-// size for ever. The volume disk is in the care of host a and in a pool that b has too.
+// Otherwise the host could set any size for another host's guest. The volume disk is in the care of
+// host a and in a pool that b also has.
 func TestAHostSetsNoSizeOrIdentityOfAVolumeThatAnotherHostUses(t *testing.T) {
 	attaching := func(t *testing.T, s *Store) {
 		reserved(atDB)(t, s)

@@ -25,7 +25,7 @@ func TestAVolumeGrowsByTheWordOfItsHostAndNeverShrinks(t *testing.T) {
 	if after.SizeBytes != 2*size || after.Location.SizeBytes != 2*size || after.SizeChangedAt == nil {
 		t.Errorf("the volume is %+v", after)
 	}
-	must(grow(size, 2*size))(t) // it has that size: the same word of another look
+	must(grow(size, 2*size))(t) // it has that size: another look reports the same
 }
 
 func TestAVolumeThatMovesKeepsItsSizeUntilThatIsOver(t *testing.T) {
@@ -36,8 +36,8 @@ func TestAVolumeThatMovesKeepsItsSizeUntilThatIsOver(t *testing.T) {
 	wantCode(t, err, api.CodeMigrationActive, "moving it")
 }
 
-// TestWhatIsBehindAVolumeIsNotTakenForGrowth: a host that knows no slices would say so. A
-// resize takes more of it, and all of it in the end.
+// A host that does not know slices would report growth. A resize takes more of the image, and
+// finally all of it.
 func TestWhatIsBehindAVolumeIsNotTakenForGrowth(t *testing.T) {
 	s := newCluster(t)
 	size := must(s.Volume(t.Context(), disk, everyone))(t).SizeBytes

@@ -22,7 +22,7 @@ func TestTheIdentityOfADeviceIsStoredOnceAndThenChangedByAnOperatorAlone(t *test
 	if v := must(identify(at, "naa.a"))(t); v.Location.Identity != "naa.a" {
 		t.Errorf("the volume is at %+v", v.Location)
 	}
-	must(identify(at, "naa.a"))(t) // the same word of another look
+	must(identify(at, "naa.a"))(t) // another look reports the same
 	wantCode(t, second(identify(at, "naa.b")), api.CodeConflict, "naa.a, and not naa.b")
 
 	set := func(identity string) (api.Volume, error) {

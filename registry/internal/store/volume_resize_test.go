@@ -85,7 +85,7 @@ func TestTheEndOfAResizeHasTheSizeAndLetsOthersIn(t *testing.T) {
 			}
 			resizing(disk, hostA)(t, s)
 			wantVolume(t, s, disk, api.VolumeResizing, len(was.Attachments))
-			must(end("other", 4*was.SizeBytes))(t) // it has nothing to end
+			must(end("other", 4*was.SizeBytes))(t) // there is nothing to end
 			wantVolume(t, s, disk, api.VolumeResizing, len(was.Attachments))
 			wantCode(t, second(end("op-r", was.SizeBytes-512)), api.CodeInvalidArgument, "only grown")
 			now := must(end("op-r", 2*was.SizeBytes))(t)
@@ -104,8 +104,8 @@ func TestTheEndOfAResizeHasTheSizeAndLetsOthersIn(t *testing.T) {
 	}
 }
 
-// What a host that cannot touch anything has begun must not keep the volume for ever, nor
-// what a database from a backup says that it has begun.
+// A resize of a fenced host must not lock the volume for ever, nor a resize that only a restored
+// database knows.
 func TestAResizeThatNobodyEndsIsGotOver(t *testing.T) {
 	s := newCluster(t)
 	resizing(disk, hostA)(t, s)

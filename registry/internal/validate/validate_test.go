@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// `virsh vol-delete --vol=disk1 --pool p` deletes disk1, and a file may be called so.
+// `virsh vol-delete --vol=disk1 --pool p` deletes disk1, and a file may have the name --vol=disk1.
 func TestNoNameOfALocationMayBeTakenForAnOption(t *testing.T) {
 	l := api.Location{Pool: "p", Name: "disk1", Path: "/p/disk1", Format: api.FormatRaw, SizeBytes: 512}
 	if err := validate.Location("location", l); err != nil {
@@ -23,7 +23,7 @@ func TestNoNameOfALocationMayBeTakenForAnOption(t *testing.T) {
 	}
 }
 
-// A name such as 3f2a9c01 would be another thing's for who types the beginning of its id.
+// A name such as 3f2a9c01 could be mistaken for the beginning of another object's id.
 func TestNoNameMayBeTheBeginningOfAnID(t *testing.T) {
 	for _, name := range []string{"3f2a9c01", "dead", "2024", "3f2a9c01-77d0", "3f2a9c01-77d0-4b1c-9a3e-0123456789ab"} {
 		expect.Code(t, validate.Name("volume name", name), api.CodeInvalidArgument, "an id may begin so")

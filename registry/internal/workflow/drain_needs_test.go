@@ -15,7 +15,7 @@ import (
 
 var overTemplate = api.NewBacking([]api.BaseImage{{Path: "/fast/template", Format: api.FormatRaw}})
 
-// cloneAt is the place of a linked clone over an image in pool fast.
+// cloneAt returns the location of a linked clone over an image in pool fast.
 func cloneAt(path string) api.Location {
 	l := at(path)
 	l.Format, l.Backing = api.FormatQcow2, overTemplate
@@ -41,7 +41,7 @@ func migrateAs(t *testing.T, s *Store, n, generation int, dst api.Location) {
 	}
 }
 
-// shown is a drain as a view shows it.
+// shown returns a drain as in a view.
 func shown(t *testing.T, s *Store, drain string) api.Drain {
 	t.Helper()
 	one := []api.Drain{must(s.Drain(t.Context(), drain))(t)}
@@ -51,7 +51,7 @@ func shown(t *testing.T, s *Store, drain string) api.Drain {
 	return one[0]
 }
 
-// wantReaders checks which volumes of a drain are there for a base image in its pool.
+// wantReaders requires which volumes of a drain are listed for a base image in its pool.
 func wantReaders(t *testing.T, d api.Drain, want ...string) {
 	t.Helper()
 	var got []string
@@ -79,7 +79,7 @@ func TestADrainNamesVolumesElsewhereThatReadABaseImageInThePool(t *testing.T) {
 	if got.BytesTotal != 3*size {
 		t.Errorf("total = %d, want that of the pool's three", got.BytesTotal)
 	}
-	// The drain has nothing to do with it, and ends.
+	// The drain does not move the volume, and ends.
 	for _, v := range d.Volumes {
 		mustSet(t, s, d.ID, v.VolumeID, api.DrainVolumeMoving, api.DrainVolumeMoved)
 	}
@@ -88,7 +88,7 @@ func TestADrainNamesVolumesElsewhereThatReadABaseImageInThePool(t *testing.T) {
 			t.Errorf("the drain itself has the volume: %+v", v)
 		}
 	}
-	// It is the last drain of its pool that says it, and no drain of another pool.
+	// Only the last drain of the pool lists it.
 	must(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainStopped))(t)
 	later := must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
 	slow := must(s.CreateDrain(t.Context(), nobody, "slow", toNFS))(t)
@@ -114,7 +114,7 @@ func TestAVolumeThatLeftAPoolWithoutItsBaseImageIsNotMoved(t *testing.T) {
 	wantReaders(t, shown(t, s, d.ID))
 }
 
-// reported has host b report its pools with the uses of pool fast.
+// reported makes host b report its pools with these uses of pool fast.
 func reported(t *testing.T, s *Store, uses ...api.PoolUse) {
 	t.Helper()
 	pools := clusterPools()
@@ -169,7 +169,7 @@ func TestADrainNamesVolumesBelowThePoolThatAreNotInIt(t *testing.T) {
 	if !below("late") {
 		t.Errorf("a volume in a directory of the pool is not named: %+v", shown(t, s, d.ID).Volumes)
 	}
-	// A pool that is defined on that directory takes the volume in, and is below all the same.
+	// A pool defined on that directory gets the volume, which is still below the first pool.
 	pools := append(clusterPools(), api.Pool{Name: "sub", Type: "dir", Path: "/fast/sub", Active: true})
 	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
 	if got := must(s.Volume(t.Context(), "late", store.Viewer{}))(t).Location.Pool; got != "sub" {
@@ -180,7 +180,7 @@ func TestADrainNamesVolumesBelowThePoolThatAreNotInIt(t *testing.T) {
 	}
 }
 
-// libvirt takes a pool of files and one of a filesystem at one path.
+// libvirt accepts a pool of files and a pool of a filesystem at one path.
 func TestADrainNamesTheVolumesOfAnotherPoolAtItsPath(t *testing.T) {
 	s := newSite(t)
 	pools := append(clusterPools(), api.Pool{Name: "twin", Type: "netfs", Path: "/fast/", Active: true})

@@ -17,8 +17,8 @@ import (
 
 var toNFS = api.PoolDrain{ToPool: "nfs", Parallel: 2}
 
-// drainSite is a site with the volumes root and data of host a and more of host b
-// in pool fast, and its drain.
+// drainSite returns a site with the volumes root and data of host a and more of host b in pool
+// fast, and its drain.
 func drainSite(t *testing.T) (*Store, api.Drain) {
 	t.Helper()
 	s := newSite(t)
@@ -41,7 +41,7 @@ func deleteVolume(t *testing.T, s *Store, name string) {
 	must(s.ForgetVolume(t.Context(), nobody, name))(t)
 }
 
-// lines are the volumes of a drain with their states.
+// lines returns the states of a drain's volumes, by name.
 func lines(t *testing.T, s *Store, drain string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -58,7 +58,7 @@ func wantLines(t *testing.T, s *Store, drain string, want map[string]string) {
 	}
 }
 
-// set makes a volume of a drain what state says.
+// set sets the state of a volume of a drain.
 func set(t *testing.T, s *Store, drain, volume, state string) error {
 	t.Helper()
 	return s.SetDrainVolume(t.Context(), nobody, drain, api.DrainVolume{VolumeID: volume, State: state})
@@ -190,7 +190,7 @@ func TestTheStatesOfADrain(t *testing.T) {
 	if e := lastEvent(t, s); e.What != "drain.state" || e.From != api.DrainRunning || e.To != api.DrainStopped {
 		t.Errorf("event = %+v", e)
 	}
-	must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t) // the pool is free for another
+	must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t) // another drain of the pool may begin
 }
 
 func TestNoMoreMoveAtOnceThanWasAskedAndNoneUnlessItRuns(t *testing.T) {
@@ -299,7 +299,7 @@ func TestRefreshTakesInWhatArrivesAndSettlesWhatIsGone(t *testing.T) {
 		t.Error(err)
 	}
 
-	// It was moved, and somebody puts it back.
+	// It was moved, and then moved back.
 	back := dataMigration()
 	back.ID, back.Generation, back.Dst = id(migrationKind, 3), 2, at("/fast/data")
 	must(s.RegisterMigration(t.Context(), nobody, back))(t)

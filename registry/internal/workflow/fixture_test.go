@@ -26,7 +26,7 @@ var (
 	nobody   = store.Call{Who: "test"}
 	everyone = store.Viewer{}
 	cut      = api.HostFence{Evidence: "the power is off", EvenIfUp: true}
-	// acceptedBlind accepts a restore that no host has proved.
+	// acceptedBlind accepts a restore without a proof.
 	acceptedBlind = store.RestoreAcceptance{Evidence: "compared", WithoutProof: true}
 )
 
@@ -35,7 +35,7 @@ var kit = storetest.Site[*Store, store.Call, store.Viewer]{
 	Nobody: nobody,
 }
 
-// What storetest has, under the names that the tests of this package read best with.
+// Short names for storetest.
 const size = storetest.Size
 
 var (
@@ -79,12 +79,12 @@ func must[T any](v T, err error) func(testing.TB) T { return expect.Value(v, err
 
 func second[T any](_ T, err error) error { return err }
 
-// as is a call of a daemon, of a host that was never fenced.
+// as returns a call of the daemon of a host that was never fenced.
 func as(host string) store.Call {
 	return store.Call{Who: "test", Host: &store.HostToken{ID: host, Epoch: 1}}
 }
 
-// later runs f with a site, in a bubble in which pass lets time pass.
+// later runs f with a site in a bubble; pass advances the fake time.
 func later(t *testing.T, f func(t *testing.T, s *Store, pass func(time.Duration))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func reportOf(host, name string) api.HostReport {
 	return api.HostReport{ID: host, Name: name, BootID: "first", Epoch: 1}
 }
 
-// runs reports the state of an instance by a host, whether that has it or not.
+// runs makes a host report the state of an instance, whether it has it or not.
 func runs(t *testing.T, s *Store, host, name, instance string, state api.InstanceState) {
 	t.Helper()
 	in := reportOf(host, name)
@@ -107,15 +107,15 @@ func runs(t *testing.T, s *Store, host, name, instance string, state api.Instanc
 	must(s.Report(t.Context(), nobody, in))(t)
 }
 
-// progress is a report with how far a migration is.
+// progress returns a report with the progress of a migration.
 func progress(host, name, migration string, done int64) api.HostReport {
 	in := reportOf(host, name)
 	in.Migrations = []api.Migration{{ID: migration, State: api.MigrationCopying, Phase: "copy", BytesDone: done}}
 	return in
 }
 
-// refusal is a request that a rule forbids. Before, where not nil, brings the
-// site into the state in which it does.
+// refusal is a request that a rule forbids. before, if not nil, brings the site into the necessary
+// state.
 type refusal struct {
 	before func(*testing.T, *Store)
 	do     func(*testing.T, *Store) error
@@ -123,7 +123,7 @@ type refusal struct {
 	text   string
 }
 
-// checkClusterRefusals expects that each request is refused on a cluster and changes nothing.
+// checkClusterRefusals requires that each request is refused on a cluster and changes nothing.
 func checkClusterRefusals(t *testing.T, cases map[string]refusal) {
 	t.Helper()
 	for name, tc := range cases {
@@ -133,7 +133,7 @@ func checkClusterRefusals(t *testing.T, cases map[string]refusal) {
 	}
 }
 
-// rawSQL brings a site into a state that the rules keep it from.
+// rawSQL brings a site into a state that the rules prevent.
 func rawSQL(query string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()

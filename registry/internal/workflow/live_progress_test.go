@@ -16,11 +16,11 @@ func TestRoundsThatLeaveHardlyLessAreCountedAndThenTheGuestsAreHeldBack(t *testi
 		}{
 			{1000, 0, 0}, // the whole copy
 			{1000, 1, 0},
-			{500, 0, 0}, // it got ahead
+			{500, 0, 0}, // it made progress
 			{450, 1, 0},
 			{440, 2, 0},
 			{440, 3, 1},
-			{200, 0, 2}, // once held back, less with each round
+			{200, 0, 2}, // once throttled, more with each round
 			{190, 1, 3},
 		} {
 			if !mayThrottle {

@@ -17,7 +17,7 @@ var (
 
 func able(PauseHost) error { return nil }
 
-// newLive is a move of disk to san while its guests on hosts a and b write, in phase checking.
+// newLive returns a live move of disk to san, with guests on hosts a and b, in phase checking.
 func newLive(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s := newPauseSite(t)
@@ -25,7 +25,7 @@ func newLive(t *testing.T) (*Store, Pause) {
 	return s, must(s.Pause(t.Context(), m.ID))(t)
 }
 
-// hostDoes has a host do what the move wants of it now.
+// hostDoes makes a host complete its next call.
 func hostDoes(t *testing.T, s *Store, p Pause, host string) Pause {
 	t.Helper()
 	c, left := p.LiveNext(must(p.liveHost(host))(t))
@@ -46,7 +46,7 @@ func hostsDo(t *testing.T, s *Store, p Pause) Pause {
 	return p
 }
 
-// liveAt brings a move from its beginning to a phase, through the phases before it.
+// liveAt takes a move from its beginning to a phase, through the phases before it.
 func liveAt(t *testing.T, s *Store, p Pause, phase PausePhase) Pause {
 	t.Helper()
 	for range 20 {
@@ -77,7 +77,7 @@ func liveAt(t *testing.T, s *Store, p Pause, phase PausePhase) Pause {
 	return p
 }
 
-// reached is what the steps of a pause are, in words.
+// reached describes the steps of a pause.
 func reached(steps []api.PauseStep) string {
 	var all []string
 	for _, step := range steps {
@@ -161,7 +161,7 @@ func TestNoBarrierIsPassedBeforeAllHostsHaveReachedIt(t *testing.T) {
 	}
 }
 
-// R6: whatever was asked last has to be over.
+// R6: the last call must have ended.
 func TestAHostThatMayStillCopyIsAskedForNothingAndKeepsDst(t *testing.T) {
 	for name, lead := range map[string]func(*testing.T, *Store, Pause) Pause{
 		"again": func(t *testing.T, s *Store, p Pause) Pause {
@@ -208,7 +208,7 @@ func TestAHostThatMayStillCopyIsAskedForNothingAndKeepsDst(t *testing.T) {
 	}
 }
 
-// R7, and the decision is made once.
+// R7, and there is only one flip.
 func TestTheVolumeMovesOnlyWhenAllAreSavedAndAllIsCopied(t *testing.T) {
 	s, p := newLive(t)
 	p = liveAt(t, s, p, PauseSaving)
@@ -256,7 +256,7 @@ func TestGenerationsThatComeToNothingEndTheMove(t *testing.T) {
 	}
 }
 
-// What was let run on for the next generation is not locked by a cancel that comes before it.
+// A cancel before the next generation must not lock guests that were already resumed for it.
 func TestACancelBeforeTheNextGenerationUnlocksWhatRunsOn(t *testing.T) {
 	s, p := newLive(t)
 	p = must(s.AgainLive(t.Context(), nobody, p.Migration.ID, liveAt(t, s, p, PauseTracking).Phase, lost))(t)

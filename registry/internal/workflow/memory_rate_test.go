@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// saved is a move of disk on which instances with so much RAM were saved and restored in these
-// times.
+// saved makes a move of disk with these times of saving and restoring instances with this much RAM.
 func saved(t *testing.T, s *Store, bytes int64, save, restore time.Duration) {
 	t.Helper()
 	m := must(s.RegisterLive(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "san"}, bothHere, able))(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// actions are the requests. Most of what they draw exists and fits, because
-// requests that are refused at once try little.
+// actions returns the requests. Most of their values are valid, because requests that are refused
+// at once test little.
 func (m *machine) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){"": m.check}
 	for _, a := range []struct {
@@ -54,11 +54,10 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 
 func draw[T any](rt *rapid.T, label string, of ...T) T { return rapid.SampledFrom(of).Draw(rt, label) }
 
-// rarely is true now and then: the ends of a range are drawn more often than its
-// middle.
+// rarely is true sometimes; rapid draws the ends of a range more often than its middle.
 func rarely(rt *rapid.T, label string) bool { return rapid.IntRange(0, 15).Draw(rt, label) == 11 }
 
-// one draws a key, or now and then an id that nothing has.
+// one draws a key or, rarely, an unknown id.
 func one[T any](m *machine, rt *rapid.T, label, kind string, of map[string]T) string {
 	if rarely(rt, "unknown "+label) {
 		return m.fresh(kind)
@@ -71,7 +70,7 @@ func one[T any](m *machine, rt *rapid.T, label, kind string, of map[string]T) st
 
 func (m *machine) drawHost(rt *rapid.T) string { return draw(rt, "host", hostA, hostB) }
 
-// hostOr draws the host that a request is right for, or now and then any.
+// hostOr draws the right host for a request or, rarely, any.
 func (m *machine) hostOr(rt *rapid.T, right string) string {
 	if right == "" || rarely(rt, "any host") {
 		return m.drawHost(rt)
@@ -93,7 +92,7 @@ func (m *machine) generation(rt *rapid.T, volume string) int64 {
 	return 7
 }
 
-// caller draws an operator or a host, which is "" for an operator.
+// caller draws an operator or a host, "" for an operator.
 func (m *machine) caller(rt *rapid.T) (store.Call, string) {
 	host := draw(rt, "caller", "", "", hostA, hostB)
 	if host == "" {

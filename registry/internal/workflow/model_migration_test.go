@@ -82,7 +82,7 @@ func (m *model) move(id string, in api.MigrationTransition) (r refusals) {
 	return r
 }
 
-// end gives a migration its next state, with what that means if it is the last.
+// end sets a migration's next state, with its effects if it is the last one.
 func (m *model) end(id string, to api.MigrationState) {
 	g := m.migrations[id]
 	g.state, g.before = to, ""

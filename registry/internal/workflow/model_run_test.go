@@ -16,9 +16,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// TestTheStoreDoesWhatTheModelSays makes random requests of store and model and
-// compares answers and states after each. A failure prints the seed and the
-// shortest requests that lead to it.
+// Make random requests of store and model, and compare answers and states after each. A failure
+// prints the seed and the shortest failing sequence.
 func TestTheStoreDoesWhatTheModelSays(t *testing.T) {
 	dir, runs := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -40,7 +39,7 @@ func TestTheStoreDoesWhatTheModelSays(t *testing.T) {
 	})
 }
 
-// modelRounds is how often rapid's own number of requests is made of one site.
+// modelRounds multiplies rapid's number of requests for one site.
 const modelRounds = 2
 
 // machine is a store and its model.
@@ -48,7 +47,7 @@ type machine struct {
 	*model
 	t *testing.T
 	s *Store
-	// n counts what was made, for ids.
+	// n counts the made objects, for ids.
 	n int
 }
 
@@ -81,8 +80,8 @@ func modelSite(t *testing.T, s *Store) *model {
 	return m
 }
 
-// begin makes the volumes that there are at first, and puts db on the shelf, where
-// both hosts reach its root volume: what chance would seldom bring about.
+// begin makes the first volumes, and shelves db while both hosts reach its root volume, a state
+// that random requests rarely reach.
 func (m *machine) begin() {
 	for n, v := range []struct{ typeName, host, pool string }{
 		{"gold", hostA, "nfs"},
@@ -103,7 +102,7 @@ func (m *machine) begin() {
 	m.shelveAtFirst(db)
 }
 
-// shelveAtFirst leaves an instance to no host, with the volume 3 as its root.
+// shelveAtFirst shelves and offloads an instance, with volume 3 as its root.
 func (m *machine) shelveAtFirst(instance string) {
 	in := api.InstanceTransition{From: api.InstanceStopped, To: api.InstanceShelved, Host: m.instances[instance].host, Epoch: 1, OpID: "first", Definition: webDefinition()}
 	for _, to := range []api.InstanceState{api.InstanceShelved, api.InstanceShelvedOffloaded} {
@@ -119,7 +118,7 @@ func (m *machine) shelveAtFirst(instance string) {
 	m.add(api.AttachmentReserve{ID: a.ID, VolumeID: root, InstanceID: instance, Device: a.Device, Mode: a.Mode}, a.State)
 }
 
-// modelHosts are the names of the hosts.
+// modelHosts has the names of the hosts.
 var modelHosts = map[string]string{hostA: "a", hostB: "b"}
 
 func (m *model) report(host string) api.HostReport {
@@ -135,7 +134,7 @@ func (m *model) report(host string) api.HostReport {
 	return report
 }
 
-// keys are the keys of a map in an order that does not change.
+// keys returns the sorted keys of a map.
 func keys[T any](m map[string]T) []string {
 	all := make([]string, 0, len(m))
 	for k := range m {
@@ -145,13 +144,13 @@ func keys[T any](m map[string]T) []string {
 	return all
 }
 
-// fresh is an id that nothing has.
+// fresh returns an unused id.
 func (m *machine) fresh(kind string) string {
 	m.n++
 	return id(kind, 1000+m.n)
 }
 
-// agree expects that an error is one of the refusals, or none if there are none.
+// agree requires that err is one of the refusals, or nil if there are none.
 func agree(rt *rapid.T, what string, err error, want refusals) {
 	rt.Helper()
 	rt.Logf("%s: %v", what, err)
@@ -160,7 +159,7 @@ func agree(rt *rapid.T, what string, err error, want refusals) {
 	}
 }
 
-// row is what store and model are compared by.
+// row is a value to compare between store and model.
 type row struct{ What, ID, Is string }
 
 func sorted(rows []row) []row {
@@ -229,7 +228,7 @@ func (m *machine) stored() (rows []row) {
 	return sorted(rows)
 }
 
-// check compares the states, and what each host sees with what it owns.
+// check compares the states, and the objects that each host sees with those that it owns.
 func (m *machine) check(rt *rapid.T) {
 	if diff := gocmp.Diff(m.rows(), m.stored()); diff != "" {
 		rt.Fatalf("states differ (-model +store):\n%s", diff)

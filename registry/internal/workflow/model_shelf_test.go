@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// holder is the host that has an instance, "" for none.
+// holder returns the host that has an instance, "" for none.
 func (i *modelInstance) holder() string {
 	if i.state == api.InstanceShelvedOffloaded {
 		return ""
@@ -23,7 +23,7 @@ func (i *modelInstance) ownedBy(host string) bool {
 	return i.host == host || i.holder() == "" && i.asked == host
 }
 
-// modelShelfSteps are the transitions of instances.
+// modelShelfSteps has the transitions of instances.
 var modelShelfSteps = [][2]api.InstanceState{
 	{"stopped", "shelved"},
 	{"shelved", "shelved"},
@@ -32,7 +32,7 @@ var modelShelfSteps = [][2]api.InstanceState{
 	{"shelved", "stopped"},
 }
 
-// transitionInstance moves an instance to the shelf or from it.
+// transitionInstance shelves or unshelves an instance.
 func (m *model) transitionInstance(id string, in api.InstanceTransition) (r refusals) {
 	m.token(&r, in.Host, in.Epoch)
 	i := m.instances[id]
@@ -47,7 +47,7 @@ func (m *model) transitionInstance(id string, in api.InstanceTransition) (r refu
 	}
 	r.when(state != in.From, api.CodeConflict)
 	may := i.host == in.Host || claim && (i.asked == in.Host || i.fromHost == in.Host)
-	lost := claim && (state != in.From || i.asked != "") // to another one
+	lost := claim && (state != in.From || i.asked != "") // to another host
 	r.when(!may && lost, api.CodeConflict)
 	r.when(!may && !lost, api.CodeNotYourHost)
 	undo := in.To == api.InstanceShelvedOffloaded && i.claimOp != ""
@@ -78,7 +78,7 @@ func (m *model) transitionInstance(id string, in api.InstanceTransition) (r refu
 	return nil
 }
 
-// atRest are the rules for the volumes of an instance that is put on the shelf.
+// atRest has the rules for the volumes of an instance that is shelved.
 func (m *model) atRest(r *refusals, instance string) {
 	for _, a := range m.attachments {
 		if a.instance == instance && a.migration == "" {
@@ -88,7 +88,7 @@ func (m *model) atRest(r *refusals, instance string) {
 	}
 }
 
-// unshelvable are the rules for an instance that a host takes.
+// unshelvable has the rules for an instance that a host claims.
 func (m *model) unshelvable(r *refusals, instance, host string) {
 	root := false
 	for _, a := range m.attachments {
@@ -101,15 +101,15 @@ func (m *model) unshelvable(r *refusals, instance, host string) {
 	r.when(!root, api.CodeRootVolumeMissing)
 }
 
-// shelvedBy are the rules for whoever changes the volumes of an instance that no
-// host has: a host, or "" for an operator.
+// shelvedBy has the rules for changes, by a host or "" for an operator, of the volumes of an
+// instance without a host.
 func (m *model) shelvedBy(r *refusals, instance, host string) {
 	i := m.instances[instance]
 	if host != "" {
 		r.when(m.hosts[host].fenced, api.CodeStaleEpoch)
 		r.when(!i.ownedBy(host), api.CodeNotYourHost)
 	}
-	// ErrOnHost is nobody's code: the server asks the host.
+	// ErrOnHost has no code: the server asks the host.
 	r.when(i.holder() != "", api.CodeInternal)
 	m.splitBrain(r, instance, "")
 	r.when(i.locked, api.CodeInstanceLocked)
@@ -124,7 +124,7 @@ func (m *model) attachShelved(in api.AttachmentReserve, host string) (r refusals
 	return r
 }
 
-// nextDevice is the one that a volume gets which is asked for none.
+// nextDevice returns the device of a volume for a request without one.
 func (m *model) nextDevice(instance string, root bool) string {
 	if root {
 		return "vda"
@@ -215,8 +215,7 @@ func (m *machine) doShelvedAttach(rt *rapid.T) {
 	}
 }
 
-// offloadedOrAny draws an instance that no host has, if there is one, or now and
-// then any.
+// offloadedOrAny draws an instance without a host, if there is one, or rarely any.
 func (m *machine) offloadedOrAny(rt *rapid.T) string {
 	all := keys(m.instances)
 	off := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return m.instances[id].holder() != "" })

@@ -9,9 +9,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// model is the registry as somebody would explain it on a board: maps and the
-// rules over them, without SQL, transactions or the order of checks. For every
-// request it says which refusals are right; none means that it has to succeed.
+// model describes the registry by maps and rules, without SQL, transactions or an order of checks.
+// For every request it returns the correct refusals; none means that the request must succeed.
 type model struct {
 	hosts       map[string]*modelHost
 	instances   map[string]*modelInstance
@@ -27,16 +26,16 @@ type modelHost struct {
 	fenced bool
 }
 
-// modelInstance has an empty root slot vda from the start.
+// modelInstance has an empty root slot vda at the start.
 type modelInstance struct {
-	host   string // that has it, or had it last
+	host   string // its host, or its last one
 	state  api.InstanceState
 	locked bool
-	op     string // that moved it to the shelf or from it last
-	// What is on the shelf: the host that an operator asked for, the op that claimed
-	// it, and the host that had it before.
+	op     string // the last op that shelved or unshelved it
+	// The shelf: the host that an operator asked, the op that claimed the instance, and its host
+	// before.
 	asked, claimOp, fromHost string
-	// runsOn is a host that ran it without having it, as it last said.
+	// runsOn is a host that last reported it as running without having it.
 	runsOn string
 }
 
@@ -79,7 +78,7 @@ var (
 	modelPools   = []string{"fast", "thin", "nfs"}
 )
 
-// refusals are the codes that are right for a request.
+// refusals are the correct codes for a request.
 type refusals []api.Code
 
 func (r *refusals) when(wrong bool, code api.Code) {
@@ -106,7 +105,7 @@ func (m *model) taken(p modelPlace) bool {
 	return false
 }
 
-// at returns the attachments of a volume without the dst of a migration.
+// at returns the attachments of a volume, except the dst of a migration.
 func (m *model) at(volume string) (found []*modelAttachment) {
 	for _, a := range m.attachments {
 		if a.volume == volume && a.migration == "" {
@@ -125,7 +124,7 @@ func (m *model) lock(volume string) *modelMigration {
 	return nil
 }
 
-// reaches: the bytes are on the host, or in a pool that all share.
+// reaches reports whether the bytes are on the host or in a shared pool.
 func (m *model) reaches(host, volume string) bool {
 	v := m.volumes[volume]
 	return v.place.host == host || modelShared[v.place.pool]
@@ -138,7 +137,7 @@ func (m *model) owns(host, volume string) bool {
 	return slices.ContainsFunc(m.at(volume), func(a *modelAttachment) bool { return m.instances[a.instance].host == host })
 }
 
-// reported notes what runs on a host without being its own.
+// reported records the instances that run on a host and are not its own.
 func (m *model) reported(in api.HostReport) {
 	for _, i := range m.instances {
 		if i.runsOn == in.ID {
@@ -153,7 +152,7 @@ func (m *model) reported(in api.HostReport) {
 	}
 }
 
-// splitBrain is the rule for what begins at an instance, which runs nowhere but at own.
+// splitBrain has the rule for changes of an instance: it must not run on another host than own.
 func (m *model) splitBrain(r *refusals, instance, own string) {
 	other := m.instances[instance].runsOn
 	r.when(other != "" && other != own && !m.hosts[other].fenced, api.CodeStateForbidden)
@@ -164,7 +163,7 @@ func (m *model) token(r *refusals, host string, epoch int64) {
 	r.when(h.fenced || h.epoch != epoch, api.CodeStaleEpoch)
 }
 
-// suits are the rules for a volume that gets a type.
+// suits has the rules for a volume that gets a type.
 func (m *model) suits(r *refusals, t *modelType, format api.Format, bootable bool) {
 	if !t.multiattach {
 		return
@@ -182,7 +181,7 @@ func (t *modelType) allows(pool string) bool {
 	return len(t.pools) == 0 || slices.Contains(t.pools, pool)
 }
 
-// lives are the rules for a place of a volume of a type.
+// lives has the rules for a location of a volume of a type.
 func (t *modelType) lives(r *refusals, p modelPlace) {
 	r.when(!t.allows(p.pool), api.CodePolicyDenied)
 	r.when(t.multiattach && p.format != api.FormatRaw, api.CodeUnsupportedDisk)
@@ -214,7 +213,7 @@ func (m *model) reserve(in api.AttachmentReserve) (r refusals) {
 	return r
 }
 
-// free are the rules for the slot that a volume gets.
+// free has the rules for the slot of a new attachment.
 func (m *model) free(r *refusals, instance, device string, root bool) {
 	r.when(m.instances[instance].locked, api.CodeInstanceLocked)
 	r.when(device == "vda" && !root, api.CodeRootAttachForbidden)
@@ -224,7 +223,7 @@ func (m *model) free(r *refusals, instance, device string, root bool) {
 	}
 }
 
-// reservable are the rules for the volume, whichever host reaches it.
+// reservable has the rules for the volume, except reach.
 func (m *model) reservable(r *refusals, in api.AttachmentReserve) *modelVolume {
 	v := m.volumes[in.VolumeID]
 	if r.when(v == nil, api.CodeNotFound); v == nil {
@@ -246,7 +245,7 @@ func (m *model) reservable(r *refusals, in api.AttachmentReserve) *modelVolume {
 	return v
 }
 
-// add makes an attachment. What is booted from is bootable.
+// add adds an attachment. A root volume becomes bootable.
 func (m *model) add(in api.AttachmentReserve, state api.AttachmentState) {
 	m.attachments[in.ID] = &modelAttachment{volume: in.VolumeID, instance: in.InstanceID, device: in.Device, mode: in.Mode, state: state}
 	if in.Device == "vda" {
@@ -254,7 +253,7 @@ func (m *model) add(in api.AttachmentReserve, state api.AttachmentState) {
 	}
 }
 
-// held are the rules of every change of an attachment by a host.
+// held has the rules of every change of an attachment by a host.
 func (m *model) held(r *refusals, id, host string, epoch int64) *modelAttachment {
 	m.token(r, host, epoch)
 	a := m.attachments[id]
@@ -264,7 +263,7 @@ func (m *model) held(r *refusals, id, host string, epoch int64) *modelAttachment
 	return a
 }
 
-// modelSteps are pairs of states, from and to.
+// modelSteps has pairs of states, from and to.
 var modelSteps = [][2]api.AttachmentState{
 	{"reserved", "attaching"},
 	{"attaching", "attached"},
@@ -343,8 +342,7 @@ func (m *model) register(id string, v modelVolume, typeName string) (r refusals)
 	return r
 }
 
-// changed are the rules of every change of a volume: by a host, or "" for an
-// operator.
+// changed has the rules of every change of a volume, by a host or "" for an operator.
 func (m *model) changed(r *refusals, id, host string) *modelVolume {
 	v := m.volumes[id]
 	if r.when(v == nil, api.CodeNotFound); v != nil && host != "" {
@@ -397,8 +395,7 @@ func (m *model) setBootable(id, host string, bootable bool) (r refusals) {
 	return r
 }
 
-// newType are the rules for a volume that gets another type, with the format that
-// it has then.
+// newType has the rules for a volume that gets another type, with its new format.
 func (m *model) newType(r *refusals, id, typeName string, format api.Format) {
 	v, t := m.volumes[id], m.types[typeName]
 	r.when(t.multiattach != m.types[v.typeName].multiattach && len(m.at(id)) > 0, api.CodeInUseRetype)

@@ -11,7 +11,7 @@ import (
 // lostMove is the id of a move that only hosts know.
 var lostMove = id(migrationKind, 70)
 
-// savedAt is what a host says of an instance of it.
+// savedAt returns a host's report of an instance of the lost move.
 func savedAt(instance string, l api.Location) []api.SavedInstance {
 	return []api.SavedInstance{{InstanceID: instance, InstanceName: "it", VolumeID: disk, Location: l, Asleep: true}}
 }
@@ -41,8 +41,8 @@ func TestALostMoveIsTakenOnToBeEndedAtSrc(t *testing.T) {
 	}
 }
 
-// A move that was adopted does not know when it stopped its guests. One that runs without
-// its word has run on since then all the same.
+// An adopted move does not know when it stopped its guests. A guest that another program has
+// resumed counts as resumed since then.
 func TestAGuestOfALostMoveThatIsResumedByHandBarsTheOthers(t *testing.T) {
 	s := newPauseSite(t)
 	for _, state := range []api.InstanceState{api.InstanceStopped, api.InstanceRunning} {
@@ -64,8 +64,8 @@ func TestAGuestOfALostMoveThatIsResumedByHandBarsTheOthers(t *testing.T) {
 	}
 }
 
-// A guest that was to be woken at dst shows that the volume was moved. Those that are still
-// saved are woken there as well, but not beside it from their memory.
+// A guest to be restored at dst proves that the volume was moved. Guests that are still saved are
+// restored there too, but not from their memory if another guest has run.
 func TestALostMoveThatHadMovedItsVolumeIsTakenOnToBeEndedAtDst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dbRan bool

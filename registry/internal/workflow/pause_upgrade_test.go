@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/schema"
 )
 
-// A move that an older version began saved guests while others ran: of several nobody
-// can tell what is older than what. One guest alone has nothing to be older than.
+// An older version saved guests while others ran, so with several guests no order of their memories
+// is known. A single guest has no such problem.
 func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		guests string
@@ -23,7 +23,7 @@ func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "registry.db")
-			const before = 8 // schemas, when there were no barriers
+			const before = 8 // number of schemas before the barriers
 			old, err := sqlitedb.Open(t.Context(), path, schema.Versions()[:before])
 			if err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 
 func TestAMoveOfTheVersionBeforeKeepsWhatIsKnownOfItsGuests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
-	const before = 13 // schemas, when guests did not write meanwhile
+	const before = 13 // number of schemas before live moves
 	old, err := sqlitedb.Open(t.Context(), path, schema.Versions()[:before])
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ var (
 	bothHere = []string{hostA, hostB}
 )
 
-// newPauseSite is a cluster with a second shared pool, san, in which disk is attached
-// to app on host a and to db on host b.
+// newPauseSite returns a cluster with a second shared pool, san, where disk is attached to app on
+// host a and to db on host b.
 func newPauseSite(t *testing.T) *Store {
 	t.Helper()
 	s := newCluster(t)
@@ -38,7 +38,7 @@ func pausePools() []api.Pool {
 	return append(clusterPools(), api.Pool{Name: "san", Type: "netfs", Path: "/san", Active: true, Shared: true, Multiattach: true})
 }
 
-// newPause is a move of disk to san in phase checking.
+// newPause returns a move of disk to san in phase checking.
 func newPause(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s := newPauseSite(t)
@@ -56,7 +56,7 @@ func bring(t *testing.T, s *Store, p Pause, state string) Pause {
 	return p
 }
 
-// asleep brings a move that has just begun to where all of its instances are saved.
+// asleep takes a new move to the state where all instances are saved.
 func asleep(t *testing.T, s *Store, p Pause) {
 	t.Helper()
 	bring(t, s, p, PauseChecked)
@@ -64,21 +64,21 @@ func asleep(t *testing.T, s *Store, p Pause) {
 	bring(t, s, must(s.SavePause(t.Context(), nobody, p.Migration.ID))(t), PauseSaved)
 }
 
-// awake brings a move whose instances are saved to where all of them run on.
+// awake takes a move with saved instances to the state where all are resumed.
 func awake(t *testing.T, s *Store, p Pause) Pause {
 	t.Helper()
 	p = bring(t, s, p, PauseReady)
 	return bring(t, s, must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t), PauseRestored)
 }
 
-// made is dst of a move as its copy host makes it.
+// made returns the dst of a move as its copy host makes it.
 func made(p Pause) api.Location {
 	dst := p.Migration.Dst
 	dst.Path = "/san/" + dst.Name
 	return dst
 }
 
-// flipped is a move of disk to san in phase restoring.
+// flipped returns a move of disk to san in phase restoring.
 func flipped(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s, p := newPause(t)
@@ -118,7 +118,7 @@ func TestAMoveWithAllGuestsPausedLocksVolumeAndInstancesAtOnce(t *testing.T) {
 	wantCode(t, err, api.CodeStateForbidden, "the registry's")
 	_, err = s.UnlockInstance(t.Context(), nobody, app)
 	wantCode(t, err, api.CodeInstanceLocked, m.ID)
-	// Another volume of the instance waits.
+	// Another volume cannot be attached to the locked instance.
 	local := reserve(func(in *api.AttachmentReserve) {
 		in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 4), "vdc"
 	})
@@ -190,7 +190,7 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 		}, code: api.CodeStateForbidden, text: "is detaching"},
 		"another volume is shared with one that runs on": {before: func(t *testing.T, s *Store) {
 			t.Helper()
-			// It is at app, which is paused, and at web, which is not.
+			// The volume is at app, which is paused, and at web, which is not.
 			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
 				ID: id(volumeKind, 9), Name: "cluster", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: at("/nfs/cluster"),
 			}))(t)
@@ -234,7 +234,7 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 	}
 }
 
-// reportedAtRest has the host of app report that its guest rests by its own doing.
+// reportedAtRest makes the host of app report that its guest is paused by itself.
 func reportedAtRest(rest api.InstanceState) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
@@ -294,8 +294,7 @@ func TestOfConcurrentMovesWithAllGuestsPausedOneWins(t *testing.T) {
 	}
 }
 
-// Whichever comes first, no instance gets the volume while it is moved unknown to
-// the move.
+// In any order, no instance gets the volume unknown to the move.
 func TestAMoveAndAnAttachThatComeAtOnceSeeEachOther(t *testing.T) {
 	for range 20 {
 		s := newPauseSite(t)
@@ -330,7 +329,7 @@ func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 	if p.Phase != PauseRestoring || p.DropEnd != api.DropSrc || p.Migration.State != api.MigrationCompleting || p.Migration.Phase != "restoring" {
 		t.Errorf("move = %+v", p)
 	}
-	// Nobody else gets src before it is gone.
+	// Src stays reserved until it is deleted.
 	squat := api.VolumeRegister{ID: id(volumeKind, 60), Name: "squat", Status: api.VolumeAvailable, Host: "a", Location: at("/nfs/disk")}
 	_, err := s.RegisterVolume(t.Context(), nobody, squat)
 	wantCode(t, err, api.CodeConflict, "/nfs/disk")
@@ -472,8 +471,8 @@ func TestAnInstanceThatCannotBeRestoredNeedsAnOperatorAndIsTriedAgainUntilTheOth
 	}
 }
 
-// One guest has run on and then failed: its memory is that of its process, and nobody has
-// written beside it. The other one is barred by it.
+// One guest was resumed and then failed: its process has its memory, and no other guest has written
+// since. The other guest is barred by it.
 func TestTheWordThatGivesMemoryUpTakesNoGuestWhoseMemoryIsGood(t *testing.T) {
 	s, p := flipped(t)
 	id := p.Migration.ID
@@ -504,13 +503,13 @@ func TestTheWordThatGivesMemoryUpTakesNoGuestWhoseMemoryIsGood(t *testing.T) {
 	if again, _ := p.Migration.Cures(); again != word+id {
 		t.Errorf("the commands are %q", again)
 	}
-	p = must(s.DiscardPaused(t.Context(), nobody, id))(t) // there is nobody else whom it could mean
+	p = must(s.DiscardPaused(t.Context(), nobody, id))(t) // no other guest can be meant
 	if g := p.Instances[1]; !g.Discard || g.Error != nil || g.State != PauseSaved {
 		t.Errorf("the one that failed again: %+v", g)
 	}
 }
 
-// permit is the question of a guest's host.
+// permit returns the request of a guest's host.
 func permit(g PauseInstance, to string) api.PausePermit {
 	return api.PausePermit{InstanceID: g.ID, To: to, Host: g.Host.Name, Epoch: 1}
 }
@@ -551,7 +550,7 @@ func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
 	if err := ask(api.PermitResume); err != nil {
 		t.Error(err)
 	}
-	// What was let run is never restored beside it.
+	// No other memory is restored after a guest was resumed.
 	other := p.Instances[1]
 	err := second(s.PermitPause(t.Context(), nobody, id, permit(other, api.PermitRestore)))
 	wantCode(t, err, api.CodeStateForbidden, "migration cancel "+id+" --discard-memory")
@@ -564,12 +563,12 @@ func TestAGuestThatWasResumedByHandBarsTheMemoryOfTheOthers(t *testing.T) {
 	report := func(t *testing.T, s *Store, g PauseInstance, state api.InstanceState) {
 		t.Helper()
 		in := reportOf(g.Host.ID, g.Host.Name)
-		in.Instances = []api.InstanceReport{{ID: g.ID, State: state, Note: "new"}} // so it is written whatever the state
+		in.Instances = []api.InstanceReport{{ID: g.ID, State: state, Note: "new"}} // so that it is stored in every state
 		must(s.Report(t.Context(), nobody, in))(t)
 	}
 	for name, tc := range map[string]struct {
-		states []api.InstanceState // as the first one's host reports them, once it is restored
-		code   api.Code            // of a restore of the other
+		states []api.InstanceState // as the first guest's host reports them after its restore
+		code   api.Code            // of a restore of the other guest
 	}{
 		"it stands still":                     {[]api.InstanceState{api.InstancePaused}, ""},
 		"it was resumed":                      {[]api.InstanceState{api.InstancePaused, api.InstanceRunning}, api.CodeStateForbidden},
@@ -609,8 +608,7 @@ func TestAGuestThatTheMoveLetsRunOnIsNotTakenForOneThatWasResumedByHand(t *testi
 	}
 }
 
-// Guests are let run at once. One that is held up sees its volume change under its
-// memory.
+// Guests are resumed at once. For a delayed guest the volume would have changed under its memory.
 func TestAGuestDoesNotRunOnLongAfterOneThatWrites(t *testing.T) {
 	for name, tc := range map[string]struct {
 		writes bool
@@ -663,7 +661,7 @@ func TestOnlyTheReservedPlaceIsTakenFromTheCopyHost(t *testing.T) {
 	}
 }
 
-// TestTheBeginningOfALargerImageStaysReservedAsSuch while its move goes on from there.
+// The same holds during its move.
 func TestTheBeginningOfALargerImageStaysReservedAsSuch(t *testing.T) {
 	s := newPauseSite(t)
 	rawSQL("UPDATE locations SET image_bytes = 2 * size_bytes WHERE volume_id = '"+disk+"'")(t, s)
@@ -726,7 +724,7 @@ func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 	}
 }
 
-// A host speaks for its own guests, and the daemon beside the registry for all.
+// A host may move its own guests, and the daemon on the registry's machine all guests.
 func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	s := newPauseSite(t)
 	asA, asB := as(hostA), as(hostB)
@@ -746,7 +744,7 @@ func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	} {
 		wantCode(t, unchanged(t, s, func() error { return ask(asB) }), api.CodeNotYourHost, "cannot "+name)
 	}
-	// Whose guest is locked by it sees what it is.
+	// A host with a locked guest sees the migration.
 	for _, host := range bothHere {
 		if got := must(s.Migration(t.Context(), m.ID, store.Viewer{HostID: host}))(t); got.ID != m.ID {
 			t.Errorf("host %s sees %+v", host, got)
@@ -766,8 +764,8 @@ func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
 	must(s.CancelPause(t.Context(), as(hostA), m.ID, nil))(t)
 }
 
-// A guest that another fenced host has saved is woken, and unlocked, by what is known
-// of the move, which is with the host that copied.
+// A guest saved by another fenced host is restored and unlocked by the records of the move, which
+// belongs to the copy host.
 func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 	s, p := flipped(t)
 	for _, name := range []string{"a", "b"} {

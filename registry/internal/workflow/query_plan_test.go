@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// The writer, which everybody waits for, is to have no work that grows with the site.
+// Every change waits for the one writer, so its work must not grow with the site.
 func TestChangesOfWorkflowsDoNotScanTables(t *testing.T) {
 	s := newSite(t)
 	scan := func(row ledger.Scanner) (string, error) {

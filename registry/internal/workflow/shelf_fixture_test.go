@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// What storetest has, under the names that the tests of this package read best with.
+// Short names for storetest.
 var (
 	webDefinition    = storetest.WebDefinition
 	toShelf, offload = storetest.ToShelf, storetest.Offload
@@ -17,7 +17,7 @@ var (
 	complete, ofB    = storetest.Complete, storetest.OfB
 )
 
-// movedTo makes transitions of an instance.
+// movedTo returns a setup function that makes transitions of an instance.
 func movedTo(instance string, steps ...api.InstanceTransition) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
@@ -27,7 +27,7 @@ func movedTo(instance string, steps ...api.InstanceTransition) func(*testing.T, 
 	}
 }
 
-// shelved and offloaded put an instance of host a on the shelf.
+// shelved and offloaded shelve an instance of host a.
 func shelved(instance string) func(*testing.T, *Store) { return movedTo(instance, toShelf()) }
 
 func offloaded(instance string) func(*testing.T, *Store) {

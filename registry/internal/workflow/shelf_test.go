@@ -22,7 +22,7 @@ func transitioning(call store.Call, instance string, in api.InstanceTransition) 
 	}
 }
 
-// wantInstance expects the state of an instance and its host, by name.
+// wantInstance requires the state of an instance and the name of its host.
 func wantInstance(t *testing.T, s *Store, ref string, state api.InstanceState, host string) {
 	t.Helper()
 	if i := must(s.Instance(t.Context(), ref, everyone))(t); i.State != state || i.Host != host {
@@ -65,7 +65,7 @@ func TestEveryStepOfAShelveIsDoneOnceByItsOp(t *testing.T) {
 	for _, in := range []api.InstanceTransition{toShelf(), offload(), claim(), undoClaim(), claim(), complete()} {
 		first := must(s.TransitionInstance(t.Context(), nobody, web, in))(t)
 		if in.OpID == "op-unshelve" && in.To == api.InstanceShelvedOffloaded {
-			in.OpID = "op-unshelve" // the undo of a claim is of the op that made it
+			in.OpID = "op-unshelve" // the op of the claim undoes it
 		}
 		if err := unchanged(t, s, func() error {
 			again, err := s.TransitionInstance(t.Context(), nobody, web, in)
@@ -89,7 +89,7 @@ func TestTheDefinitionOnTheShelfIsReplacedByItsHost(t *testing.T) {
 	}
 }
 
-// A host knows first whether its instance runs; what it last reported is older.
+// A host knows first whether its instance runs; its last report is older.
 func TestAnInstanceThatWasReportedRunningIsShelvedOnTheWordOfItsHost(t *testing.T) {
 	for _, state := range []api.InstanceState{api.InstanceRunning, api.InstancePaused, api.InstanceStopped} {
 		s := newCluster(t)
@@ -110,7 +110,7 @@ func TestNoReportPutsAnInstanceOnTheShelfOrTakesItFromThere(t *testing.T) {
 	wantInstance(t, s, web, api.InstanceRunning, "a")
 }
 
-// The report after an unshelve may be the same, to the byte, as the one before.
+// The report after an unshelve may be the same as the one before.
 func TestAReportAfterAnUnshelveIsStoredThoughItSaysNothingNew(t *testing.T) {
 	s := newCluster(t)
 	inTurn(instanceState(api.InstanceRunning, web), movedTo(web, toShelf(), offload(), claim(), complete()), instanceState(api.InstanceRunning, web))(t, s)
@@ -218,7 +218,7 @@ func TestAnInstanceThatAnOperatorAskedForIsTakenThere(t *testing.T) {
 	if got.Instance.Host != "b" || got.Attachments[0].Host != "b" {
 		t.Errorf("claimed %+v", got)
 	}
-	// The host that had it before is told that it lost.
+	// The previous host gets a refusal with the winner's name.
 	wantCode(t, transitioning(nobody, app, claim())(t, s), api.CodeConflict, "host b has it, and it is shelved")
 	movedTo(app, ofB(complete()))(t, s)
 	wantInstance(t, s, app, api.InstanceStopped, "b")
@@ -236,12 +236,12 @@ func TestAClaimThatIsUndoneLeavesTheShelfAsItWas(t *testing.T) {
 	if diff := cmp.Diff(shelf, dump(t.Context(), t, s)["shelves"]); diff != "" {
 		t.Errorf("shelf (-before +after):\n%s", diff)
 	}
-	// It is as much the last host's as before.
+	// The last host may claim it as before.
 	movedTo(app, claim(), complete())(t, s)
 	wantInstance(t, s, app, api.InstanceStopped, "a")
 }
 
-// The host that had the instance before may be gone, or have another of its name.
+// The previous host may be forgotten, or have another instance of this name.
 func TestAClaimIsUndoneWhateverBecameOfTheHostBefore(t *testing.T) {
 	for name, became := range map[string]func(*testing.T, *Store){
 		"forgotten": rawSQL("UPDATE shelves SET from_host_id = 'gone'"),
@@ -255,15 +255,15 @@ func TestAClaimIsUndoneWhateverBecameOfTheHostBefore(t *testing.T) {
 			undo.Host, undo.OpID = hostB, ofB(claim()).OpID
 			inTurn(attached(nil), offloaded(app), askedOnB(app), movedTo(app, ofB(claim())), became, movedTo(app, undo))(t, s)
 			wantInstance(t, s, app, api.InstanceShelvedOffloaded, "")
-			// Who claimed it had it last.
+			// The host that claimed it is its last host.
 			movedTo(app, ofB(claim()), ofB(complete()))(t, s)
 			wantInstance(t, s, app, api.InstanceStopped, "b")
 		})
 	}
 }
 
-// What is on the shelf is enough to bring an instance back without the host that is
-// gone, whether that had kept it or was about to bring it back.
+// The stored definition is enough to unshelve an instance without its fenced host, whether that had
+// kept the instance or was unshelving it.
 func TestAnInstanceOnTheShelfOfAFencedHostIsTakenElsewhere(t *testing.T) {
 	for name, onShelf := range map[string]func(*testing.T, *Store){
 		"kept":    shelved(app),
@@ -287,7 +287,7 @@ func TestAnInstanceOnTheShelfOfAFencedHostIsTakenElsewhere(t *testing.T) {
 			movedTo(app, ofB(claim()), ofB(complete()))(t, s)
 			wantInstance(t, s, app, api.InstanceStopped, "b")
 
-			// The host that was fenced has lost it, whatever it was about to do.
+			// The fenced host has lost the instance, whatever it was doing.
 			must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
 			for _, in := range []api.InstanceTransition{offload(), undoClaim(), complete()} {
 				in.Epoch = 2
@@ -358,7 +358,7 @@ func TestAnInstanceThatNoHostHasIsSeenByWhoHadItLastAndWhoWasAsked(t *testing.T)
 	wantCode(t, see(hostB), api.CodeNotYourHost, "another host's")
 }
 
-// No domain names the disks of an instance that no host has.
+// No domain names the disks of an instance without a host.
 func TestAnInstanceThatNoHostHasIsForgottenUnlessItIsLocked(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), offloaded(app), lockedInstance(app))(t, s)
@@ -398,7 +398,7 @@ func TestWhatIsRefusedForVolumesOfInstancesOnTheShelf(t *testing.T) {
 	})
 }
 
-// Its fenced host is not what keeps such a volume: it is detached like any other.
+// The fenced host does not have such a volume: it is detached as usual.
 func TestAnAttachmentThatIsNoHostsIsNotDeletedByForce(t *testing.T) {
 	s := newCluster(t)
 	inTurn(offloaded(web), fenceA)(t, s)

@@ -19,7 +19,7 @@ func attaching(call store.Call, volume string, in api.VolumeAttach) func(*testin
 	return func(t *testing.T, s *Store) error { return second(s.AttachShelved(t.Context(), call, volume, in)) }
 }
 
-// detached takes a volume from web, which no host has.
+// detached returns a setup function that detaches a volume from web, which is offloaded.
 func detached(volume string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
@@ -27,8 +27,8 @@ func detached(volume string) func(*testing.T, *Store) {
 	}
 }
 
-// A shelved instance gets another root volume and comes back with that one, though
-// the definition on its shelf is of the first.
+// A shelved instance gets another root volume and is unshelved with it, although the stored
+// definition has the first one.
 func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 	s := newCluster(t)
 	offloaded(web)(t, s)
@@ -55,8 +55,8 @@ func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 	}
 }
 
-// The root slot was empty before the instance was shelved, so its definition knows
-// nothing of it; the slot does.
+// The root slot was empty before the instance was shelved, so the stored definition lacks it; the
+// slot has its own definition.
 func TestAClaimHasTheSlotThatWasEmptyWhenTheInstanceWasShelved(t *testing.T) {
 	s := newCluster(t)
 	in := toShelf()
@@ -115,7 +115,7 @@ func TestTheHostThatHadAnInstanceLastChangesItsVolumesAndNoOtherDoes(t *testing.
 	wantVolume(t, s, data, api.VolumeAvailable, 0)
 }
 
-// What became of the host that had the instance is nothing to its volumes.
+// The state of an instance's last host does not matter for its volumes.
 func TestVolumesOfAnInstanceOfAFencedHostComeAndGoWhileNoHostHasIt(t *testing.T) {
 	s := newCluster(t)
 	inTurn(offloaded(web), fenceA, detached("root"))(t, s)

@@ -28,7 +28,7 @@ func migrateTask() api.Task {
 
 var accepted = api.TaskAnswer{Status: 202, Body: json.RawMessage(`{"op":{}}`)}
 
-// asItIs is the request of a caller who names things as the task does.
+// asItIs returns the request of a caller with the same names as the task.
 func asItIs(in api.Task) TaskRequest {
 	return TaskRequest{Method: in.Method, Path: in.Path, Body: in.Body}
 }
@@ -268,7 +268,7 @@ func TestTasksOfARegistryThatDied(t *testing.T) {
 	}
 }
 
-// Else neither the registry would start, nor accept-restore.
+// Otherwise neither the registry would start nor accept-restore would work.
 func TestARestoredRegistryOpensWithTasksThatWereQueuedBeforeAHostProvedIt(t *testing.T) {
 	dir := t.TempDir()
 	lost, backup := filepath.Join(dir, "lost.db"), filepath.Join(dir, "backup.db")
@@ -359,7 +359,7 @@ func TestATaskThatWasTakenLongAgoIsGivenOutAsLate(t *testing.T) {
 		if diff := cmp.Diff(map[string]bool{"old": true, "queued": false, "again": false}, late()); diff != "" {
 			t.Errorf("late, of what is taken now (-want +got):\n%s", diff)
 		}
-		// What is asked for again is as young as that.
+		// A task that is requested again is new again.
 		if diff := cmp.Diff(map[string]bool{"old": true, "queued": true, "again": false}, late()); diff != "" {
 			t.Errorf("late, when given out again (-want +got):\n%s", diff)
 		}

@@ -12,14 +12,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// unheldMigration moves root, which no host has at an instance, to pool slow of host a.
+// unheldMigration returns a move of root, which is unheld, to pool slow of host a.
 func unheldMigration() api.MigrationRegister {
 	in := rootMigration()
 	in.SrcAttachmentID, in.DstAttachmentID, in.Method = "", "", "offline"
 	return in
 }
 
-// sharedMigration moves disk, of the pool that all share, to pool slow of host b.
+// sharedMigration returns a move of disk, in the shared pool, to pool slow of host b.
 func sharedMigration() api.MigrationRegister {
 	in := unheldMigration()
 	in.VolumeID, in.Host, in.Dst = disk, hostB, at("/slow/disk")
@@ -39,13 +39,13 @@ func movingUnheld(in api.MigrationRegister, steps ...api.MigrationState) func(*t
 	}
 }
 
-// slowOnly makes a type whose volumes live in pool slow.
+// slowOnly makes a type that allows only pool slow.
 func slowOnly(t *testing.T, s *Store) {
 	t.Helper()
 	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "slow-only", Pools: []string{"slow"}}))(t)
 }
 
-// The attachment stays what it was, at the place where the volume is then.
+// The attachment does not change, and follows the volume.
 func TestAnInstanceComesFromTheShelfWithAVolumeThatMovedMeanwhile(t *testing.T) {
 	s := newCluster(t)
 	inTurn(offloaded(web), movingUnheld(unheldMigration(), api.MigrationCompleting))(t, s)
@@ -79,7 +79,7 @@ func TestACancelledMoveLeavesAShelvedInstanceAsItWas(t *testing.T) {
 	movedTo(web, claim(), complete())(t, s)
 }
 
-// Nothing keeps the guests of several instances from src, for none of them is anywhere.
+// No guest has to be kept from src, because no instance has a host.
 func TestAVolumeThatSeveralShelvedInstancesHaveMovesForAll(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), attached(atWeb), offloaded(app), offloaded(web), movingUnheld(sharedMigration(), api.MigrationCompleting, api.MigrationCompleted))(t, s)
@@ -94,8 +94,8 @@ func TestAVolumeThatSeveralShelvedInstancesHaveMovesForAll(t *testing.T) {
 	}
 }
 
-// A host that copies and is fenced keeps the volume until an operator says which copy
-// it is, and nobody brings its instance back before.
+// If the copying host is fenced, the volume stays locked until an operator decides for a copy, and
+// its instance cannot be unshelved before.
 func TestAFencedMoverHoldsAShelvedInstanceUntilItsMoveIsAbandoned(t *testing.T) {
 	for keep, want := range map[string]api.Location{api.KeepSrc: at("/nfs/disk"), api.KeepDst: at("/slow/disk")} {
 		t.Run(keep, func(t *testing.T) {
