@@ -156,7 +156,7 @@ func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	return before != api.MigrationCopied
 }
 
-// missingWrites returns the writes that the kept copy may lack; the fenced host cannot be asked.
+// missingWrites returns the error that tells which writes the kept copy may lack.
 func missingWrites(m api.Migration, before api.MigrationState, keep string) *api.Error {
 	why := fmt.Sprintf("migration %s of volume %s was abandoned: host %s was fenced while it was %s. ", m.ID, m.VolumeName, m.Host, before)
 	switch {

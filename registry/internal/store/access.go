@@ -136,7 +136,8 @@ func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	return nil
 }
 
-// staleEpoch returns the refusal of a request with an epoch from before the host's last fence.
+// staleEpoch returns the refusal of a host that is fenced, or believes in another epoch than its
+// own.
 func staleEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced && host.Epoch == epoch {
 		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.Name, host.Epoch).

@@ -85,7 +85,8 @@ func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.
 	if err := tx.storeDetachedDisk(ctx, h, known); err != nil {
 		return err
 	}
-	// The status of the volume follows from its attachments, so only its time is stored.
+	// The volume's status follows from its attachments. Store the time of the change, because the
+	// attachment's row is removed with its time.
 	if err := tx.Exec(ctx, touchVolume, tx.At.UnixMicro(), h.VolumeID); err != nil {
 		return err
 	}

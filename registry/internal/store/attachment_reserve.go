@@ -211,8 +211,7 @@ func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slot
 	return tx.checkMultiattach(ctx, v, slot, in)
 }
 
-// checkMultiattach refuses a further attachment of a volume that the rules of multiattach do not
-// allow.
+// checkMultiattach refuses a further attachment if the rules of multiattach forbid it.
 func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	if len(v.siblings) == 0 {
 		return nil

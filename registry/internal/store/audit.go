@@ -133,8 +133,8 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 // maxRefusal bounds the stored text of a refusal, in bytes.
 const maxRefusal = 1000
 
-// mutateAudited is Mutate, but a refusal is audited too, as an event what about object with the
-// error as its result.
+// mutateAudited is Mutate, but audits a refusal too: as event what, about object, with the error as
+// its result.
 func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	v, err := mutateIf(ctx, s, call, what, request, admit, do)
 	if err != nil {

@@ -106,7 +106,7 @@ func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
 	}
 	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil // RejoinHost resolves its name, with a better error
+		return nil // RejoinHost looks up the name, with a better error
 	}
 	if err != nil {
 		return err
@@ -122,7 +122,8 @@ func standingOf(h hostcache.Row) string {
 	return "behind"
 }
 
-// setEpoch sets the epoch of a host, and that it has rejoined since the last restore.
+// setEpoch sets the epoch and the fence of a host. The host then counts as rejoined after a
+// restore.
 func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.cache.hosts.invalidate()
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)

@@ -105,9 +105,9 @@ func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 	return nil
 }
 
-// RunningElsewhere returns the instances, as NAME of host HOST, with a running guest on other disks
-// than the locations of their volumes, by their hosts' last reports. It omits instances with a
-// volume in migration, which may be at either location.
+// RunningElsewhere returns the instances, as NAME of host HOST, that run with disks at other
+// locations than their volumes', by their hosts' last reports. It omits instances with a volume in
+// migration, which may be at either location.
 func (s *Store) RunningElsewhere(ctx context.Context) ([]string, error) {
 	scan := ledger.ScanInto(func(text *string) []any { return []any{text} })
 	return ledger.QueryAll(ctx, s.Reader(), scan, `SELECT i.name || ' of host ' || h.name FROM instances i JOIN hosts h ON h.id = i.host_id

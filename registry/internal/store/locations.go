@@ -65,7 +65,7 @@ var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND na
 	AND ` + basesReachedBy("?1", "?3", "?4")
 
 // Reaches reports whether a host reaches the bytes at a location of ownerID: the location is its
-// own, or is with all base images in a shared pool that the host also has. An export over TCP is in
+// own or, with all base images, in a shared pool that the host also has. An export over TCP is in
 // reach of its owner only, because hosts do not report whether they can connect.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {
 	switch {

@@ -57,8 +57,8 @@ func (s *Store) unshare(ctx context.Context) error {
 	})
 }
 
-// SharedPools lists the source of the sharing of pools: the site's configuration, or reports of
-// hosts since the registry started.
+// SharedPools describes how pools are known as shared: by the site's configuration, or by reports
+// of hosts since the registry started.
 type SharedPools struct {
 	// Confirmed means that the configuration names the shared pools.
 	Confirmed bool
@@ -70,7 +70,7 @@ type SharedPools struct {
 	Reported []string
 }
 
-// SharedPools returns the source of the sharing of pools.
+// SharedPools returns how pools are known as shared.
 func (s *Store) SharedPools() SharedPools {
 	out := SharedPools{Confirmed: s.sharedPools != nil}
 	for _, pool := range slices.Sorted(maps.Keys(s.sharedPools)) {

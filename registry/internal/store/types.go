@@ -92,7 +92,7 @@ func checkRaw(t api.VolumeType, what string, format api.Format) error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot %s: its format is %s, and a volume of the multiattach type %s is raw", what, format, t.Name)
 }
 
-// checkCapable refuses a multiattach type if no active pool of any host that the type allows can do
+// checkCapable refuses a multiattach type if no active pool that it allows, on any host, can do
 // multiattach.
 func checkCapable(ctx context.Context, q ledger.Querier, t api.VolumeType, what string) error {
 	capable, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT DISTINCT name FROM pools WHERE multiattach = 1 AND active = 1")
