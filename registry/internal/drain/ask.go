@@ -81,7 +81,7 @@ func endedAs(m api.Migration) *api.Error {
 	return api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
 }
 
-// ask requests, in the background, the move of a volume.
+// ask requests the move of a volume, in the background.
 func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		// The previous call may have settled the volume since this round began.
@@ -225,8 +225,8 @@ func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 	return m.ID, false, nil
 }
 
-// notAsked handles a call that no host answered. It puts the volume off only if certainly nothing
-// was done.
+// notAsked handles a call that no host answered. It puts the volume off only if it is certain that
+// nothing was done.
 func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {

@@ -79,7 +79,7 @@ func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) e
 	return l.cancel(ctx, p, hostop.About(api.AsError(err), "volume %s cannot be at its destination", p.Migration.VolumeName))
 }
 
-// resume restores the instances, and reports whether it has just permitted to resume them.
+// resume restores the instances, and reports whether it has just allowed the hosts to resume them.
 func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	if err := l.wakeAll(ctx, p); err != nil {
 		return false, err

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// drop makes the copy host remove the end of the copy where the volume is not. It must not be
-// called for a move that waits for an operator.
+// drop makes the copy host remove p.DropEnd, the end of the move that the volume is not at. It must
+// not be called for a move that waits for an operator.
 func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	if p.DropEnd == api.DropDst {
 		made, err := l.mayBeMade(ctx, p)

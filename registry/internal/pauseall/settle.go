@@ -10,9 +10,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// settleRest settles an untouched instance at once, and reports whether it has: no call to suspend
-// or save it was made since it entered its state, or the call was withdrawn or refused. A suspended
-// instance is then ready, because there is nothing to restore; any other is restored.
+// settleRest settles an untouched instance at once, and reports whether it did. An instance is
+// untouched if no call to suspend or save it was made since it entered its state, or the call was
+// withdrawn or refused. A suspended instance becomes ready, because there is nothing to restore;
+// any other becomes restored.
 func (l *Loop) settleRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) (bool, error) {
 	begun, err := l.restBegun(ctx, p, g, g.SaveAttempt)
 	if begun || err != nil {
@@ -51,8 +52,8 @@ func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return false, nil
 }
 
-// awaitRest waits until it is known whether an instance was suspended or saved. Only then may it be
-// restored, so that the call has no effect afterwards.
+// awaitRest waits until it is known whether an instance was suspended or saved. Restored earlier,
+// the instance could be suspended or saved by the same call afterwards.
 func (l *Loop) awaitRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts.Ask(ctx, restCall(p, g))
 	if err != nil {

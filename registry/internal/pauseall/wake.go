@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// wakeAll advances every instance by a step: it restores the instances of a host one after the
-// other, which stay paused, and after ResumePause resumes all at once. An instance that waits for
-// an operator does not delay the others.
+// wakeAll advances every instance by a step. It restores a host's instances one after the other and
+// leaves them paused; after ResumePause it resumes all at once. An instance that waits for an
+// operator does not delay the others.
 func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 	begun := map[string]bool{} // by host
 	for _, g := range p.Instances {
@@ -71,7 +71,7 @@ func (l *Loop) inBackground(ctx context.Context, p *workflow.Pause, g workflow.P
 	return nil
 }
 
-// restoreOne requests to restore an instance paused, or to give up its memory.
+// restoreOne requests that a host restore an instance and leave it paused, or discard its memory.
 func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts.Ask(ctx, restoreRequest(p, g))
 	if err != nil {

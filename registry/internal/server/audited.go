@@ -25,7 +25,7 @@ var objects = map[string]string{
 	"host.fence": "host/", "host.forget": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
 }
 
-// auditRefusal audits a refusal before the store, which audits its own.
+// auditRefusal audits a refusal made before the store is called; the store audits its own refusals.
 func (s *Server) auditRefusal(r *http.Request, refusal error) {
 	what := audited[r.Pattern]
 	if what == "" || what == "attachment.delete" && r.URL.Query().Get("force") == "" {

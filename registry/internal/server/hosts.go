@@ -41,7 +41,7 @@ func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (ap
 	return host, err
 }
 
-// forgetHost removes a host that is gone for good.
+// forgetHost removes a host that will not return.
 func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {
@@ -137,8 +137,7 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 }
 
 // admitPoll refuses a host that must release volumes or report first. It uses only memory, because
-// many hosts poll. FenceHost updates that before it returns, so before the polls that were admitted
-// earlier end.
+// many hosts poll. FenceHost updates that memory before fence ends the host's polls.
 func (s *Server) admitPoll(call store.Call, hostID string) error {
 	host, found := s.Store.HostNow(hostID)
 	if !found {

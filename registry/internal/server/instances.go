@@ -39,8 +39,8 @@ func shelvedInstance(v api.ShelvedInstance) []httpjson.Noun {
 	return nouns
 }
 
-// forgetInstance removes an instance from care; with_definition=1 allows an instance without a
-// host, and force=1 an instance with disks at other locations than its volumes.
+// forgetInstance removes an instance from the registry; with_definition=1 allows an instance
+// without a host, and force=1 an instance with disks at other locations than its volumes.
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	withDefinition, err := boolean(r.URL.Query(), "with_definition")
 	if err != nil {

@@ -28,7 +28,8 @@ func (s *Store) CopyPause(ctx context.Context, call store.Call, id string) (Paus
 	return s.passBarrier(ctx, call, id, PauseSaving, PauseSaved, PauseCopying, api.DropDst)
 }
 
-// passBarrier advances a move to the next phase, if every instance is in the state that it needs.
+// passBarrier advances a move to the next phase if every instance is in the state that the next
+// phase needs.
 func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_"+string(to), nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {

@@ -52,7 +52,8 @@ func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, wh
 	})
 }
 
-// unlockRestored unlocks the restored instances of a move in phase again, which kept them locked.
+// unlockRestored unlocks the restored instances of a move in phase PauseAgain, which kept them
+// locked.
 func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	for _, g := range p.Instances {
 		if g.State != PauseRestored {

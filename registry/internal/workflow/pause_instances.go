@@ -25,8 +25,8 @@ var pauseInstanceNext = map[PausePhase]map[string][]string{
 	PauseAgain:      cancellingNext,
 }
 
-// In cancellingNext the results of calls to suspend and save are found out late. An untouched
-// instance is restored at once.
+// While a move is cancelled, results of earlier calls to suspend and save may still be unknown. An
+// untouched instance is restored at once.
 var cancellingNext = map[string][]string{
 	PausePending:   {PauseSuspended, PauseSaved, PauseRestored},
 	PauseChecked:   {PauseSuspended, PauseSaved, PauseRestored},
@@ -107,8 +107,8 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 	})
 }
 
-// explainLost sets the reason of a lost instance's lock to how the operator removes it: the move
-// ends or continues without the instance.
+// explainLost sets the lock reason of a lost instance: the operator removes the lock by ending the
+// move, or by continuing it without the instance.
 func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) error {
 	i, err := store.InstanceByID(ctx, tx, g.ID)
 	if err != nil || i.LockedBy != p.Migration.ID {
