@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// follow checks the progress of a moving volume: by the row of its migration or, if there is none
-// yet, by repeating the request to the host under the same id.
+// follow checks a moving volume by the row of its migration. If there is no row yet, it repeats the
+// request to the host under the same id.
 func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	if v.MigrationID == "" {
 		l.ask(ctx, d, v)

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// attempt returns the id of the task that moves a volume. The possible ids follow from drain and
-// volume; it returns the first that has no answer, or an answer that wanted accepts. So a restarted
-// loop finds the running task and never makes a second one.
+// attempt returns the id of the task that moves a volume: the first possible id without an answer,
+// or with an answer that wanted accepts. The possible ids follow from drain and volume, so a
+// restarted loop finds the running task and never makes a second one.
 func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, wanted func(id string, a api.TaskAnswer) (bool, error)) (string, error) {
 	for n := 0; ; n++ {
 		id := taskID(d.ID, v.VolumeID, n)

@@ -113,9 +113,9 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	return l.take(ctx, d, v, host.Name)
 }
 
-// held reports whether the migration of another volume has locked the instance of a volume. Then
-// the registry would refuse the move temporarily, but the host, which sees the guest stop and
-// return, may refuse it for good.
+// held reports whether the migration of another volume has locked the volume's instance. The
+// registry would then refuse the move temporarily. But the host, which sees the guest stop and
+// return, may refuse it permanently.
 func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 	if v.Unheld() || len(v.Attachments) > 1 {
 		return false, nil

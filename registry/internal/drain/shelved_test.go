@@ -29,8 +29,8 @@ func (s *site) shelf(in api.InstanceTransition) {
 	expect.Value(s.Store.TransitionInstance(s.T.Context(), store.Call{}, storetest.Web, in))(s.T)
 }
 
-// The instance's last host is gone for good, and another host reaches both pools. The instance can
-// be unshelved there with the moved volume.
+// The instance's last host is lost, and another host reaches both pools. The instance can be
+// unshelved there with the moved volume.
 func TestVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.T) {
 	bubble(t, func(s *site) {
 		for _, host := range []string{"a", "b"} {

@@ -108,7 +108,7 @@ var doing = map[workflow.LiveVerb]string{
 	workflow.LiveLast: "copy what was written last", workflow.LiveEnd: "end the copying", workflow.LiveUntrack: "end following the writes",
 }
 
-// settle finds out the result of a host's previous call, which is no longer needed: it withdraws a
+// settle finds out the result of a host's previous call that is no longer needed: it withdraws a
 // call that the host has not fetched, and follows any other to its end.
 func (l *Loop) settle(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) error {
 	v := hostop.Outcome{Failed: api.Errorf(api.CodeConflict, "withdrawn")}

@@ -346,9 +346,9 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// wantLostUntilTheWord requires that the guests of a host that was fenced and has returned do not
-// run: those with memory stay saved, with a reason, until an operator gives it up, and are then off
-// and unlocked.
+// wantLostUntilTheWord requires that the guests of a fenced host that has returned do not run.
+// Guests with memory stay saved, with a reason, until an operator gives up the memory; then they
+// are off and unlocked.
 func (s *site) wantLostUntilTheWord(name, id string) {
 	s.T.Helper()
 	relaytest.Pass(2 * time.Minute)

@@ -41,7 +41,7 @@ func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 }
 
 // restBegun reports whether a host may have begun to suspend or save an instance in one of the
-// attempts: a call that failed temporarily may have been begun, whatever the answer to the next
+// attempts. A call that failed temporarily may have been begun, whatever the answer to the next
 // one.
 func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, attempts int) (bool, error) {
 	for g.SaveAttempt = g.SaveFrom; g.SaveAttempt <= attempts; g.SaveAttempt++ {

@@ -34,8 +34,8 @@ type site struct {
 
 	// chance returns the end of a call and its duration, in a walk; else nil.
 	chance func(d *daemon, verb string, task api.Task) (end string, takes time.Duration)
-	// apart returns how long a host delays a task, in a walk, so that no two events happen at the
-	// same moment: the seed does not determine their order.
+	// apart returns how long a host delays a task in a walk. No two events may happen at the same
+	// moment, because the seed does not determine their order.
 	apart func(d *daemon, task api.Task) time.Duration
 	// happened has the calls of the hosts of a walk, with their times.
 	happened []string

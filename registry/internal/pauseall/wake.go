@@ -89,8 +89,8 @@ func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return l.woken(ctx, p, g, v, workflow.PauseRestored, "resume")
 }
 
-// restoreTries bounds the attempts to restore an instance before the others are resumed without it,
-// after which its memory can never be restored.
+// restoreTries bounds the attempts to restore an instance. After them the others are resumed, and
+// its memory can never be restored.
 const restoreTries = 3
 
 // woken records the result of a call to restore or resume an instance.

@@ -128,8 +128,8 @@ func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, se
 	return nil
 }
 
-// forgotten reports whether a queued task has no caller: none in this process, which has run for
-// longer than any caller of an earlier one waits.
+// forgotten reports whether a queued task has no caller: this process has none, and has run longer
+// than any caller of an earlier process waits.
 func (r *Relay) forgotten(taskID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -96,9 +96,9 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.V
 	})
 }
 
-// deleteAttachment passes the request to the attachment's host, which looks whether the guest has
-// the disk. If the host is fenced, the registry deletes it itself with force, and relies on the
-// operator. It also does so if no host has the instance.
+// deleteAttachment passes the request to the attachment's host, which checks whether the guest has
+// the disk. The registry itself deletes the attachment if no host has the instance or, with force,
+// if the host is fenced; then it relies on the operator.
 func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
 	force, err := boolean(r.URL.Query(), "force")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // FenceHost records an operator's statement that the host cannot touch any volume any more. It
-// increments the host's epoch, which makes its later requests stale, and orphans its open
-// migrations; all locks stay. A host may be fenced again, which ends a rejoin in progress.
+// increments the host's epoch, which makes the host's later requests stale, and orphans the host's
+// open migrations; all locks stay. A host may be fenced again, which ends a rejoin in progress.
 // FenceHost refuses a host that reports right now with conflict, unless in.EvenIfUp is set.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
@@ -69,8 +69,8 @@ func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 }
 
 // RejoinHost ends the fence of a host that has released the volumes it lost. The present epoch in
-// the request shows that the host knows of the fence. Its orphaned migrations return to their
-// earlier states. Nothing changes if the host needs no rejoin.
+// the request shows that the host knows of the fence. The host's orphaned migrations return to
+// their earlier states. Nothing changes if the host needs no rejoin.
 func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
 	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		host, err := tx.resolveHost(ctx, ref)

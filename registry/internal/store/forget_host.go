@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ForgetHost removes a host that is gone for good, for an operator. The host must be fenced and
+// ForgetHost removes, for an operator, a host that will not return. The host must be fenced and
 // have no instances, open migrations or paused guests. Its pools, tasks and finished migrations are
 // deleted; the audit trail keeps them. Its volumes in shared pools move to other hosts with the
 // pool. Its other volumes are forgotten if volumes is set, otherwise they make the request fail.

@@ -142,8 +142,8 @@ type Forget struct {
 	Force bool
 }
 
-// ForgetInstance removes an instance from Volferry's care and returns it as it was. Its volumes
-// stay, and become available once they have no other attachment. A host that calls it for its own
+// ForgetInstance removes an instance from the registry and returns it as it was. Its volumes stay,
+// and become available once they have no other attachment. A host that calls it for its own
 // instance must have checked the disks.
 func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {

@@ -91,8 +91,8 @@ func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	return nil
 }
 
-// CheckNotBehind refuses to give a host a volume that another host may still have from the history
-// that a restore has lost: a host that reaches the volume and has not rejoined since. A host that
+// CheckNotBehind refuses to give a host a volume while another host that reaches the volume has not
+// rejoined since a restore: that host may have the volume from the lost history. A host that
 // rejoins releases such volumes. An operator who fences a host states that it cannot touch them.
 func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)

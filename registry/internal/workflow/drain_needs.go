@@ -31,10 +31,10 @@ func scanOutside(row ledger.Scanner) (v api.Volume, err error) {
 	return v, err
 }
 
-// AddNeeds adds, to the last drain of each pool, the other obstacles to removing the pool: as
-// skipped volumes, with advice, volumes outside of the pool that need an image below its path; and
-// as uses, files in it that domains need. They describe the present and are not stored with the
-// drain, which does not move them.
+// AddNeeds adds the other obstacles to removing a pool to the last drain of that pool. Volumes
+// outside of the pool that need an image below its path become skipped volumes, with advice. Files
+// in the pool that domains need become uses. These obstacles are not stored, and the drain does not
+// move them.
 func (s *Store) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	if len(drains) == 0 {
 		return nil
