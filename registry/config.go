@@ -90,7 +90,6 @@ func (c *config) flags(set *flag.FlagSet) {
 	})
 }
 
-// check refuses an invalid configuration.
 func (c *config) check() error {
 	_, groupErr := settings.GroupID(c.SocketGroup)
 	_, logErr := service.NewLogger(io.Discard, c.LogLevel)

@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// freeAddress returns an unused address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // only to find a free port

@@ -35,7 +35,6 @@ const usageTail = `
 configuration file. Flags:
 `
 
-// usage returns the program's help, from the table of commands.
 func usage() string {
 	var b strings.Builder
 	b.WriteString(usageHead)

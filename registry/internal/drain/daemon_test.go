@@ -122,7 +122,6 @@ func (d *daemon) move(id, name string) {
 	d.moving--
 }
 
-// finish ends a move.
 func (d *daemon) finish(id, name string) {
 	d.site.There.RLock()
 	defer d.site.There.RUnlock()

@@ -63,7 +63,6 @@ func keyOf(d api.Drain, v api.DrainVolume) workKey { return workKey{d.ID, v.Volu
 // call identifies the loop in the audit trail.
 var call = store.Call{Who: "drain"}
 
-// settle records a volume's state and error.
 func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state string, why *api.Error) error {
 	v.State, v.Error = state, why
 	if err := l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v); err != nil {

@@ -50,7 +50,6 @@ func (s *site) begin() {
 	s.Run(drain.New(drain.Config{Store: s.Store, Relay: s.Relay, Placement: placement, MoveShared: relay.SharedMoves{Store: s.Store, Relay: s.Relay}.Begin, Log: slog.New(slog.DiscardHandler)}))
 }
 
-// restart restarts the registry.
 func (s *site) restart() {
 	s.T.Helper()
 	s.Replace(func() {}, s.begin)

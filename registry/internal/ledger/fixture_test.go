@@ -52,7 +52,6 @@ func insertThing(name string) func(context.Context, *Tx) error {
 	}
 }
 
-// things returns the inserted names, in order.
 func things(t *testing.T, l *Ledger) []string {
 	t.Helper()
 	return must(ReadAll(t.Context(), l.db.Read, ScanString, "SELECT name FROM things ORDER BY rowid"))(t)

@@ -172,7 +172,6 @@ func (w *writer) fill(first submission) []submission {
 	return batch
 }
 
-// addWaiting adds the waiting changes to batch.
 func (w *writer) addWaiting(batch []submission) []submission {
 	for len(batch) < maxBatch {
 		select {

@@ -37,7 +37,6 @@ type system[S comparable] interface {
 	broken(s S, final bool) string
 }
 
-// result is the result of explore.
 type result struct {
 	states, finals int
 	// broken is the claim that does not hold after trace, "" if all claims hold. No shorter trace

@@ -89,7 +89,6 @@ func (s *site) begin(g *guest) {
 	g.process, g.maps, g.ending, g.writing, g.still = s.processes, map[string]*bitmap{}, "", 0, false
 }
 
-// dies ends the process of a guest.
 func (g *guest) dies() {
 	g.process, g.maps, g.ending, g.writing, g.still = 0, map[string]*bitmap{}, "", 0, false
 }

@@ -133,7 +133,6 @@ type changes interface {
 	pauseall.Store
 }
 
-// start runs the loops.
 func (s *site) start() {
 	var (
 		changes changes      = s.Store
@@ -154,7 +153,6 @@ func (s *site) start() {
 	s.Run(relaytest.MortalLoop{Loop: both, Mortal: s.mortal})
 }
 
-// restart restarts the registry.
 func (s *site) restart() {
 	s.T.Helper()
 	s.Replace(func() { s.mortal = nil }, s.start)

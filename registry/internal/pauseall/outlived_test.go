@@ -172,7 +172,6 @@ func TestAGuestThatIsSavedWhileAnotherOneRunsOnByHandIsNotRestored(t *testing.T)
 	})
 }
 
-// report makes a host report its guests.
 func (s *site) report(host string) {
 	s.T.Helper()
 	d := s.hosts[host]

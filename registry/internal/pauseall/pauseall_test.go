@@ -376,7 +376,6 @@ func (s *site) wantLostUntilTheWord(name, id string) {
 	}
 }
 
-// guestsOf returns the present guests of a host.
 func (s *site) guestsOf(name string) map[string]guest {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// cancel cancels a move.
 func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {
 	return Cancel(ctx, l.cfg.Store, l.cfg.Log, call, p, why)
 }

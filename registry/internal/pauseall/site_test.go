@@ -90,7 +90,6 @@ func (s *site) found() {
 	}
 }
 
-// begin runs the loop.
 func (s *site) begin() {
 	cfg := pauseall.Config{Store: s.Store, Relay: s.Relay, Log: slog.New(slog.DiscardHandler)}
 	if s.mortal == nil {
@@ -101,7 +100,6 @@ func (s *site) begin() {
 	s.Run(relaytest.MortalLoop{Loop: pauseall.New(cfg), Mortal: s.mortal})
 }
 
-// restart restarts the registry.
 func (s *site) restart() {
 	s.T.Helper()
 	s.Replace(func() { s.mortal = nil }, s.begin)

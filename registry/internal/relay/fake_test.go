@@ -170,7 +170,6 @@ func (s *tasks) states() string {
 	return strings.Join(all, ", ")
 }
 
-// failNext makes the next call fail.
 func (s *tasks) failNext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

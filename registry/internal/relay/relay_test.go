@@ -60,7 +60,6 @@ func read() relay.Request {
 	return relay.Request{HostID: hostA, HostName: "a", Who: "root", Method: "GET", Path: "/v1/volumes/v/which"}
 }
 
-// result is the result of a Do.
 type result struct {
 	status int
 	body   string
@@ -76,7 +75,6 @@ func (r result) String() string {
 	return fmt.Sprintf("%d %s after %s", r.status, r.body, r.after)
 }
 
-// begin calls Do in the background.
 func (s *site) begin(ctx context.Context, req relay.Request) <-chan result {
 	done := make(chan result, 1)
 	begin := time.Now()
@@ -87,7 +85,6 @@ func (s *site) begin(ctx context.Context, req relay.Request) <-chan result {
 	return done
 }
 
-// admitted admits every host.
 func admitted() error { return nil }
 
 // fetch polls once for a host and returns the ids of its tasks.

@@ -33,7 +33,6 @@ func mutations(routes []httpjson.Route, all map[string]request) (names []string)
 	return names
 }
 
-// leaf is a value in a JSON document.
 type leaf struct {
 	path  string
 	value any

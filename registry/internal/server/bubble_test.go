@@ -77,13 +77,11 @@ func (s *site) begin(t *testing.T, method, path, key, body string) *pending {
 	return p
 }
 
-// answer waits for the answer.
 func (p *pending) answer() (status int, body string) {
 	<-p.done
 	return p.w.status, strings.TrimSpace(p.w.text())
 }
 
-// code returns the error code in the answer.
 func (p *pending) code() api.Code {
 	_, body := p.answer()
 	if e := expect.Refusal([]byte(body)); e != nil {

@@ -129,7 +129,6 @@ func openSocket(t *testing.T, s *site, uid uint32) caller {
 	return caller{url: "http://registry", client: &http.Client{Transport: transport}}
 }
 
-// answer is the answer to a request.
 type answer struct {
 	status int
 	body   string

@@ -74,7 +74,6 @@ func locksCheck(c store.Counts) api.Check {
 	return check
 }
 
-// auditCheck reports whether the audit trail is intact.
 func (s *Server) auditCheck() api.Check {
 	last, looked := s.Store.LastAudit()
 	switch {

@@ -116,7 +116,6 @@ func (s *Server) away(ctx context.Context, name string) *api.Error {
 	return nil
 }
 
-// startDrain starts the drain of a pool.
 func (s *Server) startDrain(r *http.Request, call store.Call, in api.PoolDrain) (api.Drain, error) {
 	return s.Store.CreateDrain(r.Context(), call, httpjson.Reference(r), in)
 }

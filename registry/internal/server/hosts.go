@@ -69,7 +69,6 @@ func (s *Server) fence(ctx context.Context, call store.Call, ref string, in api.
 	return host, err
 }
 
-// rejoin ends the fence of a host.
 func (s *Server) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
@@ -150,7 +149,6 @@ func (s *Server) admitPoll(call store.Call, hostID string) error {
 	return s.Store.CheckHeard(host)
 }
 
-// answer handles the answer to a task.
 func (s *Server) answer(r *http.Request, call store.Call, in api.TaskAnswer) (api.Task, error) {
 	id, err := ownHost(r)
 	if err != nil {

@@ -61,7 +61,6 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
-// unlockInstance removes an operator's lock.
 func (s *Server) unlockInstance(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Instance, error) {
 	return s.Store.UnlockInstance(ctx, call, ref)
 }

@@ -46,7 +46,6 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// op queries an op of a host.
 func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err error) {
 	if o, err = askHost(r.Context(), s, whoIs(r), host, routes.ShowOp, id); err == nil && o.ID == "" {
 		err = api.Errorf(api.CodeInternal, "host %s gave no operation %s", host.Name, id)

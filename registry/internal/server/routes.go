@@ -193,7 +193,6 @@ func elsewhere() []httpjson.Elsewhere {
 	return routes.Elsewhere(func(d *routes.Declaration) bool { return d.Registry != nil }, refused)
 }
 
-// openAPI answers with the OpenAPI document of this API.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return httpjson.WriteOpenAPI(w, "Volferry registry", s.Version, s.Routes())
 }

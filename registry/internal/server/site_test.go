@@ -58,7 +58,6 @@ func newSiteAt(t testing.TB, path string) *site {
 	return s
 }
 
-// openSite opens a registry.
 func openSite(path string) (*site, error) {
 	log := slog.New(slog.DiscardHandler)
 	m := server.NewMetrics("1.2.3")

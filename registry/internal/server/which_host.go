@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// placement returns the Placement of this server.
 func (s *Server) placement() relay.Placement {
 	return relay.Placement{Store: s.Store, Present: s.Relay.Present}
 }

@@ -29,7 +29,6 @@ const (
 	postEvery   = 10 * time.Second
 )
 
-// newPostLimit returns the limit on the events that hosts post.
 func newPostLimit() *ratelimit.Limit { return ratelimit.New(rate.Every(postEvery), postsAtOnce) }
 
 // PostEvent adds a host's event to the trail, with the registry's time, the host's name, and
@@ -95,7 +94,6 @@ const (
 	refusalEvery   = 10 * time.Second
 )
 
-// newRefusalLimit returns the limit on audited refusals.
 func newRefusalLimit() *ratelimit.Limit {
 	return ratelimit.New(rate.Every(refusalEvery), refusalsAtOnce)
 }

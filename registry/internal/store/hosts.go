@@ -106,7 +106,6 @@ func (tx *Tx) hostsBehind(ctx context.Context) ([]hostcache.Row, error) {
 	return behind, nil
 }
 
-// resolveHost returns the host that ref names.
 func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostcache.Row, error) {
 	if h, ok := tx.cache.hosts.byID[ref]; ok {
 		return h, nil

@@ -87,7 +87,6 @@ const (
 
 var keepsAttachments = map[string]bool{addSlot: true, moveAttachment: true, touchVolume: true, removeSlot: true, addAttachmentAt: true}
 
-// put caches an attachment as it is stored now.
 func (c attachmentCache) put(h attachmentRow) {
 	if len(c) >= maxAttachments {
 		clear(c)

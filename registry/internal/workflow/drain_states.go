@@ -70,7 +70,6 @@ func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string
 	})
 }
 
-// setDrainState sets the state and returns the changed drain.
 func (s *Store) setDrainState(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
 	var finished any
 	if to == api.DrainStopped || to == api.DrainDone {

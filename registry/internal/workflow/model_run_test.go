@@ -134,7 +134,6 @@ func (m *model) report(host string) api.HostReport {
 	return report
 }
 
-// keys returns the sorted keys of a map.
 func keys[T any](m map[string]T) []string {
 	all := make([]string, 0, len(m))
 	for k := range m {
@@ -144,7 +143,6 @@ func keys[T any](m map[string]T) []string {
 	return all
 }
 
-// fresh returns an unused id.
 func (m *machine) fresh(kind string) string {
 	m.n++
 	return id(kind, 1000+m.n)

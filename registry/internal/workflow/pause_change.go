@@ -47,7 +47,6 @@ func (p Pause) checkPhase(phase PausePhase) error {
 	return api.Errorf(api.CodeConflict, "migration %s of volume %s is in phase %s, no longer in %s", p.Migration.ID, p.Migration.VolumeName, p.Phase, phase).With("phase", p.Phase)
 }
 
-// setPhase sets the phase of a move.
 func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEnd string, why *api.Error) error {
 	reason, err := encodeError(why)
 	if err != nil {
