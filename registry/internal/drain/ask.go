@@ -23,7 +23,7 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	}
 	m, err := l.cfg.Store.Migration(ctx, v.MigrationID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
-		// Its host has not registered the migration yet, or has given it up.
+		// Its host has not registered the migration yet, or has undone the op.
 		l.askOp(ctx, d, v)
 		return nil
 	}

@@ -230,7 +230,7 @@ func (d *daemon) lastRead(generation int) *api.Error {
 	if d.isOver(generation) {
 		return isOver
 	}
-	// A read that arrives after its generation was given up and its guests were resumed is late,
+	// A read that arrives after its generation was cancelled and its guests were resumed is late,
 	// and its bitmaps are not used. They must not be copied.
 	d.ranAtRead = ""
 	d.site.each(func(_ *daemon, g *guest) {

@@ -73,7 +73,7 @@ func (s *site) goWrong(id string, left *troubles) {
 	}
 }
 
-// follow executes the registry's advice for a move that needs an operator: give up the memory of a
+// follow executes the registry's advice for a move that needs an operator: discard the memory of a
 // guest that was resumed too late, or ask a host again that could not remove bitmaps. No other case
 // may need an operator.
 func (s *site) follow(m api.Migration) {

@@ -25,8 +25,8 @@ type guest struct {
 	// not paused; memory that its RAM is in a file.
 	process, running, memory bool
 	byHand                   bool // another program resumed it, and no registry could have known
-	// off means that its RAM was lost with the power of its host, or an operator gave it up; it can
-	// only be started.
+	// off means that its RAM was lost with the power of its host, or an operator discarded it; it
+	// can only be started.
 	off bool
 	// at is the location of its volume, since the time since when it runs without a pause.
 	at    string

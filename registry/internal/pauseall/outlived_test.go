@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// wantOneLeft requires that one guest of a move was not restored with the others, that only giving
-// up its memory frees it, and that the move then ends.
+// wantOneLeft requires that one guest of a move was not restored with the others, that only
+// discarding its memory frees it, and that the move then ends.
 func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
 	s.T.Helper()
 	relaytest.Pass(5 * time.Minute)
@@ -62,7 +62,7 @@ func TestAGuestThatCannotBeRestoredIsNeverRestoredAfterTheOthersHaveRunOn(t *tes
 }
 
 // The only guest that could be restored was resumed, and its host then stops for an operator. Its
-// memory is newest, and is not given up with the memory of the others.
+// memory is newest, and is not discarded with the memory of the others.
 func TestAGuestThatAloneHasRunOnIsNotGivenUpWithTheOthers(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.hosts["a"].fails("restore", "", undone, undone, undone)

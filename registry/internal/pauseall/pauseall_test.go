@@ -347,7 +347,7 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 }
 
 // wantLostUntilTheWord requires that the guests of a fenced host that has returned do not run.
-// Guests with memory stay saved, with a reason, until an operator gives up the memory; then they
+// Guests with memory stay saved, with a reason, until an operator discards the memory; then they
 // are off and unlocked.
 func (s *site) wantLostUntilTheWord(name, id string) {
 	s.T.Helper()

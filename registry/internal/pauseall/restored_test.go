@@ -52,7 +52,7 @@ func (s *site) adopt(id string, take func(ctx context.Context, call store.Call, 
 	return err
 }
 
-// giveUpWhatIsBarred gives up the memory of barred guests, and reports whether there were any.
+// giveUpWhatIsBarred discards the memory of barred guests, and reports whether there were any.
 func (s *site) giveUpWhatIsBarred(id string) bool {
 	s.T.Helper()
 	for range 60 {

@@ -22,7 +22,7 @@ SELECT migration_id, phase, request, attempt, drop_end, why, error, phase = 'don
 
 -- Writes means that the guest writes to the shared volume. Ran_us is the time when it was resumed,
 -- 0 before: from then on no older memory of another guest is restored. Discard means that an
--- operator has given up its memory.
+-- operator has discarded its memory.
 CREATE TABLE pause_instances_new (
     migration_id TEXT NOT NULL REFERENCES pauses_new (migration_id) ON DELETE CASCADE,
     instance_id  TEXT NOT NULL,

@@ -64,7 +64,7 @@ func TestTheRegistryItselfMovesWithAllGuestsPaused(t *testing.T) {
 	})
 }
 
-// Giving up memory holds for one call only.
+// Discarding memory holds for one call only.
 func TestMemoryIsGivenUpByTheCallThatSaysSoAndByNoLaterOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		m := s.pausing(t)

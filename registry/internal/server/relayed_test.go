@@ -155,7 +155,7 @@ func TestHostThatIsNotThereIsUnavailableAtOnce(t *testing.T) {
 }
 
 // A volume is deleted, and the request is repeated: it gets the first answer, although the volume
-// that identified its host is gone.
+// that identified its host no longer exists.
 func TestSameKeyIsAnsweredAsBeforeWhateverHasBecomeOfTheThing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		p := s.begin(t, "DELETE", "/v1/volumes/free", "k", "")

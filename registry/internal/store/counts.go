@@ -18,7 +18,7 @@ type Counts struct {
 	NeedsOperator int
 	Attachments   map[api.AttachmentState]int
 	Hosts         map[string]int // by status
-	Behind        int            // hosts that have not come back since a restore
+	Behind        int            // hosts that have not rejoined since a restore
 }
 
 // Counts returns the current numbers.

@@ -208,8 +208,8 @@ func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) 
 	return tx.reserveLocation(ctx, v.ID, "", hostID, l, api.CodeConflict)
 }
 
-// ForgetVolume removes a volume and returns it as it was. Its bytes must be gone or no longer in
-// Volferry's care.
+// ForgetVolume removes a volume and returns it as it was. Its bytes must be deleted, or no longer
+// managed by Volferry.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.volumeInCare(ctx, ref, "forget")

@@ -19,7 +19,7 @@ const resumeWindow = 30 * time.Second
 // guest's writes.
 func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	if g.Discard {
-		return nil // its memory is given up, not restored
+		return nil // its memory is discarded, not restored
 	}
 	if g.Lost {
 		return api.Errorf(api.CodeStateForbidden, "the memory of instance %s is not restored: its host %s was fenced, and migration %s of volume %s went on without it; %s",
@@ -42,7 +42,7 @@ func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	return nil
 }
 
-// discardAdvice returns how an operator gives up the memory of an instance.
+// discardAdvice returns how an operator discards the memory of an instance.
 func (p Pause) discardAdvice(g PauseInstance) string {
 	return "it can only be started anew, as after a power cut: `" + p.discardCommand() + "`, then `" + startCommand(g) + "`"
 }
@@ -56,7 +56,7 @@ func (p Pause) callCommand() string {
 	return api.ShellLine("volferryctl", "migration", verb, p.Migration.ID)
 }
 
-// discardCommand returns the command that gives up the memory of all guests that may not be
+// discardCommand returns the command that discards the memory of all guests that may not be
 // restored.
 func (p Pause) discardCommand() string { return p.callCommand() + " --discard-memory" }
 
@@ -64,7 +64,7 @@ func startCommand(g PauseInstance) string {
 	return api.ShellLine("volferryctl", "instance", "start", g.Name)
 }
 
-// cured adds the operator's commands to the error that blocks a move. They give up memory that may
+// cured adds the operator's commands to the error that blocks a move. They discard memory that may
 // not be restored; without such memory they only repeat the call (api.Migration.Cures).
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string

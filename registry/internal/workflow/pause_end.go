@@ -122,10 +122,10 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// DiscardPaused gives up, for an operator, the memory of guests that may not be restored any more
+// DiscardPaused discards, for an operator, the memory of guests that may not be restored any more
 // or were lost with their host. They are then stopped, as after a power cut, and may be started.
 // Other failed guests are tried again with their memory: it must not be lost, and complete and
-// cancel refuse while a guest is barred. If no guest is barred, DiscardPaused gives up the memory
+// cancel refuse while a guest is barred. If no guest is barred, DiscardPaused discards the memory
 // of the failed guests. It returns state_forbidden if there are none.
 func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {

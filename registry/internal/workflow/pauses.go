@@ -89,7 +89,7 @@ type PauseInstance struct {
 	MemoryBytes int64
 	// Took is the duration of its host's work to reach the state, for SetPauseInstance only.
 	Took time.Duration
-	// Discard means that an operator has given up its memory.
+	// Discard means that an operator has discarded its memory.
 	Discard bool
 }
 

@@ -26,7 +26,7 @@ type shelving struct {
 }
 
 // readShelving returns the instance that ref names. A fence from before a restore does not prove
-// that its host is gone: the host may have rejoined in the lost history.
+// that its host is lost: the host may have rejoined in the lost history.
 func readShelving(ctx context.Context, q ledger.Querier, ref string) (i shelving, err error) {
 	id, err := store.Resolve(ctx, q, store.KindInstance, ref)
 	if err != nil {

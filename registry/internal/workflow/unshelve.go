@@ -32,7 +32,7 @@ func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 				return UnshelvePlan{}, err
 			}
 		}
-		held := i.Host != "" && !i.hostGone // AskUnshelve takes it from a host that is gone
+		held := i.Host != "" && !i.hostGone // AskUnshelve takes it from a lost host
 		plan := UnshelvePlan{Instance: i.Instance, Hosts: []string{i.hostID}}
 		switch {
 		case !i.State.OnShelf():
