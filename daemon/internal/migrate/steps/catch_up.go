@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// catchUpToAbort waits until the end of our job into dst takes next to no time, where the job
-// writes in the background: what it has not copied yet is copied first if it was ready once, and
-// the guest stands still for that. A guest that it does not catch up with is slowed down until the
-// job is over. If not even that is enough the guest is not paused, and the cancel is refused.
+// catchUpToAbort waits until our job into dst can be ended in a short time, if it writes in the
+// background: a job that was ready copies the rest before it ends, and the guest is paused for
+// that. If the job does not catch up, the guest's writes are limited until the job is over. If that
+// is not enough either, the guest is not paused, and the cancel is refused.
 func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
 	if !s.Background() {
 		return nil
@@ -37,8 +37,7 @@ func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// endCatchUp lets the guest write at full speed again, whether the job that it was slowed down for
-// was ended or not.
+// endCatchUp removes the limit on the guest's writes, whether or not the job was ended.
 func (e *Env) endCatchUp(ctx context.Context, s *Spec) error {
 	if !s.Background() {
 		return nil
@@ -46,15 +45,14 @@ func (e *Env) endCatchUp(ctx context.Context, s *Spec) error {
 	return e.limitForCommit(ctx, s, 0)
 }
 
-// catchesUp waits until our job into dst is as close to its guest as caughtUp wants it, was not
-// ready yet, so that it is ended at once, or is gone; or until it has made no progress for
-// CommitBound, when it returns false.
+// catchesUp waits until our job into dst has caught up (caughtUp), or is gone, or was not ready yet
+// and so can be ended at once. It returns false if the job made no progress for CommitBound.
 func (e *Env) catchesUp(ctx context.Context, s *Spec, pacing Pacing) (bool, error) {
 	least, since, pace := int64(math.MaxInt64), e.now(), meter{}
 	_, _, fenced := e.fence.behind(s)
 	for {
 		select {
-		case <-fenced: // which waits for the end of a pause, too
+		case <-fenced: // a fence waits for the end of a pause, too
 			return false, &errWorldChanged{"the host was fenced while the job on a disk was waited for"}
 		default:
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PositionOf reads the position from a disk's chain. It compares whole chains, not only their tops:
-// an overlay over another image is foreign. A definition may leave out what is below the overlay,
-// if it does not say that there is nothing: so libvirt leaves it that is asked for a snapshot in
-// the moment in which the guest ends.
+// PositionOf reads the position from a disk's chain. It compares whole chains: an overlay over
+// another image is foreign. A definition may omit the chain below the overlay, unless it states
+// that there is none: libvirt omits it if a snapshot is requested at the moment in which the guest
+// ends.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign
@@ -32,7 +32,7 @@ func PositionOf(s *Spec, d *hv.Disk) Position {
 	return Foreign
 }
 
-// direction is where the overlay of a running guest is folded to: dst (complete) or src
+// direction is the image into which the overlay of a running guest is folded: dst (complete) or src
 // (cancel).
 type direction struct {
 	job   hv.JobKind
@@ -41,10 +41,10 @@ type direction struct {
 	end   Position
 }
 
-// nameStep is the step in which the definition names the end.
+// nameStep returns the name of the step that changes the definition to the end.
 func (to direction) nameStep() string { return "name_" + string(to.end) }
 
-// inBackground reports whether the job of a direction writes in the background alone.
+// inBackground reports whether the job of a direction writes only in the background.
 func inBackground(s *Spec, to direction) bool { return to.job == hv.JobActiveCommit || s.Background() }
 
 var (
@@ -52,7 +52,7 @@ var (
 	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).SrcChain, end: OnSrc}
 )
 
-// diskState is what libvirt says about the migration's disk at one moment.
+// diskState is libvirt's view of the migration's disk at one moment.
 type diskState struct {
 	dom    *hv.Domain
 	active bool
@@ -61,7 +61,7 @@ type diskState struct {
 	mirror *hv.Mirror
 }
 
-// readDisk reads the domain. Its errors are already typed for the runner.
+// readDisk reads the domain. Its errors are typed for the runner.
 func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	dom, err := e.hv.Domain(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -81,15 +81,15 @@ func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	return disk, nil
 }
 
-// mirrorTo returns the block job on the disk if it is the job of this direction; nil if there is
-// none, and an error if the job is not ours.
+// mirrorTo returns the block job on the disk if it is the job of this direction, nil if there is no
+// job, and an error for a job of another program.
 func (d *diskState) mirrorTo(to direction, s *Spec) (*hv.Mirror, error) {
 	img := to.image(s)
 	switch {
 	case d.mirror == nil:
 		return nil, nil
 	case d.mirror.Job == hv.JobOther && d.mirror.Image.Path == img.Path:
-		// So libvirt shows a job of ours that has failed, until it is gone.
+		// libvirt shows a failed job of ours so, until the job is gone.
 		return &hv.Mirror{Job: to.job, Image: d.mirror.Image}, nil
 	}
 	if d.mirror.Job != to.job || d.mirror.Image.Path != img.Path {
@@ -100,7 +100,7 @@ func (d *diskState) mirrorTo(to direction, s *Spec) (*hv.Mirror, error) {
 	return d.mirror, nil
 }
 
-// ours returns our job of this direction, nil if it does not run.
+// ours returns our job of this direction, or nil if it does not run.
 func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
 	mirror, err := d.mirrorTo(to, s)
 	if err != nil {
@@ -109,7 +109,8 @@ func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
 	return mirror
 }
 
-// JobRuns reports whether a block job runs on the disk of the migration, whoever began it.
+// JobRuns reports whether a block job runs on the disk of the migration, whichever program began
+// it.
 func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)
 	return err == nil && disk.mirror != nil, err

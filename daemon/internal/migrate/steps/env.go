@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Env is what the steps share: the ports, and what is known only in memory.
+// Env is the environment of all steps: the ports, and the state that is only in memory.
 type Env struct {
 	hv       hv.Hypervisor
 	images   Images
@@ -33,25 +33,25 @@ type Env struct {
 	writeLimits sync.Mutex
 	progress    *progressTracker
 	unresumed   request.Unresumed
-	// jobStart says what a version of QEMU may do to a guest when a block job begins.
+	// jobStart returns what a version of QEMU may do to a guest when a block job begins.
 	jobStart func(hv.Version) hv.JobStart
-	// countPaced counts for how long block jobs were held back.
+	// countPaced adds up how long block jobs were slowed down.
 	countPaced func(time.Duration)
 	log        *slog.Logger
 	now        func() time.Time
-	// stopping is cancelled, by stop, when the daemon is told to stop: from then on no
-	// guest is paused.
+	// stopping is cancelled, by stop, when the daemon is asked to stop: from then on no guest is
+	// paused.
 	stopping context.Context
 	stop     context.CancelFunc
-	// host answers for this host, and fence knows when it was fenced.
+	// host returns this host. fence records when this host was fenced.
 	host  func(context.Context) (Host, error)
 	fence fence
-	// recordEnds is called before a migration counts as one that the registry does not know.
+	// recordEnds is called before a migration counts as unknown to the registry.
 	recordEnds func(context.Context) error
 }
 
-// NewEnv makes an Env on these ports. Change is called with the id of each migration whose
-// progress changes.
+// NewEnv makes an Env on these ports. It calls change with the id of each migration that makes
+// progress.
 func NewEnv(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
@@ -69,13 +69,13 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 	return e
 }
 
-// OnForgotten has recordEnds called before anything is decided for a migration that the registry
-// does not know: a registry from a backup may have to hear first where the volume was when the
-// migration began.
+// OnForgotten sets a function that is called before anything is decided about a migration that the
+// registry does not know. A registry that was restored from a backup may first have to learn where
+// the volume was when the migration began.
 func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
 
-// CopyOptions returns how a migration is copied now: as it was started, with the operator's
-// last changes, even those from before a restart.
+// CopyOptions returns the present options of a copy: those of the start, with the operator's last
+// changes, including changes from before a restart.
 func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
 		stored, err := e.copier.Update(s.CopyKey())
@@ -88,7 +88,7 @@ func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 	return update.Apply(s.CopyOptions)
 }
 
-// Update changes how a migration copies, durably.
+// Update changes the options of a migration's copy, durably.
 func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	before, err := e.copier.Update(s.CopyKey())
 	if err != nil {
@@ -102,17 +102,17 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	return nil
 }
 
-// standsAfter is how long a copy may be no farther until that is said. One that has a cap may take
-// longer, by what a chunk takes then.
+// standsAfter is how long a copy may make no progress before that is shown. A copy with a bandwidth
+// limit gets more time: as long as a chunk takes at that limit.
 const standsAfter = 30 * time.Second
 
-// Progress returns how far the op of a migration is; ok is false if no op moves bytes. A copy says
-// nothing while the kernel holds its reads or writes back, as it does for storage that is away:
-// that it stands still is said here.
+// Progress returns the progress of the op of a migration; ok is false if no op moves bytes. While
+// the kernel blocks the reads or writes of a copy, as for unavailable storage, the copy reports
+// nothing; then Progress reports that it makes no progress.
 func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	shown, ok := e.progress.get(s.MigrationID)
 	p = shown.Progress
-	if p.Phase == jobPhase(s) { // which reports while it stands still
+	if p.Phase == jobPhase(s) { // the job itself reports that it makes no progress
 		return p, ok
 	}
 	bound := standsAfter
@@ -125,14 +125,14 @@ func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	return p, ok
 }
 
-// waitShutdown is what a switch waits for if it would begin while the daemon stops: the
-// next start of the daemon.
+// waitShutdown is the reason for which a switch waits if it would begin while the daemon stops. It
+// waits for the next start of the daemon.
 const waitShutdown = "shutdown"
 
-// StopPausing is called when the daemon is told to stop: from then on no guest is paused.
+// StopPausing is called when the daemon is asked to stop: from then on no guest is paused.
 func (e *Env) StopPausing() { e.stop() }
 
-// mayPause holds back a switch that would begin while the daemon stops.
+// mayPause makes a switch wait if it would begin while the daemon stops.
 func (e *Env) mayPause() error {
 	if e.stopping.Err() != nil {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
@@ -142,33 +142,31 @@ func (e *Env) mayPause() error {
 
 // Bounds of the waits inside steps.
 const (
-	// jobPoll is how often a running block job is looked at that nobody paces.
+	// jobPoll is the interval between looks at a running block job without a pacer.
 	jobPoll = 100 * time.Millisecond
-	// drainPoll is how often it is looked at while the guest is paused, where every
-	// millisecond is a stall.
+	// drainPoll is that interval while the guest is paused, when every millisecond counts.
 	drainPoll = 2 * time.Millisecond
-	// DrainBound ends a pause if the job has not caught up by then: the guest runs on and
-	// the op is undone.
+	// DrainBound limits the time in which the job has to catch up in a pause. After it the guest is
+	// resumed and the op is undone.
 	DrainBound = 5 * time.Second
-	// CommitBound is how long an active commit may make no progress before the guest is
-	// slowed down, and then how long before the guest is paused.
+	// CommitBound is how long an active commit may make no progress before the guest is slowed
+	// down, and how long again before the guest is paused.
 	CommitBound = 10 * time.Second
 )
 
-// step makes an op.Step of functions that take the spec. Undo and observe may
-// be nil.
+// step makes an op.Step of functions that take the spec. undo and observe may be nil.
 func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {
 	return op.StepOf(specOf, name, do, undo, observe)
 }
 
-// remarkOutput is the output of a step that tells the caller something (request.Remark).
+// remarkOutput is the output of a step that has a remark for the caller (request.Remark).
 type remarkOutput struct {
 	Remark string `json:"remark"`
 }
 
-// flushEarly puts an image to which the guest writes on stable storage, before the guest is held up
-// for that. Only time depends on it, unless the image cannot store what was written to it, of which
-// a later flush would know nothing: that is its error.
+// flushEarly puts an image to which the guest writes on stable storage, before a call that would
+// flush it with the guest paused. An error costs only time, except that the image could not store
+// writes: a later flush would not report that, so flushEarly returns that error.
 func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
 	if err == nil || notStored(err) {
@@ -182,7 +180,7 @@ func (e *Env) notFlushedEarly(s *Spec, path string, err error) {
 	e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
 }
 
-// compare compares two chains of a migration, and shows how far it is.
+// compare compares two chains of a migration, and shows its progress.
 func (e *Env) compare(ctx context.Context, s *Spec, a, b []hv.Image, sizeBytes int64) error {
 	return e.copier.Compare(ctx, a, b, sizeBytes, func(p Progress) { e.progress.set(s.MigrationID, p) })
 }

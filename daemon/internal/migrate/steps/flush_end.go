@@ -14,19 +14,19 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A flush that fails says once that writes may be lost (image.NotStoredError). The next flush
-// succeeds, and proves nothing of them: only writing them again does, by another job, or comparing
+// A failed flush reports only once that writes may be lost (image.NotStoredError). The next flush
+// succeeds, and proves nothing. Proof is to write the data again, by another job, or to compare
 // both images.
 
-// qemuFlushes reports whether QEMU flushes what the disk's job writes. Where it does, it has a
+// qemuFlushes reports whether QEMU flushes the writes of the disk's job. If so, QEMU has a
 // descriptor of its own, to which the kernel reports lost writes too, and the job fails.
 func (d *diskState) qemuFlushes(s *Spec) bool {
 	live := d.dom.LiveDisk(s.Target)
 	return live == nil || live.Cache != hv.CacheUnsafe
 }
 
-// flushBeforeSwitch puts on stable storage, with the guest running, what would be flushed with the
-// guest paused: QEMU flushes all disks when it suspends a guest, and the end when it pivots.
+// flushBeforeSwitch flushes, with the guest running, the images that would otherwise be flushed
+// with the guest paused: QEMU flushes all disks when it suspends a guest, and the end in the pivot.
 func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	if err := e.mayPause(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to dire
 	}
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || disk.dom.State != hv.StateRunning {
-		return err // nobody waits for a flush
+		return err // no guest waits for a flush
 	}
 	if err := e.flushEarly(ctx, s, s.top()); err != nil {
 		if s.Method == MethodMirror {
@@ -55,13 +55,12 @@ func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to dire
 	if err := e.flushEnd(ctx, s, to, disk, e.images.Flush, keep); err != nil || !note.Flushing {
 		return err
 	}
-	return keep(false) // what waits before the pause does not make the outcome unknown
+	return keep(false) // an error while the op waits before the pause leaves the outcome known
 }
 
-// flushInPause makes sure, once the job is clean, that the end has on stable storage what the job
-// has written: after the pivot nothing can be written again. Where QEMU flushes the end in the
-// pivot it is not done twice. The server of an end at an address is not asked with the guest
-// paused.
+// flushInPause makes sure, once the job is clean, that the job's writes to the end are on stable
+// storage: after the pivot they cannot be repeated. It does nothing if QEMU flushes the end in the
+// pivot. The server of an end at an address is not asked with the guest paused.
 func (e *Env) flushInPause(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	if disk.qemuFlushes(s) || api.IsNetwork(to.image(s).Path) {
 		return nil
@@ -76,7 +75,7 @@ func (e *Env) flushInPause(ctx context.Context, r *op.Run, s *Spec, to direction
 var errFlushTakesLong = errors.New("the flush takes too long")
 
 // flushInTime flushes an image with the guest paused. The guest does not wait for storage that
-// hangs: after DrainBound the flush is left to itself, and nobody hears what comes of it.
+// hangs: after DrainBound the flush is abandoned, and its result is lost.
 func (e *Env) flushInTime(ctx context.Context, path string) error {
 	flushed := make(chan error, 1)
 	flushCtx, cancel := context.WithCancel(ctx)
@@ -94,8 +93,8 @@ func (e *Env) flushInTime(ctx context.Context, path string) error {
 	}
 }
 
-// flushEnd has flush put the end of a job on stable storage. Where nobody else does, keep stores
-// before that the outcome is not known: a daemon that dies could not tell it from a later flush.
+// flushEnd flushes the end of a job with flush. If QEMU does not flush it, keep first stores that
+// the outcome is unknown: after the daemon died, a later flush could not show it.
 func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
 	alone := !disk.qemuFlushes(s)
 	if alone {
@@ -125,8 +124,8 @@ func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskSta
 	return nil
 }
 
-// endNotStored is the error for an end whose flush has failed before the pivot. It does not say
-// that nothing is lost: the image that the guest goes on with may have lost something as well.
+// endNotStored returns the error for an end that could not be flushed before the pivot. It does not
+// state that nothing is lost: the guest's present image may have lost writes as well.
 func endNotStored(s *Spec, err error) error {
 	goesOn := "call again, which writes all of it again"
 	if s.Method == MethodMirror {
@@ -135,18 +134,18 @@ func endNotStored(s *Spec, err error) error {
 	return api.Errorf(api.CodeIOError, "%v; instance %s was not switched there, and goes on where it was: mend the storage and %s", err, s.InstanceName, goesOn)
 }
 
-// srcNotStored stops a mirror before its switch, with the guest running and the job at work, for
-// the operator: dst may be the only image that has what src could not store, and a mirror that is
-// given up deletes it.
+// srcNotStored stops a mirror for the operator before its switch, with the guest running and the
+// job active: dst may be the only image with the writes that src could not store, and a mirror that
+// is given up deletes dst.
 func srcNotStored(s *Spec, err error) error {
 	return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; %s has what the guest has written since the mirror began, and may lack what was lost before: "+
 		"mend the storage; `%s` goes on to %[3]s, and `%s` stays at %[6]s and deletes %[3]s", err, s.VolumeName, s.Dst.Path,
 		api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
 }
 
-// lostUnderJob is lostByGuest before a switch. A job that writes to dst whatever the guest writes
-// has written that there too, and a complete that is called again takes this job up; a mirror that
-// has paused its guest is given up.
+// lostUnderJob is lostByGuest before a switch. A job that writes each write of the guest to dst has
+// the lost writes there too, and a repeated complete continues with this job. A mirror that has
+// paused its guest is given up.
 func lostUnderJob(s *Spec, to direction, err error) error {
 	if !notStored(err) || to.end != OnDst || inBackground(s, to) || s.Method == MethodMirror {
 		return lostByGuest(s, err)
@@ -155,13 +154,13 @@ func lostUnderJob(s *Spec, to direction, err error) error {
 		"which goes on to %s; a cancel, or a complete with the instance off, goes on with what is stored", err, s.VolumeName, s.Dst.Path, s.Target, s.InstanceName, s.Dst.Path)
 }
 
-// Why the answer of a flush is not known: the op finds itself in it, or has a guest that waits for
-// it.
+// Reasons why the result of a flush is unknown: the step is repeated and finds a note, or the guest
+// is paused and waits.
 const heldUp = "volferryd ended or was held up"
 
 var pausedTooLong = fmt.Sprintf("the guest was paused for %s", DrainBound)
 
-// flushUnanswered ends an op that does not know what the flush of the end said.
+// flushUnanswered ends an op that does not know the result of the flush of the end.
 func flushUnanswered(s *Spec, to direction, why string) error {
 	what := fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.image(s).Path)
 	if s.Method == MethodMirror {
@@ -170,14 +169,14 @@ func flushUnanswered(s *Spec, to direction, why string) error {
 	return &errWorldChanged{what}
 }
 
-// EndNotStored reports whether dst may lack what the job at work has written to it, because a flush
-// has failed: then the job has to be ended, and another one begun.
+// EndNotStored reports whether dst may lack writes of the running job because a flush failed: then
+// the job must be ended and another one begun.
 func (e *Env) EndNotStored(ctx context.Context, s *Spec) (bool, error) {
 	return e.history.EndNotStored(ctx, s)
 }
 
-// jobIsWhole ends an op that would take up such a job: the op that is planned next begins another
-// one (MustHold has the plan).
+// jobIsWhole ends an op that would adopt such a job: the op that is planned next begins another job
+// (MustHold has the plan).
 func (e *Env) jobIsWhole(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || disk.ours(toDst, s) == nil {
@@ -190,9 +189,9 @@ func (e *Env) jobIsWhole(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// hearOfLostWrites flushes dst before a job writes all of it again. The job before may have
-// written, after its flush had failed, what was lost as well: Linux says so at the next flush,
-// which would be that of the new job.
+// hearOfLostWrites flushes dst before a job writes all of it again. The previous job may have lost
+// more writes after its failed flush. Linux reports these at the next flush, which would be the new
+// job's.
 func (e *Env) hearOfLostWrites(ctx context.Context, s *Spec) {
 	if err := e.images.Flush(ctx, s.Dst.Path); err != nil {
 		e.log.Info("dst lacks more of what the job before has written; the next job writes all of it", "migration", s.MigrationID, "dst", s.Dst.Path, "err", err)
@@ -201,14 +200,14 @@ func (e *Env) hearOfLostWrites(ctx context.Context, s *Spec) {
 
 const settleStep = "settle"
 
-// settledNote is written when the flush of the end has failed behind the pivot.
+// settledNote is written when the flush of the end has failed after the pivot.
 type settledNote struct {
 	NotStored string `json:"not_stored,omitempty"`
 }
 
-// endIsStored makes sure, before anything goes of which the end is a copy, that the end has it on
-// stable storage: with some cache modes QEMU leaves flushes out. If its flush fails only a
-// comparison proves that.
+// endIsStored makes sure that the end is on stable storage before the images that it replaces are
+// removed: with some cache modes QEMU does not flush. After a failed flush only a comparison proves
+// it.
 func (e *Env) endIsStored(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note settledNote
 	if _, err := r.Noted(settleStep, &note); err != nil {
@@ -231,8 +230,8 @@ func (e *Env) endIsStored(ctx context.Context, r *op.Run, s *Spec, to direction,
 	return e.sameAsLeft(ctx, s, to, disk, note)
 }
 
-// sameAsLeft makes sure that the end reads as what was left for it. The guest has to be off for
-// that, and stays so until then: what it wrote to the end since the switch is there alone.
+// sameAsLeft makes sure that the end reads as the images before the switch. The guest has to be off
+// for that, and stays off: the end alone has its writes since the switch.
 func (e *Env) sameAsLeft(ctx context.Context, s *Spec, to direction, disk *diskState, note settledNote) error {
 	end := to.image(s).Path
 	if err := e.guards.Set(s.InstanceID, s.Owner(), fmt.Sprintf("%s may not have stored what instance %s wrote before it was switched there: do not start it before the last call of migration %s, made once more, has looked",
@@ -263,7 +262,7 @@ func (e *Env) sameAsLeft(ctx context.Context, s *Spec, to direction, disk *diskS
 	return e.guards.Clear(s.InstanceID, s.Owner())
 }
 
-// left says which images have together what the guest wrote before the switch.
+// left names the images that together have the guest's writes from before the switch.
 func (s *Spec) left() string {
 	if s.Overlay == "" {
 		return s.Src.Path

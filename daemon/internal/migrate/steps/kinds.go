@@ -4,8 +4,8 @@ package steps
 
 import "slices"
 
-// The op kinds of a migration. Live and cold are two ways to the same end; the manager
-// chooses by whether the guest runs, and chooses again if that changes.
+// The op kinds of a migration. Live and cold are two ways to the same end. The manager chooses by
+// the state of the guest, and chooses again if that changes.
 const (
 	KindStart           = "migration_start"
 	KindStartOffline    = "migration_start_offline"
@@ -21,20 +21,20 @@ const (
 	KindCancelOffline   = "migration_cancel_offline"
 	KindCancelMirror    = "migration_cancel_mirror"
 	KindCancelCommitted = "migration_cancel_committed"
-	// The held kinds begin their block job with the guest suspended. Their steps are not in
-	// the others, since ops of those may be open in the journal of an older version.
+	// The held kinds begin their block job with the guest suspended. The other kinds do not have
+	// those steps, since the journal of an older version may contain open ops of them.
 	KindBeginMirror      = "migration_begin_mirror"
 	KindCompleteLiveHeld = "migration_complete_live_held"
 	KindCancelLiveHeld   = "migration_cancel_live_held"
 	KindRollbackLiveHeld = "migration_take_back_live_held"
-	// The background kinds complete a move whose copy job writes in the background alone
-	// (Spec.Background), so that the pivot comes before the definition names dst.
+	// The background kinds complete a move with a copy job that writes only in the background
+	// (Spec.Background): the pivot comes before the definition names dst.
 	KindCompleteBackground     = "migration_complete_live_background"
 	KindCompleteBackgroundHeld = "migration_complete_live_background_held"
-	// A migration that the registry has ended (the host was fenced meanwhile) is cancelled by ops
-	// of these kinds. If src still belongs to the instance and is under an overlay, a rollback kind
-	// folds the overlay back into src; otherwise KindRelease ends what is left on this host. Their
-	// names in journals are older than the names here.
+	// Ops of these kinds cancel a migration that the registry has ended after this host was fenced.
+	// If src still belongs to the instance and is under an overlay, a rollback kind folds the
+	// overlay back into src; otherwise KindRelease ends the remaining job on this host. The names
+	// in journals are older than the names here.
 	KindRelease      = "migration_let_go"
 	KindRollbackLive = "migration_take_back_live"
 	KindRollbackCold = "migration_take_back_cold"
@@ -47,11 +47,11 @@ const (
 	KindDropSrc   = "migration_drop_src"
 )
 
-// KindMakeLive makes dst for a move while all guests write. It counts as this host's copy: like
-// that it ends with a dst that is dropped if the move is cancelled.
+// KindMakeLive makes dst for a move while all guests write. It counts as this host's copy: like a
+// copy, it leaves a dst that is dropped if the move is cancelled.
 const KindMakeLive = "migration_make_live"
 
-// Goal is what ops of a kind are for.
+// Goal is the purpose of an op kind.
 type Goal string
 
 // The goals, which are the calls on a migration.
@@ -73,7 +73,7 @@ var goals = map[string]Goal{
 	KindCopySaved: GoalCopy, KindMakeLive: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
 }
 
-// KindsFor returns the kinds of the ops that reach a goal.
+// KindsFor returns the op kinds that reach a goal.
 func KindsFor(g Goal) []string {
 	var kinds []string
 	for kind, goal := range goals {
@@ -85,5 +85,5 @@ func KindsFor(g Goal) []string {
 	return kinds
 }
 
-// GoalOf returns the goal of an op of this kind, "" if it is no op of a migration.
+// GoalOf returns the goal of an op kind, "" for a kind that is no migration's.
 func GoalOf(kind string) Goal { return goals[kind] }

@@ -12,29 +12,29 @@ import (
 )
 
 // MustHold reports whether the guest has to be suspended while a job of the migration begins. Some
-// versions of QEMU miss what a guest writes in that time (hv.JobStart.LosesWrites):
+// versions of QEMU miss writes of a guest in that time (hv.JobStart.LosesWrites):
 //
-//   - From the moment in which QEMU puts its filter over the disk, with all requests drained, until
-//     mirror_run has looked through the disk, the filter knows of no job: a write goes through it
-//     and marks nothing dirty. If the look has come past its blocks before they were allocated,
-//     nobody copies them.
-//   - Libvirt's suspend is QEMU's stop, which returns when all requests of all disks have come to
-//     their end and the images are flushed. Until it is resumed a guest has none in flight, and
-//     begins none; nobody else writes to the disk.
-//   - The filter knows the job before QEMU sets the job's length, which is 0 till then, or says
-//     that it is ready (hv.Job.Tracking). A write that begins later is copied, or marked dirty.
+//   - From the moment in which QEMU inserts its filter over the disk, with all requests drained,
+//     until mirror_run has scanned the disk, the filter knows no job: a write passes it and marks
+//     nothing dirty. If the scan passed the blocks of the write before they were allocated, they
+//     are never copied.
+//   - libvirt's suspend is QEMU's stop, which returns when all requests of all disks have ended and
+//     the images are flushed. Until it is resumed a guest has no requests in flight and begins
+//     none, and no other program writes to the disk.
+//   - The filter knows the job before QEMU sets the job's length, which is 0 until then, or reports
+//     that the job is ready (hv.Job.Tracking). A later write is copied, or marked dirty.
 //
-// So a job misses nothing if the guest is suspended before it is begun, and is suspended still
-// after the job was seen to track. A full copy of one raw image copies every block of it, so there
-// nothing depends on what is missed.
+// So a job misses nothing if the guest is suspended before the job begins, and until the job was
+// seen to track. A full copy of one raw image copies every block, so a missed write does no harm
+// there.
 //
-// Other versions may die of what an I/O thread writes before the job looks
-// (hv.JobStart.KillsGuest). They, too, are safe from the moment in which the job is seen to track.
+// Other versions may die of a write of an I/O thread before the scan (hv.JobStart.KillsGuest).
+// They, too, are safe once the job was seen to track.
 func (e *Env) MustHold(ctx context.Context, s *Spec) (bool, error) {
 	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotActive):
-		return false, nil // nothing can begin
+		return false, nil // no job can begin
 	case errors.Is(err, hv.ErrUnavailable):
 		return false, err
 	case err != nil:
@@ -56,8 +56,8 @@ func (e *Env) MustHold(ctx context.Context, s *Spec) (bool, error) {
 	return dom.IOThreads, nil
 }
 
-// mayBeginUnheld refuses the beginning of a job with the guest running where it has to be
-// suspended for that: the op is planned anew then.
+// mayBeginUnheld refuses to begin a job with the guest running where the guest has to be suspended
+// for that: the op is then planned again.
 func (e *Env) mayBeginUnheld(ctx context.Context, s *Spec) error {
 	hold, err := e.MustHold(ctx, s)
 	if err != nil || !hold {
@@ -66,8 +66,8 @@ func (e *Env) mayBeginUnheld(ctx context.Context, s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("a block job on disk %s of instance %s has to begin with the guest suspended, since its QEMU may lose a write, or die of it, otherwise", s.Target, s.InstanceName)}
 }
 
-// BegunHeld reports whether the job of a migration that is at work on the disk of a guest was
-// begun with the guest suspended.
+// BegunHeld reports whether the job of a migration that runs on the disk of a guest was begun with
+// the guest suspended.
 func (e *Env) BegunHeld(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || disk.mirror == nil {

@@ -2,49 +2,48 @@
 
 package steps
 
-// pauseNote is written before the guest is paused: afterwards nobody could tell who paused
+// pauseNote is written before the guest is paused: afterwards nothing shows which program paused
 // it.
 type pauseNote struct {
-	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it, and what is
-	// done in the pause cures that. A guest that a person had paused stays paused.
+	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it and the pause cures
+	// that. A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
-	// Early: the op has not paused the guest yet. The note is of the flush before the pause, or of
-	// a guest that could not be paused, since it was asleep or had crashed.
+	// Early: the op has not paused the guest yet. The note is from the flush before the pause, or
+	// from a guest that could not be paused, since it was asleep or had crashed.
 	Early bool `json:"early,omitempty"`
 	flushingNote
 }
 
-// pauseWindow is a time in which the guest is paused. It has the names of the steps that
-// begin and end it.
+// pauseWindow is a time in which the guest is paused. It has the names of the steps that begin and
+// end it.
 type pauseWindow struct {
 	begin, end string
-	// cures: what is done in the pause takes the guest off its overlay, and so cures an I/O error
-	// that had stopped it.
+	// cures: in the pause the guest is taken off its overlay, which cures an I/O error that had
+	// stopped it.
 	cures bool
 }
 
 var (
-	// toSwitch is the pause of a switch: once the job is drained both of its ends are
-	// equal, and a crash loses nothing.
+	// toSwitch is the pause of a switch: once the job is drained both its ends are equal, and a
+	// crash loses nothing.
 	toSwitch = pauseWindow{"pause", "resume", true}
-	// toAbort is the pause in which a job is ended: the guest's process may end with the job
-	// otherwise.
+	// toAbort is the pause in which a job is ended: otherwise the guest's process may end with the
+	// job.
 	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort", true}
 )
 
 // flushingNote is a part of the note of each step that flushes the end of a job before the pivot.
 type flushingNote struct {
-	// Flushing: the end may lack what the job has written. Its flush has failed, or has not been
-	// answered yet.
+	// Flushing: the end may lack writes of the job. Its flush has failed, or has no result yet.
 	Flushing bool `json:"flushing,omitempty"`
 }
 
 const compareStep = "compare"
 
-// mismatchNote is written when both sides of a mirror were compared and are not equal.
+// mismatchNote is written when both sides of a mirror were compared and differ.
 type mismatchNote struct {
-	// Differs is how they differ, empty if they were not compared yet.
+	// Differs is the difference, or empty before the comparison.
 	Differs string `json:"differs,omitempty"`
-	// PauseEnded: the guest goes on, and the operator decides.
+	// PauseEnded: the guest continues, and the operator decides.
 	PauseEnded bool `json:"pause_ended,omitempty"`
 }

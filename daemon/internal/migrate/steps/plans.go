@@ -11,10 +11,10 @@ import (
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
 //
-// An image that the registry has freed may belong to somebody else the next moment. So a
-// cancel removes dst first, and the registry frees it then. A complete has to do it the other
-// way round: the registry frees src first, because it must not name a src that is gone. So
-// the step that deletes src asks first who has src now (deleteSource).
+// An image that the registry has freed may belong to another volume at once. So a cancel removes
+// dst before the registry frees it. A complete must do it in the other order, because the registry
+// must not name a deleted src: the registry frees src first. So the step that deletes src first
+// checks who uses src now (deleteSource).
 func (e *Env) Plans() []op.Plan {
 	all := slices.Concat(e.overlayPlans(), e.offlinePlans(), e.mirrorPlans(), e.savedPlans())
 	for i := range all {
@@ -29,8 +29,8 @@ func (e *Env) Plans() []op.Plan {
 	return all
 }
 
-// overlayPlans are the plans of method overlay: src is frozen under an overlay, which is
-// folded into dst, or back into src.
+// overlayPlans are the plans of method overlay: src is frozen under an overlay, which is folded
+// into dst, or back into src.
 func (e *Env) overlayPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStart, Commit: "switch_to_overlay", Steps: []op.Step{
@@ -70,8 +70,8 @@ func (e *Env) overlayPlans() []op.Plan {
 	}
 }
 
-// completeLiveSteps bring a running guest to dst. Hold are the steps that begin the job where the
-// guest has to be suspended for that, and nil elsewhere; fold are those of the job and the switch.
+// completeLiveSteps bring a running guest to dst. hold has the steps that begin the job with the
+// guest suspended, and is nil if that is not needed; fold has the steps of the job and the switch.
 func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	return slices.Concat([]op.Step{
 		e.stepVerifyCopy(),
@@ -83,8 +83,8 @@ func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	})
 }
 
-// mirrorToDst folds the overlay of a running guest into dst, which a job keeps equal to its disk
-// from then on, write by write. So in the switch the definition names dst first: that has every
+// mirrorToDst folds the overlay of a running guest into dst with a job that then writes each write
+// of the guest to dst too. So the switch changes the definition to dst first: dst has every
 // acknowledged write.
 func (e *Env) mirrorToDst() []op.Step {
 	return []op.Step{
@@ -98,15 +98,15 @@ func (e *Env) mirrorToDst() []op.Step {
 	}
 }
 
-// copyToDst is mirrorToDst with a job that writes in the background (Spec.Background).
+// copyToDst is mirrorToDst with a job that writes only in the background (Spec.Background).
 func (e *Env) copyToDst() []op.Step {
 	return append([]op.Step{e.stepCopyBehind()}, e.switchBehindJob(toDst)...)
 }
 
 // switchBehindJob switches a running guest to the end of a job that writes in the background: a
-// commit, or the copy of a move that keeps base images. What the job copies in the pause is flushed
-// in the pivot, and what a guest writes that somebody resumes is in the overlay alone until the
-// pivot, so the definition names the end after it.
+// commit, or the copy of a move that keeps base images. The data that the job copies in the pause
+// is flushed in the pivot, and a guest that another program resumes before the pivot writes to the
+// overlay alone. So the definition names the end only after the pivot.
 func (e *Env) switchBehindJob(to direction) []op.Step {
 	left := overlayLeft
 	if to.end == OnDst {
@@ -122,7 +122,7 @@ func (e *Env) switchBehindJob(to direction) []op.Step {
 	}
 }
 
-// cancelLiveSteps cancel the migration of a running guest. Hold is as in completeLiveSteps.
+// cancelLiveSteps cancel the migration of a running guest. hold is as in completeLiveSteps.
 func (e *Env) cancelLiveSteps(hold []op.Step) []op.Step {
 	return slices.Concat(
 		[]op.Step{e.stepAdmitCancel()},
@@ -133,7 +133,7 @@ func (e *Env) cancelLiveSteps(hold []op.Step) []op.Step {
 	)
 }
 
-// rollbackLiveSteps fold the overlay of a running guest back into src. Hold is as in
+// rollbackLiveSteps fold the overlay of a running guest back into src. hold is as in
 // completeLiveSteps.
 func (e *Env) rollbackLiveSteps(hold []op.Step) []op.Step {
 	return slices.Concat(
@@ -144,14 +144,13 @@ func (e *Env) rollbackLiveSteps(hold []op.Step) []op.Step {
 	)
 }
 
-// backLiveSteps bring a running guest back to src, with all that it wrote to the
-// overlay. Their commit point is the pivot.
+// backLiveSteps bring a running guest back to src, with all its writes to the overlay. Their commit
+// point is the pivot.
 func (e *Env) backLiveSteps() []op.Step {
 	return slices.Concat([]op.Step{e.stepCommit()}, e.switchBehindJob(toSrc), []op.Step{e.endsSnapshot(e.stepRemoveOverlay(), e.dropSnapshot)})
 }
 
-// backColdSteps are backLiveSteps for an instance that is off. Their commit point is
-// the fold.
+// backColdSteps are backLiveSteps for an instance that is off. Their commit point is the fold.
 func (e *Env) backColdSteps() []op.Step {
 	return []op.Step{
 		e.stepGuard("bringing back"),
@@ -161,7 +160,7 @@ func (e *Env) backColdSteps() []op.Step {
 	}
 }
 
-// cancelledSteps end a cancel: dst goes before the registry frees its place.
+// cancelledSteps end a cancel: dst is removed before the registry frees its place.
 func (e *Env) cancelledSteps() []op.Step {
 	return []op.Step{
 		e.stepRemoveDestination(),
@@ -169,7 +168,7 @@ func (e *Env) cancelledSteps() []op.Step {
 	}
 }
 
-// offlinePlans are the plans of method offline: src is frozen because nothing may open it.
+// offlinePlans are the plans of method offline: src is frozen because no program may open it.
 func (e *Env) offlinePlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStartOffline, Commit: "publish_started", Steps: []op.Step{
@@ -195,10 +194,10 @@ func (e *Env) offlinePlans() []op.Plan {
 	}
 }
 
-// mirrorPlans are the plans of method mirror: src is not frozen. QEMU makes dst equal to src
-// and keeps it so until the switch, which is made as by the method overlay. The mirror is an
-// op of its own, since it takes long and needs no lock of the instance. Where it has to begin
-// with the guest suspended, that is an op before it, which has the lock.
+// mirrorPlans are the plans of method mirror: src is not frozen. QEMU makes dst equal to src and
+// keeps it equal until the switch, which is like that of method overlay. The mirror is an op of its
+// own, since it takes long and needs no lock of the instance. If it has to begin with the guest
+// suspended, an op before it, which has the lock, begins it.
 func (e *Env) mirrorPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStartMirror, Commit: "publish_started", Steps: []op.Step{
@@ -231,11 +230,10 @@ func (e *Env) mirrorPlans() []op.Plan {
 	}
 }
 
-// cancelCommittedPlan is the cancel of a migration whose overlay somebody else has
-// committed into src under the running guest (`virsh blockcommit --active --pivot`). The
-// guest is where a cancel would bring it, and src has been written since, so that dst is
-// worth nothing. The overlay is kept: nothing proves what became of its blocks
-// once the guest has written over them.
+// cancelCommittedPlan cancels a migration after another program committed the overlay into src
+// under the running guest (`virsh blockcommit --active --pivot`). The guest is already on src, and
+// src was written since, so dst is worthless. The overlay is kept: once the guest has overwritten
+// its blocks, nothing proves that all of them reached src.
 func (e *Env) cancelCommittedPlan() op.Plan {
 	return op.Plan{Kind: KindCancelCommitted, Commit: "publish_cancelled", Steps: append(
 		[]op.Step{
@@ -247,9 +245,8 @@ func (e *Env) cancelCommittedPlan() op.Plan {
 	)}
 }
 
-// rollbackPlans fold the overlay of a migration that the registry has ended back
-// into src, which is still the instance's. Dst is not touched: it may be another
-// volume's by now.
+// rollbackPlans fold the overlay of a migration that the registry has ended back into src, which
+// still belongs to the instance. They do not touch dst, which may be another volume's.
 func (e *Env) rollbackPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindRollbackLive, Commit: pivotStep, Steps: e.rollbackLiveSteps(nil)},
@@ -261,18 +258,17 @@ func (e *Env) rollbackPlans() []op.Plan {
 	}
 }
 
-// releasePlan ends what a migration of an instance leaves at work on this host when
-// the registry has ended it without us: the copy job, since dst may be another
-// volume's by now. The guest goes on where it is, nothing is deleted and no name
-// is changed.
+// releasePlan ends the remaining copy job on this host when the registry has ended a migration
+// without this host, since dst may be another volume's. The guest stays on its image, and no image
+// or definition is changed.
 func (e *Env) releasePlan() op.Plan {
 	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.endsSnapshot(e.stepHandOver(), e.dropSnapshot))}
 }
 
-// savedPlans are the plans of the methods that the registry leads. By method save src is frozen
-// because all guests that could write are saved. The registry makes such a move and this host only
-// has a part in it: before a step touches an image it asks the registry whether that part is still
-// wanted (wanted), and no step changes the state of the migration there.
+// savedPlans are the plans of the methods that the registry leads. In method save src is frozen
+// because all guests that could write are saved. This host does only a part of such a move: before
+// a step touches an image it asks the registry whether that part is still wanted (wanted), and no
+// step changes the state of the migration there.
 func (e *Env) savedPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindCopySaved, Steps: []op.Step{
@@ -297,12 +293,12 @@ func (e *Env) savedPlans() []op.Plan {
 	}
 }
 
-// pauseSteps are the steps at which a guest may be paused by us.
+// pauseSteps are the steps at which the op may have paused the guest.
 var pauseSteps = stepNames(
 	toBegin.begin, beginStep, toBegin.end,
 	toSwitch.begin, drainStep, compareStep, toDst.nameStep(), pivotStep, toSrc.nameStep(), toSwitch.end,
 	toAbort.begin, abortStep, toAbort.end,
 )
 
-// PausesGuest reports whether a guest may be paused by us at the step with this name.
+// PausesGuest reports whether an op may have paused its guest at the step with this name.
 func PausesGuest(step string) bool { return pauseSteps[step] }

@@ -12,19 +12,18 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// runNote is written in the pause, before the definition names dst; where the pivot comes first,
-// before that.
+// runNote is written in the pause before the definition names dst, or, where the pivot comes first,
+// before the pivot.
 type runNote struct {
-	// Run tells the process of the guest, and Top is the stamp of the image that takes its
+	// Run identifies the guest's process, and Top is the stamp of the image that receives its
 	// writes, while the guest is paused.
 	Run int         `json:"run"`
 	Top image.Stamp `json:"top"`
-	// DstNewer says that dst was seen to have what the image that was left lacks. Whatever is
-	// written to that image from then on is a copy of dst, of which nobody knows whether it came to
-	// its end.
+	// DstNewer: dst was seen to have writes that the old image lacks. From then on a write to the
+	// old image is a copy of dst, which may be incomplete.
 	DstNewer bool `json:"dst_newer,omitempty"`
-	// Asked: libvirt was asked for the pivot of a job that writes in the background, and has not
-	// said what came of it. End is the stamp of the image that the job writes to, as it was asked.
+	// Asked: libvirt was asked for the pivot of a background job, and the result is not noted. End
+	// is the stamp of the job's target at that time.
 	Asked bool        `json:"asked,omitempty"`
 	End   image.Stamp `json:"end,omitzero"`
 	flushingNote
@@ -38,9 +37,9 @@ func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, to direction, dis
 	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
 }
 
-// noteAsked is noteRun right before libvirt is asked for the pivot of a job that writes in the
-// background. The server of an end at an address is not asked with the guest paused: it would say
-// the size alone. Before is the note of an earlier try.
+// noteAsked is noteRun right before libvirt is asked for the pivot of a background job. The server
+// of an end at an address is not asked with the guest paused: it would report only the size. before
+// is the note of an earlier try.
 func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState, before runNote) error {
 	note := runNote{Run: disk.dom.Run, Asked: true}
 	var err error
@@ -48,7 +47,7 @@ func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, d
 		return lostByGuest(s, err)
 	}
 	if end := to.image(s).Path; !api.IsNetwork(end) {
-		err = e.flushInTime(ctx, end) // which QEMU flushes right behind it
+		err = e.flushInTime(ctx, end) // QEMU flushes it right after
 		unanswered := errors.Is(err, errFlushTakesLong)
 		if unanswered || notStored(err) {
 			before.Flushing = true

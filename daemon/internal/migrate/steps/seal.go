@@ -11,22 +11,22 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// frozenOutput is when src was seen to be frozen.
+// frozenOutput is the seal of src.
 type frozenOutput struct {
 	At time.Time `json:"at"`
-	// Src is the stamp of src then.
+	// Src is the stamp of src when it was seen frozen.
 	Src *image.Stamp `json:"src,omitempty"`
-	// Snapshot is that of src, if it is an RBD image.
+	// Snapshot is the snapshot of src, if it is an RBD image.
 	Snapshot *SrcSnapshot `json:"snapshot,omitempty"`
-	// NotFrozen says that QEMU still had src open for writing: the start came to nothing,
-	// and the guest is brought back.
+	// NotFrozen, unless empty, names the process of QEMU that still had src open for writing: the
+	// start has failed, and the guest is brought back.
 	NotFrozen string `json:"not_frozen,omitempty"`
-	// NotStored is that src could not store what was written to it, which has the same end.
+	// NotStored, unless empty, reports that src could not store writes. The result is the same.
 	NotStored string `json:"not_stored,omitempty"`
 }
 
-// seal is what is known of a src that nobody writes from now on, in the step with this name. A
-// cluster does not say when an image was written: an RBD image has a snapshot for that.
+// seal returns the seal of a src that no program writes from now on, in the step with this name. A
+// Ceph cluster does not report when an image was written, so an RBD image gets a snapshot.
 func (e *Env) seal(ctx context.Context, r *op.Run, s *Spec, step string) (out frozenOutput, err error) {
 	if api.IsRBD(s.Src.Path) {
 		out.Src = &image.Stamp{SizeBytes: s.Src.SizeBytes}
@@ -40,10 +40,10 @@ func (e *Env) seal(ctx context.Context, r *op.Run, s *Spec, step string) (out fr
 	return out, err
 }
 
-// stampToKeep is the stamp of an image, for the journal. QEMU's flushes leave the time of
-// modification in memory, and a host that lost its power would come back with an older time, as if
-// somebody had written. So it is put on stable storage first, but for an image at an address, of
-// which the stamp has the size alone.
+// stampToKeep returns the stamp of an image, for the journal. QEMU's flushes leave the time of
+// modification in memory, and after a power failure the file would have an older time, as if it had
+// been written. So the image is flushed first, except at an address, where the stamp has only the
+// size.
 func (e *Env) stampToKeep(ctx context.Context, path string) (image.Stamp, error) {
 	if !api.IsNetwork(path) {
 		if err := e.images.Flush(ctx, path); err != nil {
@@ -53,17 +53,17 @@ func (e *Env) stampToKeep(ctx context.Context, path string) (image.Stamp, error)
 	return e.images.Stamp(ctx, path)
 }
 
-// sealed refuses a src that was written since it was frozen, by whomever: the content of the
-// overlay, or of a copy, belongs to a src that is gone, and a fold or a switch would lose
-// what was written. The one exception is a cancel that has begun to write the overlay back.
-// The time of modification and the size of a file tell, or the kernel's counters of a block
-// device, as long as the host is not rebooted, or the snapshot of an RBD image.
+// sealed refuses a src that was written since it was frozen, by any program: the content of the
+// overlay, or of a copy, belongs to the old content of src, and a fold or a switch would lose the
+// write. A cancel that has begun to write the overlay back is excepted. The evidence is the time of
+// modification and the size of a file, the kernel's counters of a block device, until the host
+// reboots, or the snapshot of an RBD image.
 func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	_, err := e.lookAtSeal(ctx, s, opID)
 	return err
 }
 
-// lookAtSeal is sealed, and says too whether what would tell is gone.
+// lookAtSeal is sealed, and reports whether the evidence is gone.
 func (e *Env) lookAtSeal(ctx context.Context, s *Spec, opID string) (lost bool, err error) {
 	if s.Method != MethodOverlay && s.Method != MethodOffline {
 		return false, nil
@@ -87,19 +87,19 @@ func (e *Env) lookAtSeal(ctx context.Context, s *Spec, opID string) (lost bool, 
 }
 
 // leftSrcNote has the stamp of a src that a volume has left and that was not frozen, taken as soon
-// as nobody had it any more.
+// as no process had it open.
 type leftSrcNote struct {
 	Left *image.Stamp `json:"left,omitempty"`
 }
 
-// sealsLeft makes a step, after which nobody has src any more, note the stamp of src.
+// sealsLeft makes a step, after which no process has src open, note the stamp of src.
 func (e *Env) sealsLeft(st op.Step) op.Step {
 	return followed(st, func(ctx context.Context, r *op.Run, s *Spec) error { return e.sealLeft(ctx, r, s.Src.Path, st.Name) })
 }
 
-// sealLeft notes the stamp of a src that its volume leaves, once: what was written between two
-// tries of a step counts. The move does not fail for want of it; then nobody can tell later whether
-// src was written.
+// sealLeft notes the stamp of a src that its volume leaves. It does so once, so that a write
+// between two tries of a step counts. The move does not fail without a stamp; then it stays unknown
+// whether src was written later.
 func (e *Env) sealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	var note leftSrcNote
 	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || api.IsNetwork(src) {
@@ -113,8 +113,8 @@ func (e *Env) sealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	return r.Note(ctx, leftSrcNote{&stamp})
 }
 
-// changeSinceLeft reports whether src was written since its volume has left it, by the stamp that
-// was taken when it was frozen, or closed. Why is the reason if nobody can tell.
+// changeSinceLeft reports whether src was written since its volume has left it, by the stamp from
+// when src was frozen or closed. why is the reason if the change is unknown.
 func (e *Env) changeSinceLeft(ctx context.Context, s *Spec, seal *image.Stamp) (change image.Change, why string, err error) {
 	if api.IsNetwork(s.Src.Path) {
 		return image.ChangeUnknown, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
@@ -134,14 +134,15 @@ func (e *Env) changeSinceLeft(ctx context.Context, s *Spec, seal *image.Stamp) (
 	return change, why, nil
 }
 
-// ofVolume is the stamp of an image without what is behind the volume that is its beginning.
+// ofVolume returns a stamp with the size limited to the volume, if that is the beginning of a
+// larger image.
 func ofVolume(stamp image.Stamp, l api.Location) image.Stamp {
 	stamp.SizeBytes = l.VolumeBytes(stamp.SizeBytes)
 	return stamp
 }
 
-// sealedUnlessCommitted is sealed, unless a commit of the overlay is at work: a person has
-// begun it, it writes src as a cancel would, and the cancel takes it up.
+// sealedUnlessCommitted is sealed, unless a commit of the overlay runs: a person has begun it, it
+// writes src as a cancel would, and the cancel adopts it.
 func (e *Env) sealedUnlessCommitted(ctx context.Context, s *Spec, disk *diskState, opID string) error {
 	if disk.active && disk.live == OnOverlay && disk.ours(toSrc, s) != nil {
 		return nil
@@ -163,10 +164,9 @@ func written(s *Spec, seal *image.Stamp, snapshot *SrcSnapshot) *api.Error {
 		s.Src.Path, s.VolumeName, when)
 }
 
-// sealedOrSame is sealed, but compares the content of src if its stamp has changed, and if what
-// would tell is gone: a program may have touched src without changing it. Src can be compared with
-// the copy only if the copy was made of the frozen src, and before part of the overlay came to dst.
-// Touched: it was compared.
+// sealedOrSame is sealed, but compares the content of src if its stamp has changed, or if the
+// evidence is gone: a program may have touched src without changing it. This requires a copy of the
+// frozen src, and no part of the overlay in dst. touched reports that both were compared.
 func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) (touched bool, err error) {
 	lost, refused := e.lookAtSeal(ctx, s, opID)
 	if !lost && api.CodeOf(refused) != api.CodeChainChanged {
@@ -193,9 +193,9 @@ func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) (touched b
 	return true, nil
 }
 
-// sealedStill is sealed, with the copy in step with the guest, right before the guest is paused:
-// src, an RBD image, is not written under the job either. Of what is no RBD image that was asked
-// for the last time before the job.
+// sealedStill is sealed for an RBD image, right before the guest is paused and with the copy ready:
+// the job must not have hidden a write to src. Other images were checked for the last time before
+// the job.
 func (e *Env) sealedStill(ctx context.Context, s *Spec) error {
 	if !api.IsRBD(s.Src.Path) {
 		return nil

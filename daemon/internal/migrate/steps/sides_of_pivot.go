@@ -10,13 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// On which side of the pivot a guest was that went off or has another process: the two images may
+// On which side of the pivot was a guest that went off or has another process? The two images may
 // differ then.
 
 const pivotStep = "pivot"
 
-// endHasAll refuses to take a switch for made because the definition, or the process, has the end,
-// where the image that was left may have what the end lacks.
+// endHasAll refuses to count a switch as done because the definition or the process has the end, if
+// the old image may have writes that the end lacks.
 func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	if inBackground(s, to) {
 		if disk.active {
@@ -37,28 +37,28 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, d
 		if disk.active {
 			return nil
 		}
-		// Nobody has written to the image that was left. But QEMU flushes the end as it suspends
-		// the guest, and in the pivot: if that failed QEMU alone was told, and it may have ended
-		// before it could say so.
+		// The old image was not written. But QEMU flushes the end when it suspends the guest, and
+		// in the pivot. If a flush failed, only QEMU knew, and QEMU may have ended before it
+		// reported that.
 		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
-		// Somebody has resumed the guest while the daemon was dead. A synchronous job writes to
-		// both images, but a flush of the guest reaches the image alone that it was to leave.
+		// The guest was resumed while the daemon was dead. A synchronous job writes to both images,
+		// but a flush of the guest reaches only the old image.
 		return op.UnknownOutcome(resumedByHand(s, disk.active))
 	case disk.active && disk.dom.Run == note.Run:
-		return nil // whose job wrote to both
+		return nil // its job wrote to both
 	case disk.active:
 		return op.UnknownOutcome(eitherHasMore(s, to))
 	}
-	// Either that, or the process that was paused died before the definition was changed, and
-	// another has written to the image that was to be left.
+	// The guest was resumed while the daemon was dead, or the paused process died before the
+	// definition was changed, and another process has written to the old image.
 	return e.sameInBoth(ctx, s, to)
 }
 
-// dstHasAll refuses, behind the pivot, to name dst for a guest that went off and whose definition
-// names the overlay still. From the pivot on dst has all, and more by a guest that somebody has
-// resumed; so it is right unless the overlay was written since, by a start of the instance on it.
-// Then both have to read the same.
+// dstHasAll refuses to name dst, after the pivot, for a guest that is off and that the definition
+// still has on the overlay, unless dst has everything. Since the pivot dst has all writes, also of
+// a guest that another program resumed. So dst is right, unless the instance was started on the
+// overlay and wrote there; then both images must read the same.
 func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil {
@@ -78,18 +78,19 @@ func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	return err
 }
 
-// overlayHasAll refuses to take a pivot of a job in the background for not made, by the name of the
-// overlay in the definition of a guest that went off, where libvirt was asked for it and has not
-// answered: QEMU may have made it, and somebody may have resumed the guest, which wrote to the end
-// alone then. An end that is as it was when libvirt was asked was written by nobody. Else both have
-// to read the same, or an operator decides: QEMU writes there as well, in the pivot and as it ends.
+// overlayHasAll refuses to count the pivot of a background job as not done because the definition
+// of a guest that is off names the overlay, if libvirt was asked for the pivot and did not answer.
+// QEMU may have pivoted, and another program may have resumed the guest, which then wrote only to
+// the end. If the end is unchanged since libvirt was asked, there was no such write. Otherwise both
+// images must read the same, or an operator decides: QEMU writes to the end also in the pivot and
+// when it ends.
 func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil || !note.Asked {
 		return err
 	}
 	top, err := e.images.Stamp(ctx, s.top())
-	if err != nil || disk.active && disk.dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt counts anew with a boot
+	if err != nil || disk.active && disk.dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt restarts its count with a boot
 		return err
 	}
 	if untouched, err := e.untouchedSinceAsked(ctx, s, to, note); err != nil || untouched {
@@ -104,8 +105,8 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to directio
 	return e.noteRun(ctx, r, s, to, disk)
 }
 
-// endWasReached refuses to take a pivot of a job in the background for made, by the name of the end
-// in the definition of a guest that is off, where libvirt was never asked for it: somebody has
+// endWasReached refuses to count the pivot of a background job as done because the definition of a
+// guest that is off names the end, if libvirt was never asked for the pivot: another program has
 // named the end, and the overlay may have more.
 func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	var note runNote
@@ -113,13 +114,13 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to directio
 		return err
 	}
 	if note.Asked {
-		return e.guards.Clear(s.InstanceID, s.ChainOwner()) // of a comparison that was cut off
+		return e.guards.Clear(s.InstanceID, s.ChainOwner()) // of an interrupted comparison
 	}
 	return e.sameInBoth(ctx, s, to)
 }
 
 // untouchedSinceAsked reports whether the end of a direction is known not to have been written
-// since libvirt was asked for the pivot. It is true if libvirt was not asked, by the note.
+// since libvirt was asked for the pivot. It is true if the note shows that libvirt was not asked.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, note runNote) (bool, error) {
 	end := to.image(s).Path
 	if !note.Asked || api.IsNetwork(end) {
@@ -133,8 +134,8 @@ func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, no
 	return !forgotten && !now.WrittenSince(note.End), nil
 }
 
-// sameInBoth makes sure that the overlay and the end of a direction, of which each may have what
-// the other lacks, read the same. Until then the instance, which is off, does not start.
+// sameInBoth makes sure that the overlay and the end of a direction read the same, if each may have
+// writes that the other lacks. The instance, which is off, cannot start until then.
 func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	if err := e.guards.Set(s.InstanceID, s.ChainOwner(), mayLack(s)); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	if api.CodeOf(err) == api.CodeCopyMismatch {
 		return op.UnknownOutcome(eitherHasMore(s, to))
 	}
-	if api.CodeOf(err) == api.CodeIOError { // which a second reading of all does not mend
+	if api.CodeOf(err) == api.CodeIOError { // a second reading would not help
 		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v; what instance %s wrote last may be in %s or in %s, which are compared before one is written over the other: mend the storage and call again",
 			err, s.InstanceName, to.image(s).Path, s.top()))
 	}

@@ -16,22 +16,20 @@ import (
 
 // The methods of a migration.
 const (
-	// MethodOverlay freezes src under a local overlay, and the guest runs on.
+	// MethodOverlay freezes src under a local overlay, and the guest continues.
 	MethodOverlay = api.MethodOverlay
-	// MethodOffline keeps the instance, if there is one, from starting until the end. It is
-	// for volumes that are not attached and for disks that libvirt will not overlay.
+	// MethodOffline prevents until the end that the instance, if any, starts. It is for volumes
+	// without attachment and for disks that libvirt cannot overlay.
 	MethodOffline = "offline"
-	// MethodMirror has QEMU copy the disk while the guest runs on src, and write every
-	// write of the guest to both: there is no overlay, and no frozen src that somebody else
-	// could copy. It is for disks that libvirt will not overlay, and for users who want no
-	// overlay.
+	// MethodMirror has QEMU copy the disk while the guest runs on src, and write each write of the
+	// guest to both images. There is no overlay, and no frozen src that another program could copy.
+	// It is for disks that libvirt cannot overlay, and for users who want no overlay.
 	MethodMirror = api.MethodMirror
-	// MethodSave moves a volume with all its guests paused. The registry leads it: a host
-	// that copies for it only does that part, and does not change the registry's row of the
-	// migration.
+	// MethodSave moves a volume with all its guests paused. The registry leads the move: a host
+	// that copies does only that part, and does not change the registry's row of the migration.
 	MethodSave = api.MethodSave
-	// MethodLive moves a volume while all its guests write. The registry leads it as well: the
-	// ops of the copying and of the guests' writes have inputs of their own (LiveInput).
+	// MethodLive moves a volume while all its guests write. The registry leads this move too. The
+	// ops that copy, and that track the guests' writes, have inputs of their own (LiveInput).
 	MethodLive = api.MethodLive
 )
 
@@ -41,8 +39,8 @@ const (
 	VerifyNone = api.VerifyNone
 )
 
-// Spec has the decisions about a migration that were made before anything was touched. It
-// is the input of all its ops and never changes.
+// Spec has the decisions about a migration that were made before anything was changed. It is part
+// of the input of all ops of the migration and never changes.
 type Spec struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
@@ -61,92 +59,88 @@ type Spec struct {
 
 	Src      api.Location `json:"src"`
 	SrcBlock bool         `json:"src_block"`
-	// SrcPrint is the fingerprint of src, empty for a migration that a former version
-	// began.
+	// SrcPrint is the fingerprint of src, or empty for a migration that an older version began.
 	SrcPrint string `json:"src_print,omitempty"`
-	// SrcRights are the rights of src while no guest has it. Dst gets them if the migration
-	// makes dst. They are nil for a device, and for a migration that an older version
-	// began.
+	// SrcRights are the rights of src while no guest has it. A dst that the migration makes gets
+	// them. They are nil for a device, and for a migration that an older version began.
 	SrcRights *image.Rights `json:"src_rights,omitempty"`
 	Dst       api.Location  `json:"dst"`
 	DstBlock  bool          `json:"dst_block"`
-	// DstDeviceBytes, if not 0, says that dst is a qcow2 image that the migration makes on a block
-	// device, and how large that has to be. In a pool it is made so large.
+	// DstDeviceBytes, unless 0, means that the migration makes dst as a qcow2 image on a block
+	// device, which needs this size. A pool makes the device so large.
 	DstDeviceBytes int64 `json:"dst_device_bytes,omitempty"`
-	// DstPrint is the fingerprint of a dst that was there already. If the migration makes
-	// dst, its fingerprint is in the journal (DstNote).
+	// DstPrint is the fingerprint of a dst that existed before. The fingerprint of a dst that the
+	// migration makes is in the journal (DstNote).
 	DstPrint string `json:"dst_print,omitempty"`
-	// CreateDst: dst did not exist; the migration makes it and, if it is
-	// cancelled, removes it.
+	// CreateDst: dst did not exist. The migration makes it, and removes it in a cancel.
 	CreateDst bool `json:"create_dst"`
-	// ConnectDst: dst is a volume of a target, and making it is connecting it. What is written to
-	// it before stays there if the migration is cancelled.
+	// ConnectDst: dst is a volume of a target, and is made by connecting it. A cancel does not
+	// restore the data that the migration overwrote there.
 	ConnectDst bool `json:"connect_dst,omitempty"`
-	// RoomNote says that the volume may outgrow the place of dst, "" if it may not.
+	// RoomNote warns that the volume may outgrow the storage of dst; "" if it cannot.
 	RoomNote string `json:"room_note,omitempty"`
-	// Notes say, each in a sentence, what of src dst does not have.
+	// Notes are sentences about properties of src that dst lacks.
 	Notes []string `json:"notes,omitempty"`
-	// Allocation is api.AllocationThick if dst, a file that the migration makes, gets room for all
-	// of the volume before it is written to, api.AllocationThin if not; empty where it is no such
-	// file.
+	// Allocation is for a dst that is a file and that the migration makes, and empty for others:
+	// api.AllocationThick if dst gets space for the whole volume before it is written,
+	// api.AllocationThin if not.
 	Allocation string `json:"allocation,omitempty"`
 	Overlay    string `json:"overlay,omitempty"`
-	// GuestBytes is the size of what the guest sees of src, if that is not all of it: the payload
-	// of a LUKS container, by its header when the move was asked for. Only a move under an
-	// overlay has to know.
+	// GuestBytes is the size of src as the guest sees it, if that is not the whole src: the payload
+	// of a LUKS container, by its header when the move was requested. Only a move under an overlay
+	// needs it.
 	GuestBytes int64 `json:"guest_bytes,omitempty"`
 
 	Method    string `json:"method"`
 	Composite bool   `json:"composite"` // volume migrate: go through to the end
-	// OnlyMirrored says why the volume can only be mirrored while its instance runs, "" if it can
-	// move otherwise, or if it is not mirrored. Only the checks of the request have to know.
+	// OnlyMirrored is the reason why the volume can only be mirrored while its instance runs; "" if
+	// another method is possible, or if it is not mirrored. Only preflight uses it.
 	OnlyMirrored string `json:"-"`
-	// MirrorFills says that QEMU may write what is a hole in src to dst, where it then takes room.
-	// Only the checks of the request have to know.
+	// MirrorFills: QEMU may write zeros to dst where src has holes, and these then use space. Only
+	// preflight uses it.
 	MirrorFills  bool `json:"-"`
 	ExternalCopy bool `json:"external_copy"`
 	DeleteSource bool `json:"delete_source"`
-	// Checkpoints says what becomes of dirty bitmaps that the move would lose
-	// (api.MigrationTarget).
+	// Checkpoints is what to do with dirty bitmaps that the move would lose (api.MigrationTarget).
 	Checkpoints string `json:"checkpoints,omitempty"`
-	// CopyOptions are those that the migration was started with; Env.CopyOptions has what
-	// was changed since.
+	// CopyOptions are those of the start; Env.CopyOptions includes later changes.
 	api.CopyOptions
-	// ToType is the type that the volume gets once it is at dst, "" to keep its own.
+	// ToType is the volume's type after the move to dst; "" to keep the present one.
 	ToType string `json:"to_type,omitempty"`
 }
 
 // Input is the Input of every op of a migration.
 type Input struct {
 	Spec Spec `json:"spec"`
-	// RequestID is the id of the op that the caller knows: an op that the manager submits
-	// by itself to continue a request has the id of the request's first op.
+	// RequestID is the id of the op that the caller knows. An op that the manager submits to
+	// continue a request has the id of the request's first op.
 	RequestID string `json:"request"`
 	request.Body
-	// Why is the reason for which the manager gave the migration up, in a cancel that
-	// nobody asked for.
+	// Why is the reason for a cancel that the manager submitted itself because it gave up the
+	// migration.
 	Why *api.Error `json:"why,omitempty"`
 }
 
-// SizeBytes is the exact size that src and dst share: of LUKS containers with their headers.
+// SizeBytes returns the exact size of src and dst. For LUKS containers it includes the header.
 func (s *Spec) SizeBytes() int64 { return s.Src.SizeBytes }
 
-// OverlayBytes is the exact virtual size of the overlay: what the guest sees.
+// OverlayBytes returns the exact virtual size of the overlay, which is the size that the guest
+// sees.
 func (s *Spec) OverlayBytes() int64 { return cmp.Or(s.GuestBytes, s.SizeBytes()) }
 
-// SrcImage returns src as the hypervisor names it.
+// SrcImage returns src in the form of package hv.
 func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
 
-// DstImage returns dst as the hypervisor names it.
+// DstImage returns dst in the form of package hv.
 func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
 
 // DstOnDevice reports whether dst is a qcow2 image on a block device.
 func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
 
-// DstRoomBytes is how much room dst takes where it is made, if it is not sparse.
+// DstRoomBytes returns the space that dst takes where it is made, if it is not sparse.
 func (s *Spec) DstRoomBytes() int64 { return max(s.Dst.WholeBytes(), s.DstDeviceBytes) }
 
-// DstFileBytes is how large the file of dst may become.
+// DstFileBytes returns the largest size that the file of dst may reach.
 func (s *Spec) DstFileBytes() int64 {
 	if s.Dst.Format == api.FormatQcow2 {
 		return Qcow2FileBytes(s.SizeBytes())
@@ -154,11 +148,11 @@ func (s *Spec) DstFileBytes() int64 {
 	return s.Dst.WholeBytes()
 }
 
-// Qcow2FileBytes is at least how large the file of a qcow2 image of clusters of 64 KiB gets: each
-// takes 16 bytes in a table and 2 in another.
+// Qcow2FileBytes returns a size that the file of a full qcow2 image with clusters of 64 KiB does
+// not exceed: each cluster takes 16 bytes in one table and 2 in another.
 func Qcow2FileBytes(sizeBytes int64) int64 { return sizeBytes + sizeBytes/2048 + 1<<20 }
 
-// OverlayImage returns the overlay as the hypervisor names it. It is encrypted as src is.
+// OverlayImage returns the overlay in the form of package hv. It is encrypted if src is.
 func (s *Spec) OverlayImage() hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay, LUKSSecret: s.Src.LUKSSecret}
 }
@@ -168,11 +162,10 @@ func (s *Spec) OverlayChain() []hv.Image {
 	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
 }
 
-// LedByRegistry reports whether the registry makes the migration, and this host only has a part
-// in it.
+// LedByRegistry reports whether the registry leads the migration, and this host does only a part.
 func (s *Spec) LedByRegistry() bool { return s.Method == MethodSave || s.Method == MethodLive }
 
-// manner is how the guests are while the registry moves their volume.
+// manner describes the state of the guests in a move that the registry leads.
 func (s *Spec) manner() string {
 	if s.Method == MethodLive {
 		return "while its guests write"
@@ -180,11 +173,11 @@ func (s *Spec) manner() string {
 	return "with all its guests paused"
 }
 
-// Position says which of a migration's chains a disk is on.
+// Position is the chain of a migration that a disk is on.
 type Position string
 
-// The positions. Foreign is any other chain: somebody else has changed the disk, and
-// nothing is done to it.
+// The positions. Foreign is any other chain: another program has changed the disk, and nothing is
+// done to it.
 const (
 	OnSrc     Position = "src"
 	OnOverlay Position = "overlay over src"
@@ -192,7 +185,7 @@ const (
 	Foreign   Position = "another chain"
 )
 
-// place is a position in words for people.
+// place returns the position in words for operators.
 func (s *Spec) place(p Position) string {
 	switch p {
 	case OnSrc:
@@ -206,7 +199,7 @@ func (s *Spec) place(p Position) string {
 	return "images that this move does not know"
 }
 
-// Leftovers names what a migration may have left on this host.
+// Leftovers names the images that a migration may have left on this host.
 func (s *Spec) Leftovers() string {
 	if s.Overlay != "" {
 		return fmt.Sprintf("%s, %s and the overlay %s with the guest's writes since the start", s.Src.Path, s.Dst.Path, s.Overlay)
@@ -214,8 +207,7 @@ func (s *Spec) Leftovers() string {
 	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
 }
 
-// Before returns the position of the disk until the switch to dst; beforeChain is its chain
-// then.
+// Before returns the position of the disk until the switch to dst. beforeChain returns its chain.
 func (s *Spec) Before() Position {
 	if s.Method == MethodOverlay {
 		return OnOverlay
@@ -230,7 +222,7 @@ func (s *Spec) beforeChain() []hv.Image {
 	return s.SrcChain()
 }
 
-// beforeBytes is the size of the top of beforeChain.
+// beforeBytes returns the size of the top of beforeChain.
 func (s *Spec) beforeBytes() int64 {
 	if s.Method == MethodOverlay {
 		return s.OverlayBytes()
@@ -238,8 +230,7 @@ func (s *Spec) beforeBytes() int64 {
 	return s.SizeBytes()
 }
 
-// SrcChain returns the chain before start: src, with its base images if it is a linked
-// clone.
+// SrcChain returns the chain before start: src, with its base images if it is a linked clone.
 func (s *Spec) SrcChain() []hv.Image { return location.Chain(s.Src, s.SrcBlock) }
 
 // DstChain returns the chain after complete: dst, with the base images that it keeps.
@@ -248,17 +239,17 @@ func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) 
 // KeepsBase reports whether dst is over the base images of src.
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
-// Background reports whether the job of the fold into dst writes in the background alone
-// (blockCopyOptions). Then dst lacks what a guest writes, until the job has copied it, and a flush
-// does not reach what the job has copied before the pivot.
+// Background reports whether the job that folds into dst writes only in the background
+// (blockCopyOptions). Then dst lacks a guest's write until the job has copied it, and data that the
+// job has copied is not flushed before the pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
 
 // Attached reports whether the volume is a disk of an instance of this host.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 
-// Key returns the key of ops that change the disk's chain. The ends of migrations exclude
-// each other per instance, because libvirt's security drivers mix up two block jobs that
-// end at once on one domain.
+// Key returns the key of ops that change the disk's chain. The ends of migrations exclude each
+// other per instance, because libvirt's security drivers confuse two block jobs that end at once on
+// one domain.
 func (s *Spec) Key() string {
 	if s.Attached() {
 		return request.InstanceKey(s.InstanceID)
@@ -269,7 +260,7 @@ func (s *Spec) Key() string {
 // Owner returns the owner of the guards that the migration sets.
 func (s *Spec) Owner() string { return "migration " + s.MigrationID }
 
-// CopyKey returns the key of the copy and of the ops that have to wait for it.
+// CopyKey returns the key of the copy and of the ops that must wait for it.
 func (s *Spec) CopyKey() string { return "copy/" + s.MigrationID }
 
 // specOf reads the spec from an op's input.
@@ -281,10 +272,10 @@ func specOf(r *op.Run) (*Spec, error) {
 	return &in.Spec, nil
 }
 
-// TopBefore returns the path of the image that takes the guest's writes before the switch.
+// TopBefore returns the path of the image that receives the guest's writes before the switch.
 func (s *Spec) TopBefore() string { return s.top() }
 
-// top is the image that takes the guest's writes before the switch.
+// top returns the path of the image that receives the guest's writes before the switch.
 func (s *Spec) top() string {
 	if s.Overlay != "" {
 		return s.Overlay

@@ -11,9 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepGuard keeps a stopped instance stopped while its overlay is folded. The
-// guard comes first and the look at the state second, so that a start cannot
-// slip in between.
+// stepGuard keeps a stopped instance off while its overlay is folded. It sets the guard before it
+// looks at the state, so that no start comes in between.
 func (e *Env) stepGuard(doing string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		reason := fmt.Sprintf("Volferry is %s volume %s of this instance; it may start again in a moment", doing, s.VolumeName)
@@ -33,7 +32,7 @@ func (e *Env) stepGuard(doing string) op.Step {
 	return step("guard", do, undo, nil)
 }
 
-// stepUnguard restores the rights of src and lets the instance start again.
+// stepUnguard restores the rights of src and allows the instance to start again.
 func (e *Env) stepUnguard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		e.giveBackSrcRights(ctx, s)
@@ -46,19 +45,18 @@ func (e *Env) stepUnguard() op.Step {
 	return step("unguard", do, nil, observe)
 }
 
-// foldNote is written when the overlay is folded and before the XML names the end. An XML
-// that names the end without this note was changed by somebody else.
+// foldNote is written after the fold and before the definition names the end. If a definition names
+// the end without this note, another program has changed it.
 type foldNote struct {
 	Folded bool `json:"folded"`
 	foldingNote
 }
 
-// stepFold merges the overlay of a stopped instance into the end of the direction, and
-// makes the persistent XML name that end. It is the commit point: from here the
-// end is the authoritative copy. The overlay keeps its data, so that a fold that
-// was cut off is made again, and one that was not followed by the new name as
-// well: on a host where the guard hook does not work the instance may have run
-// on the overlay since.
+// stepFold merges the overlay of a stopped instance into the end of the direction, and changes the
+// definition to that end. It is the commit point: from here the end is the authoritative copy. The
+// overlay keeps its data, so an interrupted fold can be repeated. A fold without a changed
+// definition is repeated too: where the guard hook does not work, the instance may have run on the
+// overlay since.
 func (e *Env) stepFold(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayFold(ctx, s, to); err != nil {
@@ -80,7 +78,7 @@ func (e *Env) stepFold(to direction) op.Step {
 		}
 		e.progress.set(s.MigrationID, Progress{Phase: "fold"})
 		if err := e.images.Fold(ctx, s.Overlay, to.chain(s)); err != nil {
-			// An instance that was started since mayFold has its images locked.
+			// The images of an instance that was started since mayFold are locked.
 			return cmp.Or(e.mayFold(ctx, s, to), e.foldError(s, err))
 		}
 		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{to.end == OnSrc}}); err != nil {
@@ -113,20 +111,20 @@ func (e *Env) stepFold(to direction) op.Step {
 
 const foldStep = "fold"
 
-// foldError says of storage that failed what an operator can do.
+// foldError adds to an I/O error what the operator can do.
 func (e *Env) foldError(s *Spec, err error) error {
 	if !isIOError(err) {
-		return e.hvError(err) // which gives the passphrase of a LUKS container
+		return e.hvError(err) // libvirt returns the passphrase of a LUKS container
 	}
 	return api.Errorf(api.CodeIOError, "%v; the volume is on its overlay %s as before: mend the storage and call again", err, s.Overlay)
 }
 
-// beginFold makes sure that src is still as it was when it was frozen, and notes that a fold
-// into src begins.
+// beginFold makes sure that src was not written since it was frozen, and notes that a fold into src
+// begins.
 func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	var note foldNote
 	if _, err := r.Noted(foldStep, &note); err != nil || note.Folding || to.end != OnSrc {
-		return err // a complete has looked when it looked at the copy
+		return err // a complete has checked the seal in verify_copy
 	}
 	if err := e.sealed(ctx, s, r.OpID()); err != nil {
 		return err
@@ -154,9 +152,9 @@ func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
 	return atRest(s, disk)
 }
 
-// renameIfStarted makes the XML name the overlay again if the instance was started on it
-// while the XML was changed, which can happen where the guard hook does not work: the new
-// writes of the guest are in the overlay.
+// renameIfStarted changes the definition back to the overlay if the instance was started on the
+// overlay while the definition was changed, which is possible where the guard hook does not work:
+// the guest's new writes are in the overlay.
 func (e *Env) renameIfStarted(ctx context.Context, s *Spec, to direction) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {

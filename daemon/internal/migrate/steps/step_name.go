@@ -11,10 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepNameEnd makes the persistent XML name dst before the switch, while the
-// guest is paused and both chains read the same: whatever dies now, either name
-// is right. It stays right if somebody resumes the guest before the switch, since
-// the mirror writes to both.
+// stepNameEnd changes the definition to dst before the switch, while the guest is paused and both
+// chains read the same: after any crash either name is right. It stays right if another program
+// resumes the guest before the switch, since the mirror writes to both.
 func (e *Env) stepNameEnd(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readActive(ctx, s)
@@ -27,7 +26,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		switch mirror, err := disk.mirrorTo(to, s); {
 		case err != nil:
 			return err
-		case mirror == nil && disk.live != to.end: // it is another process by now, whose writes dst does not get
+		case mirror == nil && disk.live != to.end: // it is another process by now, and dst does not get its writes
 			return jobEndedEarly(s, to.image(s))
 		}
 		if err := e.noteRun(ctx, r, s, to, disk); err != nil {
@@ -42,17 +41,17 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		}
 		switch {
 		case disk.config == s.Before() && !disk.active:
-			return e.guards.Clear(s.InstanceID, s.Owner()) // of a daemon that died behind the change
+			return e.guards.Clear(s.InstanceID, s.Owner()) // set by a daemon that died after the change
 		case disk.config == s.Before() && disk.live == s.Before():
 			return nil
 		case disk.active && disk.live == s.Before() && disk.config == to.end:
 			return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
 		case disk.active && disk.live == s.Before():
-			// It is somebody else's XML. The guest, which is paused, is where it was.
+			// Another program changed the definition. The paused guest is on its old chain.
 			return nil
 		case disk.config == to.end:
-			// The process died after the XML had named the end: the instance may have
-			// been started from there since.
+			// The process died after the definition named the end: the instance may have been
+			// started from there since.
 			return e.underGuard(s, "taking back", func() error { return e.unnameEnd(ctx, r, s) })
 		}
 		return op.UnknownOutcome(chainChanged(s, disk))
@@ -65,15 +64,15 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		return op.DoneIf(disk.config == to.end), nil
 	}
 	named := step(to.nameStep(), do, undo, observe)
-	named.Verifies = true // SetConfigChain does, and stepPivot looks again
+	named.Verifies = true // SetConfigChain verifies, and stepPivot looks again
 	return provided(named, e.endUnchangedInPause(to))
 }
 
-// stepNameLeft makes the persistent XML name the end, after the switch: a commit, and a copy in the
-// background, do not write to both, so the XML names the overlay as long as the guest may write to
-// it. libvirt has changed the name with the switch; this step makes sure. If somebody else has
-// changed the XML, the paused guest does not wait for that: stepSettle reports it. Left is the
-// error for a disk that is on the overlay, or would be with the next start.
+// stepNameLeft changes the definition to the end after the switch: a commit, and a copy in the
+// background, do not write to both images, so the definition names the overlay while the guest may
+// write to it. libvirt has changed the name with the switch; this step verifies that. If another
+// program has changed the definition, the paused guest does not wait for that: stepSettle reports
+// it. left returns the error for a disk that is on the overlay, or would be after the next start.
 func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error) op.Step {
 	named := func(disk *diskState) bool {
 		return disk.config == to.end || disk.config != OnOverlay && disk.active && disk.live == to.end
@@ -107,9 +106,9 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 	return step(to.nameStep(), do, nil, observe)
 }
 
-// nameDstOfOff has the definition of a guest that went off behind the pivot name dst. On a host
-// where the guard hook does not work it may be started on the overlay meanwhile, and what it writes
-// then is there alone.
+// nameDstOfOff changes the definition to dst for a guest that went off after the pivot. Where the
+// guard hook does not work it may meanwhile be started on the overlay, and its new writes are then
+// only there.
 func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.dstHasAll(ctx, r, s); err != nil {
 		return err
@@ -119,7 +118,7 @@ func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *Spec) error {
 	}
 	err := e.renameIfStarted(ctx, s, toDst)
 	if started := (*errWorldChanged)(nil); errors.As(err, &started) {
-		return op.Retry(request.BusyDelay, err) // its overlay is looked at again
+		return op.Retry(request.BusyDelay, err) // the overlay is checked again
 	}
 	return err
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepCreateOverlay makes the empty overlay over src. Whoever may use src may use the
-// overlay, too: QEMU, where libvirt gives it no image, and afterwards src's owner, since
-// libvirt gives a src that the guest is brought back to the owner that the overlay had.
+// stepCreateOverlay makes the empty overlay over src, with the rights of src. QEMU needs them where
+// libvirt does not change the rights of images. The owner of src needs them afterwards, since
+// libvirt gives a src to which the guest is brought back the owner of the overlay.
 func (e *Env) stepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if err := e.images.CreateOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes(), s.SrcRights); err != nil {
-			return e.hvError(err) // which gives the passphrase of a LUKS container
+			return e.hvError(err) // libvirt returns the passphrase of a LUKS container
 		}
 		return e.checkOpens(ctx, s, s.Overlay)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
-		// A file that was cut off while it was made is no overlay yet; nothing
-		// names it, and CreateOverlay makes it anew.
+		// A file from an interrupted try is no overlay yet. No definition names it, and
+		// CreateOverlay makes it again.
 		return e.doneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
@@ -37,8 +37,8 @@ func (e *Env) stepCreateOverlay() op.Step {
 		if _, err := r.Noted(nameOverlayStep, &note); err != nil {
 			return err
 		}
-		// A guest may have run on the overlay and been put back on src since: then its writes
-		// are nowhere else, unless somebody was asked to commit them.
+		// A guest may have run on the overlay and been put back on src since. Then its writes are
+		// only in the overlay, unless an operator was asked to commit them.
 		empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 		if !note.Left && !errors.Is(err, image.ErrAbsent) && (err != nil || !empty) {
 			return op.UnknownOutcome(overlayHasData(s, err))
@@ -48,7 +48,7 @@ func (e *Env) stepCreateOverlay() op.Step {
 	return provided(step("create_overlay", do, undo, observe), e.srcUnchanged)
 }
 
-// overlayUnused makes sure that no chain names the overlay.
+// overlayUnused makes sure that no chain has the overlay.
 func (e *Env) overlayUnused(ctx context.Context, s *Spec) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
@@ -60,8 +60,8 @@ func (e *Env) overlayUnused(ctx context.Context, s *Spec) error {
 	return e.notNamed(ctx, s.Overlay)
 }
 
-// stepRemoveOverlay ends a migration: what the overlay held is in dst (or back
-// in src) and the registry knows.
+// stepRemoveOverlay removes the overlay at the end of a migration: its data is in dst (or back in
+// src) and the registry knows the end.
 func (e *Env) stepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
@@ -74,7 +74,7 @@ func (e *Env) stepRemoveOverlay() op.Step {
 		if err := e.images.Remove(ctx, s.Overlay); err != nil {
 			return err
 		}
-		if _, err := e.endWriteLimits(ctx, s); err != nil { // of a guest that is off by now
+		if _, err := e.endWriteLimits(ctx, s); err != nil { // the limits of a guest that is now off
 			return err
 		}
 		if left := e.besideOverlay(s); left != "" {
@@ -85,8 +85,9 @@ func (e *Env) stepRemoveOverlay() op.Step {
 	return step("remove_overlay", do, nil, observe)
 }
 
-// besideOverlay says which files are left that have the name of the overlay but for the ending, ""
-// if none are seen: images of snapshots, which somebody has taken meanwhile and merged again.
+// besideOverlay returns a remark with the files that have the overlay's name with another ending,
+// "" if there are none. They are images of snapshots that another program made and merged
+// meanwhile.
 func (e *Env) besideOverlay(s *Spec) string {
 	beside, err := e.images.Beside(s.Overlay)
 	if err != nil || len(beside) == 0 {
@@ -95,9 +96,9 @@ func (e *Env) besideOverlay(s *Spec) string {
 	return fmt.Sprintf("kept, since this move has not made it: %s; delete it if no domain needs it (an image of a snapshot, by its name)", strings.Join(beside, ", "))
 }
 
-// stepNameOverlay makes the persistent XML name the overlay over src before the
-// running guest is switched to it. The overlay is empty and reads exactly as
-// src, so a crash on either side of the switch is harmless ("superset first").
+// stepNameOverlay changes the definition to the overlay over src before the running guest is
+// switched. The overlay is empty and reads as src, so a crash before or after the switch does no
+// harm ("superset first").
 func (e *Env) stepNameOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)
@@ -138,7 +139,7 @@ func (e *Env) stepNameOverlay() op.Step {
 
 const nameOverlayStep = "name_overlay"
 
-// leftNote says that somebody was asked to commit the overlay of a start that is undone.
+// leftNote records that the operator was asked to commit the overlay of a start that is undone.
 type leftNote struct {
 	Left bool `json:"left"`
 }
@@ -150,8 +151,8 @@ func leftOnOverlay(ctx context.Context, r *op.Run, s *Spec, disk *diskState) err
 	return op.UnknownOutcome(overlayLeft(s, disk))
 }
 
-// unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on
-// src, and looks again: the snapshot may have been in libvirt's queue before it.
+// unnameLiveOverlay removes the overlay from the definition of a guest that runs on src, and looks
+// again: the snapshot may have been queued in libvirt before the change.
 func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()); err != nil {
 		return e.hvError(err)
@@ -171,9 +172,9 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *Spec) error {
 	return err
 }
 
-// unnameUnusedOverlay takes the overlay's name out of the XML of a stopped
-// instance. The instance may have run on the overlay since: only an overlay
-// that is empty is given up, and no start may slip in between.
+// unnameUnusedOverlay removes the overlay from the definition of a stopped instance. The instance
+// may have run on the overlay since, so only an empty overlay is given up, and the guard prevents a
+// start meanwhile.
 func (e *Env) unnameUnusedOverlay(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
 		return err

@@ -33,8 +33,8 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err != nil {
 			return err
 		}
-		// A guest that is found paused on a second try may have been paused by
-		// the first; one that runs was resumed or started since.
+		// On a repeated try a paused guest may have been paused by the first try. A running guest
+		// was resumed or started since.
 		running := disk.dom.State == hv.StateRunning
 		if !again || note.Early || (running && !note.Resume) {
 			resume := note.Resume || running || w.cures && disk.dom.PauseReason == hv.PauseIOError
@@ -44,15 +44,15 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 			}
 		}
 		if !running {
-			// Not even to be sure: if it was started in this moment the note
-			// would be wrong, and it would stay paused for good.
+			// Do not call Suspend: a guest that was started at this moment would stay paused for
+			// good, since the note would not resume it.
 			return nil
 		}
 		e.progress.pausedAt(s.MigrationID, e.now())
 		if err := e.hv.Suspend(ctx, s.InstanceID); err != nil {
 			if now, readErr := e.runState(ctx, s); readErr == nil {
 				if asleep := mayPauseGuest(ctx, r, s, w, now.PauseReason); asleep != nil {
-					return asleep // since the look above
+					return asleep // since the read above
 				}
 			}
 			return e.guestError(ctx, s, err)
@@ -78,7 +78,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if ended, err := pauseEnded(r, w); err != nil || ended {
-			return err // if it is paused again, that is a person's
+			return err // if it is paused again, a person paused it
 		}
 		if now, err := e.runState(ctx, s); err != nil {
 			return err
@@ -88,14 +88,15 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err := e.resume(ctx, r, s, w); err != nil {
 			return err
 		}
-		e.progress.takePause(s.MigrationID) // the next one is another
+		e.progress.takePause(s.MigrationID) // the next pause is another one
 		return nil
 	}
 	return step(w.begin, do, undo, observe)
 }
 
-// stepPauseToSwitch pauses the guest for the switch to the end of a direction, if that is the image
-// that the migration began with, and answers: QEMU waits for it as it suspends a guest.
+// stepPauseToSwitch pauses the guest for the switch to the end of a direction. Before that it
+// checks that the end is still the image that the migration began with, and that it answers: QEMU
+// waits for the image when it suspends a guest.
 func (e *Env) stepPauseToSwitch(to direction) op.Step {
 	checks := []func(context.Context, *Spec) error{e.endUnchanged(to)}
 	if to.end == OnDst {
@@ -117,8 +118,8 @@ func (e *Env) stepPauseToSwitch(to direction) op.Step {
 }
 
 // mayPauseGuest makes the op wait for a guest that is asleep or has crashed: it cannot be paused,
-// and could go on at any moment. The op has not paused it, so a note of its pause is taken back: if
-// the guest is paused when it is looked at next, its owner has paused it.
+// and may continue at any moment. The op has not paused it, so a note of a pause is withdrawn: if
+// the guest is paused at the next look, its owner has paused it.
 func mayPauseGuest(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, is hv.PauseReason) error {
 	why := request.Standstill(is, s.InstanceName)
 	if why == "" {
@@ -135,9 +136,8 @@ func mayPauseGuest(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, is hv
 	return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
 }
 
-// mayStillPause makes the op wait if the guest runs while a call on its process is under way:
-// the call may be our own suspend, whose answer was lost, and nobody would resume the guest
-// that it pauses.
+// mayStillPause makes the op wait if the guest runs while a call on its process is under way. The
+// call may be the op's own suspend with a lost answer, and nothing would resume the guest after it.
 func mayStillPause(s *Spec, now hv.RunState) error {
 	if now.State != hv.StateRunning || !now.Occupied {
 		return nil
@@ -145,7 +145,8 @@ func mayStillPause(s *Spec, now hv.RunState) error {
 	return op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
 }
 
-// pauseEnded reports whether the op has resumed its guest, if that was to be resumed.
+// pauseEnded reports whether the op's pause is over: the guest was resumed, unless it was to stay
+// paused.
 func pauseEnded(r *op.Run, w pauseWindow) (bool, error) {
 	var over resumeOutput
 	if ended, err := r.Output(w.end, &over); err != nil || ended || w != toSwitch {
@@ -156,7 +157,7 @@ func pauseEnded(r *op.Run, w pauseWindow) (bool, error) {
 	return note.PauseEnded, err
 }
 
-// resume lets a guest run that stepPause paused.
+// resume resumes a guest that stepPause has paused.
 func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) error {
 	var note pauseNote
 	if _, err := r.Noted(w.begin, &note); err != nil || !note.Resume {
@@ -177,26 +178,25 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) err
 	return nil
 }
 
-// resumeNow resumes a guest that the migration has paused. A resume that fails is tried until it is
-// made, and the guest is shown meanwhile.
+// resumeNow resumes a guest that the migration has paused. A failed resume is repeated until it
+// succeeds; meanwhile the guest is shown as not resumed.
 func (e *Env) resumeNow(ctx context.Context, s *Spec) error {
 	return e.hvError(e.unresumed.Ended(s.MigrationID, s.InstanceName, "the move of volume "+s.VolumeName, e.hv.Resume(ctx, s.InstanceID)))
 }
 
-// Unresumed says why the guest of a migration is paused that libvirt does not resume, empty if
-// there is none.
+// Unresumed returns why the guest of a migration is paused that libvirt does not resume, or "".
 func (e *Env) Unresumed(migrationID string) string { return e.unresumed.Text(migrationID) }
 
-// runState reports whether the guest runs. Its errors are already typed for the runner.
+// runState reports whether the guest runs. Its errors are typed for the runner.
 func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
 	now, err := e.hv.RunState(ctx, s.InstanceID)
 	return now, e.hvError(err)
 }
 
-// resumeOutput is what a pause cost the guest.
+// resumeOutput is the cost of a pause for the guest.
 type resumeOutput struct {
-	// StallMS is how long the guest was paused, as seen from the host; nil if
-	// it was not, or if a restart of the daemon lost the beginning.
+	// StallMS is how long the guest was paused, as measured by the host; nil if it was not paused,
+	// or if a restart of the daemon lost the beginning.
 	StallMS *float64 `json:"stall_ms"`
 }
 
@@ -226,13 +226,13 @@ func (e *Env) pauseOutput(s *Spec, note pauseNote) resumeOutput {
 	if !note.Resume || p.began.IsZero() {
 		return resumeOutput{}
 	}
-	if p.ended.IsZero() { // the answer to our resume was lost, or somebody else has resumed it
+	if p.ended.IsZero() { // the answer to our resume was lost, or another program resumed the guest
 		p.ended = e.now()
 	}
 	return resumeOutput{StallMS: milliseconds(p.ended.Sub(p.began))}
 }
 
-// stepDrain waits until the paused guest's job has nothing left to do.
+// stepDrain waits until the job of the paused guest has copied everything.
 func (e *Env) stepDrain(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var note flushingNote
@@ -258,11 +258,11 @@ func (e *Env) stepDrain(to direction) op.Step {
 				}
 				return e.flushInPause(ctx, r, s, to, disk)
 			}
-			if e.stopping.Err() != nil { // the guest must not stay paused for it
+			if e.stopping.Err() != nil { // the guest must not stay paused for the job
 				return &errWorldChanged{"the daemon was stopped while the job of a switch was waited for"}
 			}
-			// The guest's writes have stopped, so this ends unless the image
-			// that is written to is stuck.
+			// The guest does not write, so this ends unless the image that the job writes to is
+			// stuck.
 			waited := e.now().Sub(began)
 			if waited > DrainBound {
 				return e.givesUpPause(ctx, s, to)
@@ -296,8 +296,7 @@ func (e *Env) givesUpPause(ctx context.Context, s *Spec, to direction) error {
 	return api.Errorf(api.CodeInternal, "%s", refused)
 }
 
-// drainPollFor looks often at first, because every millisecond is a stall, and
-// less often once it is a long one.
+// drainPollFor polls often at first, when every millisecond counts, and less often in a long pause.
 func drainPollFor(waited time.Duration) time.Duration {
 	return max(drainPoll, min(waited/10, jobPoll))
 }
@@ -315,8 +314,8 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 		return false, jobEndedEarly(s, to.image(s))
 	}
 	if disk.dom.State == hv.StateRunning {
-		// Resumed by a person, or another process by now. Who may resume it after
-		// the switch has to be noted anew.
+		// A person resumed the guest, or it is another process. The note whether the guest is to be
+		// resumed after the switch must be written again.
 		return false, &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody while its disk was being switched", s.InstanceName)}
 	}
 	if disk.dom.State != hv.StatePaused || !mirror.Ready {
@@ -329,13 +328,15 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 	return job != nil && job.Current == job.End, nil
 }
 
-// endPauseOnDisagreement resumes the guest if err says that the witnesses disagree while the op has
-// the guest paused: nothing is undone, but the guest must not wait for a person. Both chains are
-// equal in the pause, so the definition is first made to name the chain that the process has open.
-// Where that cannot be told, with dst open, the definition stays: if it names dst, dst has every
-// write, since the job writes to both until its pivot, and the guest to dst alone after it. A
-// commit, and a copy in the background, write to one of the two, so that neither name would be
-// right once the guest wrote: that guest stays paused. Other errors are returned as they are.
+// endPauseOnDisagreement resumes the guest if err reports that the witnesses disagree while the op
+// has the guest paused: nothing is undone, but the guest must not wait for a person.
+//
+// Both chains are equal in the pause, so the definition is first changed to the chain that the
+// process has open. With dst open that chain may be unknown; then the definition is not changed. If
+// it names dst, that is right: the job writes to both images until its pivot, and the guest to dst
+// alone after it. A commit, and a copy in the background, write to one image only, so neither name
+// would be right once the guest writes; that guest stays paused. Other errors are returned
+// unchanged.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
 	var disagreed *errWitnessesDisagree
 	if !errors.As(err, &disagreed) || disagreed.oneSided && w == toSwitch {
@@ -356,8 +357,8 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w 
 	return err
 }
 
-// confirmDiskInPause is confirmDiskOfPaused for a step in the pause of a switch, at which a commit
-// that libvirt does not have any more may have been pivoted.
+// confirmDiskInPause is confirmDiskOfPaused for a step in the pause of a switch. A commit that
+// libvirt no longer knows may have been pivoted there.
 func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDiskOfPaused(ctx, s)
 	if err == nil && disk.maybeUnderCommit() {
@@ -369,8 +370,8 @@ func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*disk
 	return disk, nil
 }
 
-// commitIsOver waits until QEMU has src open for reading again, which takes a moment when a
-// commit has failed. Otherwise the guest may be on src by now.
+// commitIsOver waits until QEMU has reopened src for reading only, which takes a moment after a
+// commit has failed. If it does not, the guest may be on src.
 func (e *Env) commitIsOver(ctx context.Context, s *Spec) error {
 	var unknown error
 	if _, err := retry.Poll(ctx, agreement.Poll, agreement.Bound, func() (bool, error) {

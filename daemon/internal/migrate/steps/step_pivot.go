@@ -14,12 +14,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// pivotRetry is how long to wait when QEMU says that the job is not ready.
+// pivotRetry is how long to wait when QEMU reports that the job is not ready.
 const pivotRetry = 5 * time.Millisecond
 
-// stepPivot makes the end the running guest's disk. It is the commit point. If
-// the process died in the window and the persistent XML names the end, there is
-// nothing left to switch: the paused guest's last write is in both chains.
+// stepPivot makes the end the disk of the running guest. It is the commit point. If the process
+// ended in the pause and the definition names the end, no pivot is needed: both chains have the
+// last write of the paused guest.
 func (e *Env) stepPivot(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)
@@ -28,7 +28,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		}
 		switch {
 		case disk.active && disk.live == to.end, !disk.active && disk.config == to.end:
-			return nil // Observe looks at what the end has
+			return nil // Observe checks which writes the end has
 		case !disk.active:
 			return guestIsOff(s)
 		case !inBackground(s, to) && disk.config != to.end:
@@ -44,7 +44,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		background := inBackground(s, to)
 		var before runNote
 		if background {
-			if disk.config == to.end { // by somebody else, and would count as a pivot that was made
+			if disk.config == to.end { // named by another program, and would count as a completed pivot
 				if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()); err != nil {
 					return e.hvError(err)
 				}
@@ -95,8 +95,8 @@ func (e *Env) stepPivot(to direction) op.Step {
 	return provided(step(pivotStep, do, nil, observe), e.endUnchangedInPause(to))
 }
 
-// nameTakenBack ends an op whose definition does not name the end any more, as it has to before a
-// pivot: somebody has changed it since stepNameEnd.
+// nameTakenBack ends an op when the definition no longer names the end, as is required before a
+// pivot: another program has changed it since stepNameEnd.
 func nameTakenBack(s *Spec, to direction, disk *diskState) error {
 	if err := disk.mayName(s, to); err != nil {
 		return err
@@ -104,10 +104,11 @@ func nameTakenBack(s *Spec, to direction, disk *diskState) error {
 	return &errWorldChanged{fmt.Sprintf("the definition of instance %s was changed back by somebody while its disk was being switched", s.InstanceName)}
 }
 
-// pivotMayCome stops an op whose guest may go over to dst at any moment: libvirt was asked for the
-// pivot before it died, and refuses it now, with the job still there. It has attached the base
-// images the first time, and cannot once more; QEMU may have been told of the pivot, and flush dst
-// yet. A guest that was resumed would write to dst, of which no definition knows.
+// pivotMayCome stops an op with a guest that may move to dst at any moment: an earlier libvirtd was
+// asked for the pivot and died, and the present one refuses it while the job exists. libvirt
+// attached the base images the first time and cannot attach them again; QEMU may have received the
+// pivot, and be flushing dst. A guest that was resumed would write to dst, and no definition would
+// name dst.
 func (e *Env) pivotMayCome(ctx context.Context, s *Spec, disk *diskState) error {
 	open, err := e.openImages(ctx, s)
 	if err != nil {

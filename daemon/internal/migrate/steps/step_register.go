@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRegister takes the migration lock at the registry and reserves dst: from
-// here on nobody else attaches, deletes or migrates the volume, or uses dst.
+// stepRegister takes the migration lock at the registry and reserves dst: from then on no other
+// request can attach, delete or migrate the volume, or use dst.
 func (e *Env) stepRegister() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.notLeaving(ctx, s); err != nil {
@@ -26,7 +26,7 @@ func (e *Env) stepRegister() op.Step {
 			Dst: s.dstToReserve(), Method: s.Method, ToType: s.ToType, OpID: r.OpID(),
 		})
 		if api.CodeOf(err) == api.CodeStaleEpoch {
-			// What was checked before is worth nothing: whoever asked may ask again.
+			// The checks before were made in an older epoch; the caller may repeat the call.
 			e.fence.raise(epochIn(err))
 			return err
 		}
@@ -66,9 +66,9 @@ func (e *Env) stepRegister() op.Step {
 
 const registerStep = "register"
 
-// notLeaving refuses a volume that its guest may release: QEMU would lose the disk under its
-// overlay or its job. It is called when the instance's other ops are over, since one of them
-// may be the detach that was given up.
+// notLeaving refuses a volume that its guest may still release after a detach: QEMU would lose the
+// disk under its overlay or its job. It is called after the instance's other ops have ended, since
+// one of them may be the detach that was given up.
 func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
 	if e.mayMove == nil || !s.Attached() {
 		return nil
@@ -80,21 +80,21 @@ func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// grantOutput says that the registry has granted the lock: a failure after that ends the
-// migration, and is no refusal to begin it.
+// grantOutput records that the registry has granted the lock: a later failure ends the migration,
+// and is no refusal to begin it.
 type grantOutput struct {
 	Granted bool `json:"granted"`
 }
 
-// openStates are all states of the registry's row in which it holds its locks.
+// openStates are all states of the registry's row in which it has its locks.
 var openStates = []api.MigrationState{
 	api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
 	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
 }
 
-// stepPublish brings the registry's row of the migration to a state, from any open state.
-// Completed flips the attachment to dst and frees src; cancelled does the reverse. It waits
-// for a registry that is away, as long as it takes.
+// stepPublish changes the registry's row of the migration from any open state to a state. Completed
+// moves the attachment to dst and frees src; cancelled frees dst. It waits for an unavailable
+// registry without limit.
 func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if to.Final() {
@@ -125,7 +125,7 @@ func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.Migrati
 	return step(name, do, undo, observe)
 }
 
-// transition asks the registry for one change of state.
+// transition requests one change of state from the registry.
 func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
 	var in Input
 	if err := r.Input(&in); err != nil {
@@ -142,9 +142,9 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.Migrati
 	}
 }
 
-// RecordEnd brings the registry's row of a migration that has ended on this host to its end. OpID
-// is the op that ended it, and why its reason, if it has one. If the row has ended there is nothing
-// to report.
+// RecordEnd reports to the registry the end of a migration that has ended on this host. opID is the
+// op that ended it, and why its reason, if any. If the registry's row has ended, nothing is
+// reported.
 func (e *Env) RecordEnd(ctx context.Context, s *Spec, opID string, end api.MigrationState, why *api.Error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || row.State.Final() {
@@ -161,8 +161,9 @@ func (e *Env) RecordEnd(ctx context.Context, s *Spec, opID string, end api.Migra
 	return nil
 }
 
-// askThroughClaim is askTransition. A registry that is from a backup of before the claim hears of
-// that first: it frees src only if it knew that the volume was about to leave it.
+// askThroughClaim is askTransition, but reports the claim first to a registry that was restored
+// from a backup from before the claim: the registry frees src only if it knew that the volume was
+// completing.
 func (e *Env) askThroughClaim(ctx context.Context, opID string, s *Spec, to api.MigrationState, why *api.Error) error {
 	err := e.askTransition(ctx, opID, s, to, why)
 	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
@@ -173,34 +174,34 @@ func (e *Env) askThroughClaim(ctx context.Context, opID string, s *Spec, to api.
 	return err
 }
 
-// askTransition makes the call of a transition. Its op id names the op and both ends, so that a
-// repeated call gets the same answer and an undo a new one.
+// askTransition makes the call of a transition. Its op id names the op and both ends, so a repeated
+// call gets the same answer and an undo a new one.
 //
-// It is made in the epoch of now and not in the epoch in which the op began: a host that was
-// fenced and has rejoined goes on with the migrations that are still its own. For others
-// the registry refuses in the same transaction.
+// It uses the present epoch, not the epoch in which the op began: a host that was fenced and has
+// rejoined continues the migrations that are still its own. The registry refuses others in the same
+// transaction.
 func (e *Env) askTransition(ctx context.Context, opID string, s *Spec, to api.MigrationState, why *api.Error) error {
 	host, err := e.host(ctx)
 	if err != nil {
 		return err
 	}
 	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: opID}
-	// It is undone before its commit point, or was brought back to src.
+	// The op was undone before its commit point, or the disk was brought back to src.
 	t.NotSwitched = to == api.MigrationCancelled || to == api.MigrationError
 	if to == api.MigrationCancelled {
 		t.Error = why
 	}
 	id := opID + "." + string(to)
 	if t.Epoch != s.Epoch {
-		id = fmt.Sprintf("%s.%d", id, t.Epoch) // another request by its body
+		id = fmt.Sprintf("%s.%d", id, t.Epoch) // its body differs, so it is another request
 	}
 	_, err = e.registry.TransitionMigration(ctx, id, s.MigrationID, t)
 	return err
 }
 
-// unknownAtRegistry is the error of a transition of a migration that the registry does not know:
-// its database is from a backup. Until an operator has accepted that, which gives this host a new
-// epoch, it may be put right by another one.
+// unknownAtRegistry returns the error for a transition of a migration that the registry does not
+// know: its database was restored from a backup. Until the operator accepts the restore, which
+// gives this host a new epoch, another backup may still replace it, so the op waits.
 func (e *Env) unknownAtRegistry(ctx context.Context, s *Spec, to api.MigrationState, refused error) error {
 	if !e.Behind(s) {
 		return op.WaitFor(request.WaitRegistry, refused)
@@ -208,8 +209,8 @@ func (e *Env) unknownAtRegistry(ctx context.Context, s *Spec, to api.MigrationSt
 	return e.forgotten(ctx, s, to == api.MigrationCompleted)
 }
 
-// overAtRegistry is the error of a transition that the registry refused because the
-// migration is over there: only somebody else can have ended it.
+// overAtRegistry returns the error for a transition that the registry refused because the migration
+// has ended there. This host did not end it.
 func (e *Env) overAtRegistry(ctx context.Context, s *Spec, to api.MigrationState, refused error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {

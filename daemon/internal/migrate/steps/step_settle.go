@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepSettle makes sure, with the guest running again, that no definition names the chain
-// that was left, and that the guest's process has closed it.
+// stepSettle makes sure, with the guest running again, that no definition names the chain before
+// the switch, and that the guest's process has closed it.
 func (e *Env) stepSettle(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
@@ -32,7 +32,7 @@ func (e *Env) stepSettle(to direction) op.Step {
 		if err != nil {
 			return err
 		}
-		// Whatever else is there now may hold newer writes.
+		// Any other chain may have newer writes.
 		if (disk.config != to.end && disk.config != s.Before()) || (disk.active && disk.live != to.end) {
 			return op.UnknownOutcome(chainChanged(s, disk))
 		}
@@ -51,7 +51,7 @@ func (e *Env) stepSettle(to direction) op.Step {
 					return err
 				}
 			}
-			e.giveBackSrcRights(ctx, s) // which no definition names any more
+			e.giveBackSrcRights(ctx, s) // no definition names src any more
 		}
 		if !disk.active || s.Overlay == "" {
 			return nil

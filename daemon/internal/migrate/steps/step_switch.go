@@ -16,26 +16,25 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// switchOutput is what the switch to the overlay cost the guest.
+// switchOutput is the cost of the switch to the overlay for the guest.
 type switchOutput struct {
-	// StallMS is how long libvirt held the guest's writes back, as seen from
-	// the host; nil if no guest ran.
+	// StallMS is how long libvirt blocked the guest's writes, as measured by the host; nil if no
+	// guest ran.
 	StallMS *float64 `json:"stall_ms"`
-	// Process is the process of the guest that was put onto the overlay; empty if it is
-	// not known.
+	// Process is the guest's process that was switched to the overlay; empty if unknown.
 	Process string `json:"process,omitempty"`
 }
 
-// switchNote is written once libvirt has said that the guest is on the overlay: if it is
-// saved from now on, it will be restored on the overlay.
+// switchNote is written after libvirt has reported that the guest is on the overlay: a guest that
+// is saved from now on will be restored on the overlay.
 type switchNote struct {
 	Switched bool `json:"switched"`
 }
 
-// stepSwitchToOverlay puts the running guest onto the overlay. It is the commit
-// point of start: from here the overlay may hold the guest's writes, and the
-// way back is cancel. With no guest running there is nothing to switch: the
-// persistent XML names the overlay already, so every later boot is on it.
+// stepSwitchToOverlay switches the running guest to the overlay. It is the commit point of start:
+// from here the overlay may have writes of the guest, and only a cancel goes back. If no guest
+// runs, nothing is switched: the definition already names the overlay, so each later start is on
+// it.
 func (e *Env) stepSwitchToOverlay() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)
@@ -54,10 +53,10 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		if err := e.checkNoBitmapAppeared(ctx, s); err != nil {
 			return err
 		}
-		if err := e.flushEarly(ctx, s, s.Src.Path); err != nil { // or QEMU does it with the guest's writes held back
+		if err := e.flushEarly(ctx, s, s.Src.Path); err != nil { // otherwise QEMU flushes it with the guest's writes blocked
 			return lostByGuest(s, err)
 		}
-		process, err := e.hv.Process(ctx, s.InstanceID, s.Target) // before it is on the overlay: it can be waited for here
+		process, err := e.hv.Process(ctx, s.InstanceID, s.Target) // before the switch, since this call may wait
 		if errors.Is(err, hv.ErrUnavailable) {
 			return e.hvError(err)
 		}
@@ -85,7 +84,7 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		}
 		switch {
 		case disk.config == OnSrc && disk.active && disk.live == OnSrc && !note.Switched:
-			return op.NotDone, nil // somebody has put the definition back
+			return op.NotDone, nil // another program has changed the definition back
 		case disk.config != OnOverlay:
 			return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 		case atRest(s, disk) != nil && !note.Switched:
@@ -110,15 +109,14 @@ func milliseconds(d time.Duration) *float64 {
 	return &ms
 }
 
-// frozenBound is how long QEMU may take to have src open for reading only.
+// frozenBound is how long QEMU may take until it has src open for reading only.
 const frozenBound = 5 * time.Second
 
-// frozenRetry is how long to wait before another look at QEMU's open files.
+// frozenRetry is the interval between looks at QEMU's open files.
 const frozenRetry = 50 * time.Millisecond
 
-// stepVerifyFrozen proves the promise of start: the chain is the overlay over
-// src in both XMLs, and no process of the guest has src open for writing, by
-// the kernel's word.
+// stepVerifyFrozen proves the promise of start: live and persistent XML have the overlay over src,
+// and the kernel shows no process of the guest that has src open for writing.
 func (e *Env) stepVerifyFrozen() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)
@@ -128,8 +126,8 @@ func (e *Env) stepVerifyFrozen() op.Step {
 		if disk.config != OnOverlay || (disk.active && disk.live != OnOverlay) {
 			return op.UnknownOutcome(chainChanged(s, disk))
 		}
-		// libvirt rewrites the persistent XML at a live snapshot and leaves the
-		// chain without an end; write it out in full.
+		// libvirt rewrites the persistent XML at a live snapshot and omits the end of the chain;
+		// write the whole chain.
 		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()); err != nil {
 			return e.hvError(err)
 		}
@@ -142,12 +140,12 @@ func (e *Env) stepVerifyFrozen() op.Step {
 				return r.SetOutput(frozenOutput{NotFrozen: wrong})
 			}
 		}
-		if api.IsNBD(s.Src.Path) { // its server may be away by now, and says no more than this
+		if api.IsNBD(s.Src.Path) { // its server may be unavailable, and reports only the size
 			return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: &image.Stamp{SizeBytes: s.Src.SizeBytes}})
 		}
 		out, err := e.seal(ctx, r, s, frozenStep)
 		switch {
-		case notStored(err): // a second try would know nothing of it
+		case notStored(err): // a second flush would not report it
 			return r.SetOutput(frozenOutput{NotStored: lostByGuest(s, err).Error()})
 		case err != nil:
 			return err
@@ -157,8 +155,8 @@ func (e *Env) stepVerifyFrozen() op.Step {
 	return step(frozenStep, do, nil, nil)
 }
 
-// awaitNotWritten waits until no process of the guest has src open for writing. If that
-// takes too long it says which process has.
+// awaitNotWritten waits until no process of the guest has src open for writing. After the bound it
+// returns a text that names the process.
 func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
 	var by hv.OpenFile
 	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {

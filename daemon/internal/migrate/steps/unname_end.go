@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// underGuard does something for an instance that nothing else keeps off.
+// underGuard runs do for an instance that no other guard keeps off.
 func (e *Env) underGuard(s *Spec, doing string, do func() error) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is "+doing+" the switch of volume "+s.VolumeName+" of this instance; it may start again in a moment"); err != nil {
 		return err
@@ -20,8 +20,8 @@ func (e *Env) underGuard(s *Spec, doing string, do func() error) error {
 	return errors.Join(do(), e.guards.Clear(s.InstanceID, s.Owner()))
 }
 
-// unnameEnd has the definition name what it named before a switch to dst that is undone. The
-// instance may have been started on dst meanwhile, so both have to read the same.
+// unnameEnd changes the definition back to the chain before a switch to dst that is undone. The
+// instance may have been started on dst meanwhile, so both must read the same.
 func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.offAtEnd(ctx, s); err != nil {
 		return err

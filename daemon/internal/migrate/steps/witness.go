@@ -15,20 +15,19 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// openImages is what the guest's process has open of a migration's images, by the
-// kernel's word, or by QEMU's own of what is at an address: the second witness, beside libvirt's.
+// openImages are the images of a migration that the guest's process has open, by the kernel, or by
+// QEMU for images at addresses: the second witness. The first is libvirt.
 type openImages struct {
 	process           bool // there is one
 	src, overlay, dst bool
 	srcWritable       bool
-	// unasked: nobody could ask the process what it has at addresses, which count as open for
-	// writing.
+	// unasked: QEMU could not be asked for its images at addresses. They count as open for writing.
 	unasked bool
-	pid     int // of the process, where it has one of them open
+	pid     int // of the process, if it has one of the images open
 }
 
-// openImages asks the second witness what the guest's process has open. Its errors are typed for
-// the runner.
+// openImages asks the second witness which images the guest's process has open. Its errors are
+// typed for the runner.
 func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 	paths := []string{s.Src.Path, s.Dst.Path}
 	if s.Overlay != "" {
@@ -51,13 +50,13 @@ func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 	return open, nil
 }
 
-// position is where the process has the disk, foreign if that cannot be told from what it
-// has open. A job into dst has dst open too, with the guest not on it; and behind its pivot,
-// with the guest on it, QEMU has the images open that it left, until libvirt has it close them.
+// position returns the position of the disk in the process, or Foreign if the open images do not
+// show it. During a job into dst, dst is open although the guest is not on it. After the pivot,
+// with the guest on dst, QEMU has the old images open until libvirt has it close them.
 func (o *openImages) position(s *Spec) Position {
 	switch {
 	case s.Background() && o.dst && !o.overlay:
-		return OnDst // the overlay is closed first; a definition that names it yet must not stay
+		return OnDst // the overlay is closed first; a definition that still names it must not stay
 	case o.dst && (o.overlay || o.src):
 		return Foreign
 	case o.overlay:
@@ -70,12 +69,12 @@ func (o *openImages) position(s *Spec) Position {
 	return Foreign
 }
 
-// mayBeCommitted: a commit of the overlay into src is at work, or was pivoted and libvirt did
-// not have QEMU close the overlay.
+// mayBeCommitted reports whether a commit of the overlay into src may run, or may have been pivoted
+// without libvirt having had QEMU close the overlay.
 func (o *openImages) mayBeCommitted() bool { return o.overlay && o.srcWritable }
 
-// oneSided says in words where the disk may be, if it is not on the overlay still, after the pivot
-// of a job that has not written to both: "" where both have all of what the guest wrote.
+// oneSided returns in words where else than on the overlay the disk may be, after the pivot of a
+// job that did not write to both images; "" if both images have all the guest's writes.
 func (o *openImages) oneSided(s *Spec) string {
 	switch {
 	case o.mayBeCommitted():
@@ -107,9 +106,9 @@ func (o *openImages) String() string {
 	return "its process has " + strings.Join(open, " and ") + " open"
 }
 
-// agrees reports whether libvirt and the kernel can both be right. About a foreign chain nothing
-// can be said. A job that is ending is one whose call is under way, or one of which a libvirtd
-// that died does not hear the end any more.
+// agrees reports whether libvirt and the kernel can both be right. A foreign chain always agrees. A
+// job that is ending does not: its call is under way, or a libvirtd that died no longer learns of
+// its end.
 func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 	switch {
 	case !disk.active:
@@ -124,39 +123,38 @@ func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 	if disk.live == OnDst {
 		return o.dst && !o.src
 	}
-	return o.src && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
+	return o.src && (disk.mirror != nil || !o.dst) // otherwise a job that libvirt does not know writes to dst
 }
 
-// errWitnessesDisagree says that libvirt and the kernel tell different things about the same
-// disk. Nothing may be undone, deleted or released by the word of one of them.
+// errWitnessesDisagree reports that libvirt and the kernel contradict each other about a disk.
+// Nothing may be undone, deleted or released on the report of only one of them.
 type errWitnessesDisagree struct {
 	why *api.Error
-	// at is the position of the disk in the process, config its position at the next
-	// start.
+	// at is the position of the disk in the process, config its position at the next start.
 	at, config Position
-	state      hv.State // by libvirt
-	// oneSided: the disk may be at the end of the job already, or on the overlay still, and only
-	// one of them has what the guest writes from now on.
+	state      hv.State // as libvirt reports it
+	// oneSided: the disk may be at the end of the job, or still on the overlay, and only one of
+	// them gets the guest's writes from now on.
 	oneSided bool
 }
 
 func (disagreed *errWitnessesDisagree) Error() string { return disagreed.why.Message }
 func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
 
-// agreement is how long the witnesses are asked until they agree, and agreementInPause how long
-// while a guest stands still for that.
+// agreement is how long the witnesses are asked until they agree, agreementInPause while a guest is
+// paused for that.
 var (
 	agreement        = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	agreementInPause = witness.Retry{Poll: 20 * time.Millisecond, Bound: 3 * time.Second}
 )
 
-// confirmDisk is readDisk, confirmed by the kernel. Its errors are typed for the runner.
+// confirmDisk is readDisk, confirmed by the second witness. Its errors are typed for the runner.
 func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	return e.confirmDiskWithin(ctx, s, agreement)
 }
 
-// confirmDiskOfPaused is confirmDisk where the guest may stand still meanwhile: then it is asked
-// for less long, if the guest goes on when they disagree.
+// confirmDiskOfPaused is confirmDisk for a guest that may be paused meanwhile: it asks for a
+// shorter time, if the guest is resumed after a disagreement.
 func (e *Env) confirmDiskOfPaused(ctx context.Context, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)
 	var disagreed *errWitnessesDisagree
@@ -171,7 +169,7 @@ func (e *Env) confirmDiskWithin(ctx context.Context, s *Spec, bound witness.Retr
 		if heard.View, err = e.readDisk(ctx, s); err != nil {
 			return heard, err
 		}
-		// What is seen meanwhile counts for nothing, and QEMU would answer behind that call.
+		// An observation during a call does not count, and QEMU would answer only after the call.
 		if heard.Occupied = heard.View.dom.Occupied; heard.Occupied {
 			return heard, nil
 		}
@@ -217,9 +215,9 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 		s.InstanceName, is, open, again, s.MigrationID, but), commands...)
 }
 
-// lost is the error where libvirt has a guest as stopped whose process goes on. A libvirtd
-// that dies while it works off the end of a job has noted that in a way that it does not
-// understand when it comes back.
+// lost returns the error for a guest that libvirt shows as stopped although its process runs. A
+// libvirtd that dies while it handles the end of a job leaves a status that it cannot read after
+// its restart.
 func lost(s *Spec, open *openImages) *api.Error {
 	return cured(api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s as stopped, and by the kernel's word %s: libvirtd has probably died inside a call, and has lost the guest, which virsh can neither shut down nor destroy any more. "+
@@ -228,8 +226,8 @@ func lost(s *Spec, open *openImages) *api.Error {
 		s.InstanceName, open, open.pid, s.MigrationID), killCommand(s, open.pid))
 }
 
-// unknownCommit is the error where QEMU may be at work on a commit into src that libvirt does
-// not know of: it refuses our commit, and has src open for writing.
+// unknownCommit returns an error if QEMU may run a commit into src that libvirt does not know: QEMU
+// refuses another commit, and has src open for writing.
 func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || !disk.maybeUnderCommit() {
@@ -242,14 +240,14 @@ func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
 	return op.UnknownOutcome(disagreement(s, disk, open))
 }
 
-// maybeUnderCommit: libvirt has the disk on the overlay without a job, where a commit may be at
-// work that it does not know of.
+// maybeUnderCommit reports whether libvirt has the disk on the overlay without a job. A commit that
+// libvirt does not know may run there.
 func (d *diskState) maybeUnderCommit() bool {
 	return d.active && d.live == OnOverlay && d.mirror == nil
 }
 
-// notOpen makes sure, before an image is deleted, that no process of a domain of this host
-// has it open, whatever libvirt says about the domain.
+// notOpen makes sure, before an image is deleted, that no process of a domain of this host has it
+// open, whatever libvirt reports about the domain.
 func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error {
 	for i := range doms {
 		h, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, path)
@@ -265,8 +263,8 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 	return nil
 }
 
-// mayRelease makes sure that the witnesses agree, before the registry is told that the
-// migration is over and gives src, dst or the volume to others.
+// mayRelease makes sure that the witnesses agree before the registry learns that the migration is
+// over, and gives src, dst or the volume to others.
 func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
 	if !s.Attached() {
 		return nil
@@ -275,7 +273,7 @@ func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
 	if !errors.Is(err, hv.ErrNotFound) {
 		return err
 	}
-	// It was undefined: only its process tells what it has.
+	// It was undefined: only its process shows which images it has open.
 	open, err := e.openImages(ctx, s)
 	if err != nil {
 		return err
