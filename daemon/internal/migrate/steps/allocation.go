@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// allocate gives dst, if it is thick, room for all of the volume. It does so before the first byte
-// is written, so that a filesystem without room is found then, and afterwards, since the zeros of a
-// qcow2 image or of a block job may have given room back. What dst reads as is not changed, whoever
-// has it open.
+// allocate allocates space for the whole volume in a thick dst. It does so before the first byte is
+// written, so that missing space is found then, and again afterwards, since the zeros of a qcow2
+// image or of a block job may have released space. The content of dst does not change, and dst may
+// be open.
 func (e *Env) allocate(ctx context.Context, s *Spec) error {
 	if s.Allocation != api.AllocationThick {
 		return nil

@@ -15,14 +15,14 @@ import (
 )
 
 // A qcow2 image may have dirty bitmaps, by which a backup program copies what was written since its
-// last backup. The copy of a frozen src has none of them. libvirt puts empty ones with the same
-// names into an overlay, and merges these into dst at the pivot: they would have what was written
-// since the start alone, and a backup by them would be wrong without an error. A mirror of a whole
-// image, and a commit, take along as they are those that note writes.
+// last backup. The copy of a frozen src has none of them. libvirt creates empty ones with the same
+// names in an overlay, and merges these into dst at the pivot: they would have only the writes
+// since the start, and a backup by them would be wrong without an error. A mirror of a whole image,
+// and a commit, keep the bitmaps that record writes, unchanged.
 
-// Bitmaps returns the dirty bitmaps that are stored in an image, each name once: by its header, and
-// by the process of an active instance, which has some of them in its memory alone. The instance is
-// empty if no process has the image.
+// Bitmaps returns the dirty bitmaps of an image, each name once: from its header, and from the
+// process of an active instance, which has some of them only in memory. instance is empty if no
+// process has the image open.
 func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBitmap, error) {
 	var all []hv.StoredBitmap
 	if instance != "" {
@@ -31,7 +31,7 @@ func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBi
 			return nil, err
 		}
 		for _, b := range open {
-			if b.Path == path || b.Path == "" { // whose image QEMU does not say
+			if b.Path == path || b.Path == "" { // QEMU does not report its image
 				all = append(all, b)
 			}
 		}
@@ -48,17 +48,17 @@ func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBi
 	return all, nil
 }
 
-// HasBitmap reports whether a bitmap with this name is among them.
+// HasBitmap reports whether all contains a bitmap with this name.
 func HasBitmap(all []hv.StoredBitmap, name string) bool {
 	return slices.ContainsFunc(all, func(b hv.StoredBitmap) bool { return b.Name == name })
 }
 
-// IdleBitmaps are those that note no writes, which a mirror leaves out.
+// IdleBitmaps returns the bitmaps that record no writes, which a mirror omits.
 func IdleBitmaps(all []hv.StoredBitmap) []hv.StoredBitmap {
 	return slices.DeleteFunc(slices.Clone(all), func(b hv.StoredBitmap) bool { return !b.Idle })
 }
 
-// BitmapNames names bitmaps for people.
+// BitmapNames names bitmaps for messages.
 func BitmapNames(all []hv.StoredBitmap) string {
 	const most = 5
 	var names []string
@@ -76,8 +76,8 @@ func BitmapNames(all []hv.StoredBitmap) string {
 	return text
 }
 
-// RemoveBitmap is the command that removes a dirty bitmap: of an image that an instance has open,
-// or that nobody has open.
+// RemoveBitmap returns the command that removes a dirty bitmap, from an image that the instance has
+// open, or that no process has open.
 func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	if instanceName == "" || b.Node == "" {
 		return api.ShellLine("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", "--", b.Path, b.Name)
@@ -89,17 +89,17 @@ func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	return api.ShellLine("virsh", "qemu-monitor-command", "--", instanceName, string(command))
 }
 
-// checkBitmapsKept refuses the end of a move that would leave dst with a dirty bitmap that lacks
-// what was written, or lose one: somebody has made it since the move began, as preflight has looked
-// before that. Active reports whether the instance runs.
+// checkBitmapsKept refuses the end of a move that would leave dst with an incomplete dirty bitmap,
+// or lose one. Such a bitmap was made after preflight, which has checked for them. active reports
+// whether the instance runs.
 func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error {
 	instance := ""
 	if active {
 		instance = s.InstanceID
 	}
 	if s.Src.Format != api.FormatQcow2 {
-		// src can have none. Of a guest that runs QEMU is not asked: it is paused. libvirt takes
-		// the overlay's along to a qcow2 image; a raw one does not get them.
+		// src has none. The QEMU of a running guest is not asked, since the guest is paused.
+		// libvirt moves the overlay's bitmaps to a qcow2 image, and not to a raw one.
 		if instance != "" || s.Overlay == "" {
 			return nil
 		}
@@ -126,13 +126,13 @@ func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error 
 			"the source %s of volume %s has %s, made since the move was checked, and so has the overlay: at the destination there would be only what was written since the start, and an incremental backup would be wrong without an error. Cancel the migration (`%s`), which keeps what is in both, and remove the bitmap before the next move",
 			s.Src.Path, s.VolumeName, BitmapNames(forgetful), s.cancelCommand())
 	}
-	if instance != "" && s.Dst.Format == api.FormatQcow2 { // libvirt takes the overlay's along
+	if instance != "" && s.Dst.Format == api.FormatQcow2 { // libvirt moves the overlay's bitmaps
 		overlay = nil
 	}
 	return errOrLost(s, append(src, overlay...), nil)
 }
 
-// mayLeave is checkBitmapsKept of a switch that goes to dst: the way back to src loses nothing.
+// mayLeave is checkBitmapsKept for a switch to dst. A switch back to src loses no bitmap.
 func (e *Env) mayLeave(ctx context.Context, s *Spec, to direction, active bool) error {
 	if to.end == OnSrc {
 		return nil
@@ -140,8 +140,8 @@ func (e *Env) mayLeave(ctx context.Context, s *Spec, to direction, active bool) 
 	return e.checkBitmapsKept(ctx, s, active)
 }
 
-// remarkBitmaps says of a cancel with the instance off which bitmaps it loses: a fold takes none
-// along, and what was made in the overlay is not in src.
+// remarkBitmaps adds a remark to a cancel with the instance off about the bitmaps that it loses: a
+// fold moves none, and src lacks those made in the overlay.
 func (e *Env) remarkBitmaps(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	if to.end != OnSrc {
 		return nil
@@ -163,7 +163,8 @@ func (e *Env) remarkBitmaps(ctx context.Context, r *op.Run, s *Spec, to directio
 	return r.SetOutput(remarkOutput{Remark: fmt.Sprintf("the volume does not have %s, made while it was on its overlay: the next backup by it has to be a full one", BitmapNames(made))})
 }
 
-// checkBitmapsKeptNow is checkBitmapsKept of an instance that may run or not, or of none.
+// checkBitmapsKeptNow is checkBitmapsKept for an instance that may run or be off, or for no
+// instance.
 func (e *Env) checkBitmapsKeptNow(ctx context.Context, s *Spec) error {
 	if !s.Attached() {
 		return e.checkBitmapsKept(ctx, s, false)
@@ -175,7 +176,7 @@ func (e *Env) checkBitmapsKeptNow(ctx context.Context, s *Spec) error {
 	return e.checkBitmapsKept(ctx, s, disk.active)
 }
 
-// errOrLost refuses to lose these bitmaps, unless that was asked for.
+// errOrLost refuses to lose these bitmaps, unless the caller requested that.
 func errOrLost(s *Spec, lost []hv.StoredBitmap, err error) error {
 	if err != nil || len(lost) == 0 || s.Checkpoints == api.CheckpointsDrop {
 		return err
@@ -185,7 +186,7 @@ func errOrLost(s *Spec, lost []hv.StoredBitmap, err error) error {
 		lost[0].Path, BitmapNames(lost), s.VolumeName, s.cancelCommand(), RemoveBitmap(s.InstanceName, lost[0]))
 }
 
-// checkNoBitmapAppeared refuses to put an overlay over an image that has dirty bitmaps by now.
+// checkNoBitmapAppeared refuses to put an overlay over an image that meanwhile has dirty bitmaps.
 func (e *Env) checkNoBitmapAppeared(ctx context.Context, s *Spec) error {
 	if s.Src.Format != api.FormatQcow2 {
 		return nil

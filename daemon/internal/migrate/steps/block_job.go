@@ -16,10 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// runJob begins the block job of a direction if it does not run yet, and waits until the
-// job is ready, or until it has made no progress for as long as stallTimeout (0: for ever). The job
-// gives way to its guest as paced says, and has none but the operator's limit when this returns
-// without an error.
+// runJob begins the block job of a direction unless it runs, and waits until the job is ready, or
+// has made no progress for stallTimeout (0: without limit). The job yields to its guest according
+// to paced, and has only the operator's limit when runJob returns without an error.
 func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
 	pacer := e.pacedJob(ctx, s, to, paced)
 	defer func() { e.countPaced(pacer.Paced()) }()
@@ -28,7 +27,7 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
 	var stuck standstill
 	var dst silence
-	waits := "" // why the guest has to, if it has
+	waits := "" // why the guest has to wait, if it has to
 	for {
 		if err := e.StillOurs(ctx, s); err != nil {
 			return false, err
@@ -45,21 +44,21 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 		if err != nil {
 			return false, err
 		}
-		if ready && to.end == OnDst { // or the guest would be suspended, and QEMU stand still
+		if ready && to.end == OnDst { // otherwise QEMU would hang in the suspend of the guest
 			ready = waits == "" && e.dstAnswersQuickly(ctx, s) == nil
 		}
 		switch {
 		case ready:
 			if err := e.unpaceJob(ctx, s); err != nil {
-				// A job that is ready has no limit any more, whatever it is set to.
+				// A ready job has no limit, whatever value is set.
 				e.log.Debug("cannot lift the limit of a block job that is ready", "migration", s.MigrationID, "err", err)
 			}
-			return true, disk.mayName(s, to) // or the guest would be paused for nothing
+			return true, disk.mayName(s, to) // otherwise the guest would be paused in vain
 		case mirror == nil && begun != 0 && begun != disk.dom.Run:
 			return false, guestRestarted(s)
 		case mirror == nil && !asked:
-			// Before it is begun, or taken for ended: a job may be at work that libvirt
-			// does not know of.
+			// Before the job is begun, or counts as ended: a job may run that libvirt does not
+			// know.
 			if _, err := e.confirmDisk(ctx, s); err != nil {
 				return false, err
 			}
@@ -90,13 +89,13 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 			continue
 		}
 		job := e.reportJob(ctx, s, &pace, cmp.Or(pacingIf(doingWaitsForDst, waits), paced.pacing(), stuck.pacing(e.now()), pacingOf(pacer.State())))
-		// What is left is not known before the job has looked through the disk.
+		// The remaining bytes are unknown until the job has scanned the disk.
 		if job != nil && job.Tracking && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()
 		}
 		idle := stuck.since(e.now(), job)
 		if idle == 0 {
-			dst = silence{} // whoever else does not hear it, the job does
+			dst = silence{} // dst answers the job, even if it answers no other client
 		}
 		if waits = ""; to.end == OnDst && (idle >= silentAfter || mirror.Ready) {
 			if waits, err = dst.heard(ctx, e, s); err != nil {
@@ -105,7 +104,7 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 		}
 		e.paceJob(ctx, s, job, pacer)
 		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
-			// With the guest paused the job must be as fast as it can be.
+			// With the guest paused the job must run at full speed.
 			return false, e.hvError(e.unpaceJob(ctx, s))
 		}
 		if err := retry.Sleep(ctx, pacer.Tick(e.now())); err != nil {
@@ -114,12 +113,12 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 	}
 }
 
-// behindBytes is how far a job in the background may be behind its guest as that is paused: what
-// any disk writes well within DrainBound.
+// behindBytes is how many bytes a background job may have left when the guest is paused: any disk
+// writes that much well within DrainBound.
 const behindBytes = 16 << 20
 
-// caughtUp reports whether a job has come so far that the guest may be paused for its end. One that
-// was ready once, and writes in the background, may be far behind its guest again.
+// caughtUp reports whether the guest may be paused for the end of a job. A background job that was
+// ready once may be far behind its guest again.
 func (e *Env) caughtUp(ctx context.Context, s *Spec, to direction, mirror *hv.Mirror) (bool, error) {
 	if mirror == nil || !mirror.Ready || !inBackground(s, to) {
 		return mirror != nil && mirror.Ready, nil
@@ -131,14 +130,13 @@ func (e *Env) caughtUp(ctx context.Context, s *Spec, to direction, mirror *hv.Mi
 	return job != nil && job.End-job.Current <= behindBytes, nil
 }
 
-// standstill measures for how long a job has neither copied nor got more to
-// copy.
+// standstill measures for how long a job has copied nothing and got nothing more to copy.
 type standstill struct {
 	at   time.Time
 	seen hv.Job
 }
 
-// since takes a sample, which is nil if nothing is known.
+// since takes a sample, which is nil if the state of the job is unknown.
 func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
 	switch {
 	case job == nil && s.at.IsZero():
@@ -149,7 +147,7 @@ func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
 	return now.Sub(s.at)
 }
 
-// pacing says that a job stands still, zero while it does not.
+// pacing reports that a job makes no progress; it is zero while the job makes progress.
 func (s *standstill) pacing(now time.Time) Pacing {
 	if s.at.IsZero() || now.Sub(s.at) < silentAfter {
 		return Pacing{}
@@ -157,7 +155,7 @@ func (s *standstill) pacing(now time.Time) Pacing {
 	return pacingIf(doingStandsStill, noProgress(now.Sub(s.at)))
 }
 
-// reportJob shows the job's progress and returns it; nil if it is not known.
+// reportJob shows the job's progress and returns the job; nil if it is unknown.
 func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing Pacing) *hv.Job {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
@@ -189,8 +187,8 @@ func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
 		s.Target, s.InstanceName, err))
 }
 
-// awaitBackup has the op wait while a backup of the disk is at work, of somebody else. The guest
-// runs meanwhile.
+// awaitBackup makes the op wait while another program's backup of the disk runs. The guest runs
+// meanwhile.
 func (e *Env) awaitBackup(ctx context.Context, s *Spec) error {
 	if !e.backupAtWork(ctx, s) {
 		return nil
@@ -199,20 +197,19 @@ func (e *Env) awaitBackup(ctx context.Context, s *Spec) error {
 		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
 }
 
-// backupAtWork reports whether a backup of the disk is seen at work.
+// backupAtWork reports whether a backup of the disk is seen to run.
 func (e *Env) backupAtWork(ctx context.Context, s *Spec) bool {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	return err == nil && job != nil && job.Kind == hv.JobBackup
 }
 
-// mayBegin refuses a job on a disk that has another chain than it should have, or whose domain
-// has got snapshots.
+// mayBegin refuses a job on a disk with an unexpected chain, or in a domain that has snapshots.
 func (d *diskState) mayBegin(s *Spec) error {
 	switch {
 	case !d.active:
 		return guestIsOff(s)
 	case d.live != s.Before():
-		// Without an overlay QEMU would quietly do a full copy and zero dst.
+		// Without an overlay QEMU would make a full copy without an error, and zero dst.
 		return chainChanged(s, d)
 	case d.dom.Snapshots+d.dom.Checkpoints > 0:
 		return snapshotsLost(s, d.dom)
@@ -220,7 +217,7 @@ func (d *diskState) mayBegin(s *Spec) error {
 	return nil
 }
 
-// meter measures how fast a job copies.
+// meter measures the speed of a job.
 type meter struct {
 	at    time.Time
 	done  int64
@@ -230,7 +227,7 @@ type meter struct {
 // meterWindow is the time over which a meter smooths the rate.
 const meterWindow = 3 * time.Second
 
-// rate takes a sample and returns the bytes per second of the last few seconds.
+// rate takes a sample and returns the smoothed bytes per second.
 func (p *meter) rate(now time.Time, done int64) int64 {
 	elapsed := now.Sub(p.at)
 	switch {
@@ -247,15 +244,15 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 	return int64(p.speed)
 }
 
-// abortCommit ends the commit job of a cancel and keeps the guest where it is. The job is not
+// abortCommit ends the commit job of a cancel; the guest stays on its image. The job is not
 // synchronous, so the guest need not be paused. If another job runs, or another image is on top,
-// our job is gone, and nothing is touched: somebody may have pivoted it, so that the guest is on
-// src, which the next cancel sees (CommittedByOthers).
+// our job is gone, and nothing is changed: another program may have pivoted it, so that the guest
+// is on src, which the next cancel finds (CommittedByOthers).
 func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	e.progress.clear(s.MigrationID)
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || !disk.active {
-		return err // a job dies with its process
+		return err // a job ends with its process
 	}
 	if disk.ours(toSrc, s) == nil {
 		return nil
@@ -273,7 +270,7 @@ func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
 		if err != nil {
 			return op.Unknown, err
 		}
-		// If not, Do finds out why, and has the op planned anew or refuses.
+		// If the job is not ready, Do finds the reason, and refuses or has the op planned again.
 		ready, err := e.caughtUp(ctx, s, to, disk.ours(to, s))
 		return op.DoneIf(ready && disk.mayName(s, to) == nil), err
 	}

@@ -14,11 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem says what is wrong with the chain of the instance, so that it may not start, nil if
-// nothing is. InUse reports whether the newest writes of the guest are in the overlay, as the
-// journal has it, and orSrc that they may be in src if the definition names that. Unsure says that
-// they may be in the end of a pivot though the definition names the overlay. Known is false if the
-// chain cannot be read now.
+// ChainProblem returns the problem of the instance's chain because of which it must not start, nil
+// if there is none. inUse: the journal has the newest writes of the guest in the overlay. orSrc:
+// they may be in src if the definition names src. unsure: they may be in the end of a pivot
+// although the definition names the overlay. known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
@@ -26,7 +25,7 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bo
 	case errors.As(err, &disagreed):
 		return guarded(disagreed.Error()), true
 	case errors.Is(err, hv.ErrNotFound):
-		return nil, true // there is nothing to start
+		return nil, true // there is no domain to start
 	case err != nil:
 		return nil, false
 	}
@@ -34,8 +33,8 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bo
 		return guarded(mayLack(s)), true
 	}
 	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) || orSrc && disk.config == OnSrc {
-		// What is above it is somebody else's snapshot, which has newer writes (UnderSnapshot). A
-		// guest that was saved where the witnesses disagreed would be restored to libvirt's chain.
+		// An image above it is another program's snapshot with newer writes (UnderSnapshot). A
+		// guest that was saved while the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
 		return nil, err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
@@ -53,9 +52,9 @@ func guarded(message string) *api.ChainProblem {
 	return &api.ChainProblem{Message: message, Guarded: true}
 }
 
-// UnderSnapshot returns what somebody else has put over the image that takes the guest's writes,
-// nil if there is nothing. The next start of the instance has them. Known is false if the chain
-// cannot be read now, or libvirt and the kernel disagree about it.
+// UnderSnapshot returns the problem that another program has put an image over the image that
+// receives the guest's writes, nil if there is none. The next start of the instance has that image.
+// known is false if the chain cannot be read now, or libvirt and the kernel disagree about it.
 func (e *Env) UnderSnapshot(ctx context.Context, s *Spec) (problem *api.ChainProblem, known bool) {
 	disk, err := e.readDisk(ctx, s)
 	switch {
@@ -86,15 +85,15 @@ func (e *Env) UnderSnapshot(ctx context.Context, s *Spec) (problem *api.ChainPro
 	}, true
 }
 
-// mayLack says why an instance does not start that went off in a switch of which nobody knows on
-// which side of it it was.
+// mayLack describes why an instance does not start that went off in a switch, on an unknown side of
+// it.
 func mayLack(s *Spec) string {
 	return fmt.Sprintf("instance %s went off while its disk was switched, and the overlay that its definition names may lack what its guest wrote last: do not start it before complete or cancel of migration %s, called once more, has looked",
 		s.InstanceName, s.MigrationID)
 }
 
-// WitnessesDisagree says what libvirt and the kernel each say of the disk of a migration, if
-// both cannot be right, and "" otherwise, also where nobody can tell now.
+// WitnessesDisagree describes the views of libvirt and the kernel of a migration's disk if they
+// cannot both be right. Otherwise, and if they are unknown now, it returns "".
 func (e *Env) WitnessesDisagree(ctx context.Context, s *Spec) string {
 	_, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
@@ -104,22 +103,22 @@ func (e *Env) WitnessesDisagree(ctx context.Context, s *Spec) string {
 	return ""
 }
 
-// namedBy reports whether a disk, nil for none, has the overlay in its chain.
+// namedBy reports whether a disk has the overlay in its chain. The disk may be nil.
 func (s *Spec) namedBy(d *hv.Disk) bool {
 	return d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay })
 }
 
 // Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
-// the newest writes. Its errors are typed for the runner; one is that src was written since, so
-// that the overlay does not belong to it any more, or is at an address, of which nobody but a
-// person can tell (srcUnwritten).
+// the newest writes. Its errors are typed for the runner. It returns an error if src was written
+// since, so that the overlay does not match it, or if src is at an address, where only a person can
+// know that (srcUnwritten).
 func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, error) {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || s.namedBy(disk.dom.ConfigDisk(s.Target)) {
 		return false, err
 	}
 	if api.IsNetwork(s.Src.Path) && srcUnwritten {
-		if disk.config != OnSrc { // of which nothing was said
+		if disk.config != OnSrc { // srcUnwritten is only about src
 			return true, chainChanged(s, disk)
 		}
 		return true, nil
@@ -132,7 +131,7 @@ func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, e
 	return true, e.sealed(ctx, s, "")
 }
 
-// Watched reports whether the instance has a chain that the migration has made, or a job.
+// Watched reports whether the migration has made the chain of the instance, or a job on its disk.
 func (s *Spec) Watched() bool { return s.Method == MethodOverlay || s.Method == MethodMirror }
 
 // ChainOwner returns the owner of the guard that the watch sets.

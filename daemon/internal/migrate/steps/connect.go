@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// connectDestination gives a dst of a target its device. Only now its size and its users can be
-// seen. It is noted first, so that the undo disconnects it whatever was done.
+// connectDestination connects a dst of a target to its device. Only then are its size and its users
+// known. It notes dst first, so that the undo always disconnects it.
 func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *Spec) error {
 	note := DstNote{Ours: true}
 	if err := r.Note(ctx, note); err != nil {
@@ -19,7 +19,7 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *Spec) error 
 	if err := location.Connect(ctx, e.hv, s.Dst.Path, "cannot migrate volume "+s.VolumeName); err != nil {
 		return e.hvError(err)
 	}
-	// Which pool has it was seen before there was a device, or not at all.
+	// The pool of dst was determined before it had a device, or not at all.
 	if err := location.CheckPool(ctx, e.hv, s.Dst, "cannot migrate volume "+s.VolumeName); err != nil {
 		return e.hvError(err)
 	}
@@ -27,7 +27,7 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *Spec) error 
 		return e.hvError(e.registryError(err))
 	}
 	if s.DstOnDevice() {
-		return e.noteMade(ctx, r, s, note) // its size is looked at when the image is made on it
+		return e.noteMade(ctx, r, s, note) // its size is checked when the image is made on it
 	}
 	info, err := e.images.Inspect(ctx, s.Dst)
 	if err != nil {
@@ -39,7 +39,7 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *Spec) error 
 	return e.noteMade(ctx, r, s, note)
 }
 
-// disconnectDestination ends what connectDestination has begun. What the guest needs stays.
+// disconnectDestination undoes connectDestination. A device that the guest needs stays connected.
 func (e *Env) disconnectDestination(ctx context.Context, s *Spec) error {
 	if err := e.dstLeft(ctx, s); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (e *Env) disconnectDestination(ctx context.Context, s *Spec) error {
 	return location.Disconnect(ctx, e.hv, s.Dst.Path)
 }
 
-// disconnectSource disconnects a src of a target that the volume has left, unless a domain of
-// this host names it.
+// disconnectSource disconnects a src of a target that the volume has left, unless a domain of this
+// host names it.
 func (e *Env) disconnectSource(ctx context.Context, s *Spec) error {
 	connectable, err := location.Connectable(ctx, e.hv, s.Src.Path)
 	if err != nil || !connectable {

@@ -28,17 +28,16 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// CopyEngine is the Copier that uses package copy, with its cursors as files in one
-// directory.
+// CopyEngine is the Copier that uses package copy. Its cursors are files in one directory.
 type CopyEngine struct {
 	cursors string
 	thin    ThinBlockBytes
 	network network.Access
 	log     *slog.Logger
-	// Passphrase gives what opens a LUKS container, by the UUID of libvirt's secret, to compare
-	// what is encrypted.
+	// Passphrase returns the passphrase of a LUKS container, by the UUID of libvirt's secret, for
+	// comparisons of encrypted data.
 	Passphrase func(ctx context.Context, secret string) ([]byte, error)
-	// Files opens what is a file or a device.
+	// Files opens files and devices.
 	Files openfile.Files
 
 	mu    sync.Mutex
@@ -48,12 +47,12 @@ type CopyEngine struct {
 	offloaded int64
 }
 
-// ThinBlockBytes is the size of the blocks of a thin volume that read as zeros once they are
-// discarded, 0 for other devices.
+// ThinBlockBytes returns the block size of a thin volume with blocks that read as zeros after a
+// discard, 0 for other devices.
 type ThinBlockBytes func(ctx context.Context, device *os.File) (int64, error)
 
-// NewCopier returns a copier that keeps its cursors in dir, and reaches by access what is no file
-// and no device.
+// NewCopier returns a copier with its cursors in dir. It reaches images that are no file or device
+// by access.
 func NewCopier(dir string, thin ThinBlockBytes, access network.Access, log *slog.Logger) *CopyEngine {
 	return &CopyEngine{cursors: dir, thin: thin, network: access, log: log}
 }
@@ -77,7 +76,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)
-		if err != nil { // it costs space, and nothing else
+		if err != nil { // an error costs only space
 			c.log.WarnContext(ctx, "cannot ask whether a destination is thin: its zeros will take space", "path", req.Dst[0].Path, "err", err)
 		}
 		return blockBytes
@@ -105,7 +104,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 		c.countOffloaded(res.BytesTotal)
 	}
 	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
-		// The cursor says of a chunk that it is there, and it is not.
+		// The cursor has a chunk as copied, and the chunk differs.
 		err = errors.Join(err, atomicfile.Remove(c.cursorPath(req.Key)))
 	}
 	if err != nil {
@@ -121,7 +120,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	}, nil
 }
 
-// openCursor has a copy keep in the cursor with this key how far it is, until closeCursor is
+// openCursor makes a copy keep its progress in the cursor with this key, until closeCursor is
 // called.
 func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()) {
 	cursor := copy.NewFileCursor(c.cursorPath(key))
@@ -133,8 +132,8 @@ func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()
 	}
 }
 
-// pace has a copy give way to the guest with these counters, until ctx ends. The pacer runs as
-// one of the helpers.
+// pace makes a copy yield to the guest with these counters, until ctx ends. The pacer runs as one
+// of the helpers.
 func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.WaitGroup, stats func(context.Context) (*hv.DiskStats, error), pace string) *copy.GuestPacer {
 	pacer := copy.NewGuestPacer(guestLatency(ctx, stats), keepShare(pace))
 	helpers.Go(func() { pacer.Run(ctx) })
@@ -147,7 +146,7 @@ func guestLatency(ctx context.Context, stats func(context.Context) (*hv.DiskStat
 	return func() (copy.GuestLatency, bool) {
 		st, err := stats(ctx)
 		if err != nil {
-			return copy.GuestLatency{}, false // no guest now, or libvirt is away: nothing to give way to
+			return copy.GuestLatency{}, false // no guest now, or libvirt is unavailable: the copy does not yield
 		}
 		return copy.GuestLatency{
 			Reads:   copy.Latency{Requests: st.ReadRequests, Total: st.ReadTime},
@@ -164,11 +163,11 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.moved += moved
 }
 
-// CountPaced counts for how long a block job was held back for its guest.
+// CountPaced adds up how long block jobs were slowed down for their guests.
 func (c *CopyEngine) CountPaced(paced time.Duration) { c.count(paced, 0) }
 
-// Totals returns how long copies were held back for guests, how many bytes were copied, and how
-// many storage has copied by itself, since the daemon began.
+// Totals returns, since the start of the daemon, how long copies were slowed down for guests, how
+// many bytes were copied, and how many bytes storage has copied itself.
 func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes, offloadedBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,10 +180,10 @@ func (c *CopyEngine) countOffloaded(n int64) {
 	c.offloaded += n
 }
 
-// optionsPoll is how often a copy looks whether its options were changed.
+// optionsPoll is the interval at which a copy checks for changed options.
 const optionsPoll = 200 * time.Millisecond
 
-// keepShare is the share of its speed that a copy keeps beside a guest that suffers.
+// keepShare returns the share of its speed that a copy keeps while a guest suffers from it.
 func keepShare(pace string) float64 {
 	switch pace {
 	case api.PaceOff:
@@ -195,17 +194,18 @@ func keepShare(pace string) float64 {
 	return gentleShare
 }
 
-// gentleShare is that of a gentle copy: it takes twice as long at the most.
+// gentleShare is the share of a gentle copy, which so takes at most twice as long.
 const gentleShare = 0.5
 
-// noPacing is what is done for the guest where there is none.
+// noPacing is the pacing without a guest.
 func noPacing() Pacing { return Pacing{} }
 
-// followOptions keeps limiter and pacer, which may be nil, at what the operator said last.
+// followOptions applies the operator's last options to limiter and pacer, until ctx ends. pacer may
+// be nil.
 func followOptions(ctx context.Context, limit *copy.Limiter, pacer *copy.GuestPacer, options func() api.CopyOptions) {
 	tick := time.NewTicker(optionsPoll)
 	defer tick.Stop()
-	var now api.CopyOptions // which may have been changed since they were read
+	var now api.CopyOptions // zero, since the options may have changed since they were read
 	for {
 		select {
 		case <-ctx.Done():
@@ -226,7 +226,7 @@ func copyImage(img hv.Image, sizeBytes int64) copy.Image {
 	return copy.Image{Path: img.Path, Format: img.Format, SizeBytes: sizeBytes, Slice: img.SliceBytes != 0}
 }
 
-// copyChain is a chain, top first, as an image over the others.
+// copyChain returns a chain, top first, as an image with its backing images.
 func copyChain(chain []hv.Image, sizeBytes int64) copy.Image {
 	top := copyImage(chain[0], sizeBytes)
 	for _, img := range slices.Backward(chain[1:]) {
@@ -252,8 +252,8 @@ func (c *CopyEngine) Compare(ctx context.Context, src, dst []hv.Image, sizeBytes
 	return copyError(ctx, copy.Compare(ctx, spec))
 }
 
-// decrypt has a comparison of an encrypted overlay read what the guest does. Two containers are
-// compared as they are, with their headers.
+// decrypt makes a comparison of an encrypted overlay read the data that the guest reads. Two
+// containers are compared as they are, with their headers.
 func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Image) (err error) {
 	if src[0].LUKSSecret == "" || src[0].Format == string(api.FormatRaw) {
 		return nil
@@ -271,8 +271,8 @@ func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Imag
 	return nil
 }
 
-// updatePath is the file of what was changed of a copy: JSON, or of older versions its bandwidth
-// in decimal.
+// updatePath returns the file with the changes to a copy's options: JSON, or the bandwidth in
+// decimal from an older version.
 func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".cap" }
 
 // SetUpdate implements Copier.
@@ -319,7 +319,7 @@ func (c *CopyEngine) Restart(key string) (err error) {
 	return errors.Join(err, atomicfile.Remove(c.updatePath(key)))
 }
 
-// offloadMismatch says of a difference that the storage has made it.
+// offloadMismatch adds to the error about a difference that the storage made the copy.
 func offloadMismatch(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -336,7 +336,7 @@ func (c *CopyEngine) Forget(_ context.Context, key string) error {
 	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.updatePath(key)))
 }
 
-// copyError turns an error of package copy into an error of the API.
+// copyError converts an error of package copy into an error of the API.
 func copyError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -354,7 +354,7 @@ func copyError(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &open):
 		return api.Errorf(api.CodeHypervisorUnavailable, "%v; nobody is given that volume before it has answered: run the copy again, which asks for the same", open)
-	case errors.Is(err, hv.ErrUnavailable): // libvirt, which has the key of a cluster
+	case errors.Is(err, hv.ErrUnavailable): // libvirt has the key of the cluster
 		return request.AwaitHypervisor(err)
 	case errors.As(err, &refused):
 		return refused
@@ -374,8 +374,8 @@ func copyError(ctx context.Context, err error) error {
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
 }
 
-// isIOError reports whether storage failed: these are the errors that Linux makes of what a device
-// or a file server answers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
+// isIOError reports whether storage failed. These are the errors into which Linux converts the
+// answers of devices and file servers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
 func isIOError(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.EIO, syscall.EREMOTEIO, syscall.ENOLINK, syscall.ENODATA, syscall.EILSEQ, syscall.ETIMEDOUT, syscall.ESTALE,

@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// cured adds to an error the commands, in their order, that an operator has to give before the
-// call that failed is made again: none if they are not known. Each has been tried where it is
-// printed (internal/treetest/testdata/needs_operator.txt).
+// cured adds to an error the commands, in order, that an operator has to run before the failed call
+// is repeated: none if they are unknown. Each has been tried where it is printed
+// (internal/treetest/testdata/needs_operator.txt).
 func cured(err *api.Error, commands ...string) *api.Error {
 	if len(commands) == 0 {
 		return err
@@ -20,8 +20,8 @@ func cured(err *api.Error, commands ...string) *api.Error {
 	return err.With(api.DetailCure, strings.Join(commands, api.CureSeparator))
 }
 
-// Undefined is the error for an instance of a migration that has no definition on this host and
-// does not run. Nobody but its owner has its definition.
+// Undefined returns the error for an instance of a migration that has no definition on this host
+// and does not run. Only its owner has a copy of its definition.
 func Undefined(s *Spec) *api.Error {
 	define, repair := s.defineCommand(), s.repairCommand()
 	return cured(api.Errorf(api.CodeNeedsOperator,
@@ -34,7 +34,7 @@ func (s *Spec) repairCommand() string {
 	return api.ShellLine("volferryctl", "instance", "repair", s.InstanceName)
 }
 
-// cancelCommand is the command that cancels the migration.
+// cancelCommand returns the command that cancels the migration.
 func (s *Spec) cancelCommand() string {
 	return api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID)
 }
@@ -43,8 +43,8 @@ func (s *Spec) whichCommand() string {
 	return api.ShellLine("volferryctl", "volume", "which", s.VolumeName)
 }
 
-// dumpCommand writes what libvirt shows of the instance to definitionFile, and defineCommand
-// defines the instance by that.
+// dumpCommand returns the command that writes libvirt's definition of the instance to
+// definitionFile, and defineCommand the command that defines the instance from it.
 func (s *Spec) dumpCommand() string {
 	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.definitionFile())
 }
@@ -55,9 +55,9 @@ func (s *Spec) defineCommand() string {
 
 func (s *Spec) definitionFile() string { return "./" + s.InstanceName + ".xml" }
 
-// commitCommands commit what is over an image to that image under a guest, which runs or is paused.
-// One that runs stands still meanwhile: some versions of QEMU miss what it writes as such a job
-// begins (MustHold).
+// commitCommands returns the commands that commit the images over an image into that image under a
+// guest, which runs or is paused. A running guest is suspended meanwhile: some versions of QEMU
+// miss writes when such a job begins (MustHold).
 func commitCommands(s *Spec, base string, runs bool) []string {
 	commit := api.ShellLine("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {
@@ -66,27 +66,28 @@ func commitCommands(s *Spec, base string, runs bool) []string {
 	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", s.InstanceName)}
 }
 
-// quoted are commands as they stand in a message.
+// quoted returns commands in the form of messages.
 func quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
 
-// killCommand ends a process of the instance, and no other that has its number by the time at which
-// it is typed.
+// killCommand returns a command that ends a process of the instance, and no other process that has
+// reused its number.
 func killCommand(s *Spec, pid int) string {
-	is := api.ShellLine("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument of libvirt's
+	is := api.ShellLine("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument that libvirt passes
 	return is + " && " + api.ShellLine("kill", strconv.Itoa(pid))
 }
 
-// convertCommand writes what is in one image to another that is there already, of the same size.
+// convertCommand returns the command that writes the content of one image to an existing one of the
+// same size.
 func convertCommand(fromFormat, toFormat, from, to string) string {
 	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
 }
 
-// startPoolCommand starts a pool of libvirt's.
+// startPoolCommand returns the command that starts a pool of libvirt.
 func startPoolCommand(pool string) string {
 	return api.ShellLine("virsh", "pool-start", "--", pool)
 }
 
-// endJobCommand ends the block job that somebody else has begun on the disk.
+// endJobCommand returns the command that ends another program's block job on the disk.
 func endJobCommand(s *Spec) string {
 	return api.ShellLine("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// noteMade gives dst, which was made, its rights, and notes its fingerprint.
+// noteMade sets the rights of a dst that was made, and notes its fingerprint.
 func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	if note.Print != "" {
 		return nil
@@ -34,8 +34,8 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) er
 	return r.Note(ctx, note)
 }
 
-// dstLeft refuses to take dst away while the disk of the instance, or anything of this host, is
-// on it.
+// dstLeft refuses to remove dst while the disk of the instance, or another user on this host, is on
+// it.
 func (e *Env) dstLeft(ctx context.Context, s *Spec) error {
 	if s.Attached() {
 		disk, err := e.confirmDisk(ctx, s)

@@ -11,29 +11,29 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// dstOwner says who owns what is at the path of dst.
+// dstOwner is the owner of the image at the path of dst.
 type dstOwner int
 
 const (
-	ownedByNobody dstOwner = iota // nothing is there
+	ownedByNobody dstOwner = iota // the path is empty
 	ownedByUs
-	ownedByOthers // or nobody can tell
+	ownedByOthers // or unknown
 )
 
-// dstOwner finds out who owns what is at the path of dst. In a pool, an image with the name
-// of dst is ours even before the journal has its fingerprint: the name carries the id of the
-// migration, and was free when the journal was told that dst would be made.
+// dstOwner returns the owner of the image at the path of dst. In a pool, an image with the name of
+// dst is ours even before the journal has its fingerprint: the name contains the migration's id,
+// and was free when the journal recorded that dst would be made.
 func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, error) {
 	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
 	if errors.Is(err, image.ErrAbsent) {
 		if there, err := e.poolHasDst(ctx, s); err != nil || !there {
 			return ownedByNobody, err
 		}
-		// It may be there since: a pool in which it is being made answers when that is done.
+		// It may exist since: a pool that is making it answers when that is done.
 		now, err = e.images.Fingerprint(ctx, s.Dst.Path)
 	}
 	switch {
-	case errors.Is(err, image.ErrAbsent): // a logical volume that is not active
+	case errors.Is(err, image.ErrAbsent): // an inactive logical volume
 		return ownedByOthers, nil
 	case err != nil:
 		return ownedByOthers, err
@@ -47,8 +47,7 @@ func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, er
 	return ownedByUs, nil
 }
 
-// poolHasDst reports whether the pool of dst, if it is in one, has it, whether it has a path now or
-// not.
+// poolHasDst reports whether dst is in a pool that has it, with or without a path now.
 func (e *Env) poolHasDst(ctx context.Context, s *Spec) (bool, error) {
 	if s.Dst.Pool == "" {
 		return false, nil

@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// fence knows the newest epoch of this host that the registry has told, and for each
-// migration the epoch in which the registry last confirmed that it is this host's. It is in
-// memory only: after a restart the registry tells it again.
+// fence has the newest epoch of this host that the registry has reported and, for each migration,
+// the epoch in which the registry last confirmed that it belongs to this host. It is only in
+// memory: after a restart the registry reports the epoch again.
 type fence struct {
 	mu     sync.Mutex
 	epoch  int64
@@ -32,7 +32,7 @@ func (f *fence) raise(epoch int64) {
 	}
 }
 
-// confirm keeps that the registry has confirmed the migration in this epoch.
+// confirm records that the registry has confirmed the migration in this epoch.
 func (f *fence) confirm(s *Spec, epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,7 +43,7 @@ func (f *fence) confirm(s *Spec, epoch int64) {
 }
 
 // behind reports whether the host was fenced since the registry last confirmed the migration.
-// If not, changed is closed when there is a newer epoch.
+// changed is closed at the next newer epoch.
 func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{})
 	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
 }
 
-// epochIn is the epoch that the refusal of a stale epoch names, 0 if it names none.
+// epochIn returns the epoch in the refusal of a stale epoch, 0 if there is none.
 func epochIn(err error) int64 {
 	var refused *api.Error
 	if !errors.As(err, &refused) {

@@ -11,25 +11,24 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// errWorldChanged ends an op because the world has changed under it: the op was planned for
-// a running guest and the guest is off, or the other way round, or a block job ended before
-// its time. The op is undone and the manager plans again.
+// errWorldChanged ends an op because the state of the host has changed: the op was planned for a
+// running guest and the guest is off, or the reverse, or a block job ended early. The op is undone
+// and the manager plans again.
 type errWorldChanged struct{ what string }
 
 func (e *errWorldChanged) Error() string { return e.what }
 
-// Failure returns the error as the journal keeps it.
+// Failure returns the error in the form of the journal.
 func (e *errWorldChanged) Failure() op.Failure {
 	return op.Failure{Code: string(CodeWorldChanged), Message: e.what}
 }
 
-// CodeWorldChanged is the code of errWorldChanged in the journal. It never leaves the
-// daemon.
+// CodeWorldChanged is the code of errWorldChanged in the journal. It never leaves the daemon.
 const CodeWorldChanged api.Code = "world_changed"
 
-// errAbandoned ends an op because the registry has ended its migration: an operator gave
-// the migration up while this host was fenced. Src and dst may belong to others by now, so
-// nothing is undone. Kept says that src is still the instance's.
+// errAbandoned ends an op because the registry has ended its migration: an operator gave it up
+// while this host was fenced. src and dst may belong to other volumes, so nothing is undone. kept:
+// src still belongs to the instance.
 type errAbandoned struct {
 	why  *api.Error
 	kept bool
@@ -37,7 +36,7 @@ type errAbandoned struct {
 
 func (e *errAbandoned) Error() string { return e.why.Message }
 
-// Failure is what the journal keeps of it.
+// Failure returns the error in the form of the journal.
 func (e *errAbandoned) Failure() op.Failure {
 	code := codeAbandoned
 	if e.kept {
@@ -46,15 +45,14 @@ func (e *errAbandoned) Failure() op.Failure {
 	return op.Failure{Code: string(code), Message: e.why.Message, Details: e.why.Details}
 }
 
-// codeAbandoned and codeAbandonedKept are the codes of errAbandoned in the journal. They
-// never leave the daemon.
+// codeAbandoned and codeAbandonedKept are the codes of errAbandoned in the journal. They never
+// leave the daemon.
 const (
 	codeAbandoned     api.Code = "abandoned"
 	codeAbandonedKept api.Code = "abandoned_kept"
 )
 
-// hvError gives an error of the hypervisor the type that tells the runner what
-// to do.
+// hvError gives an error of the hypervisor the type by which the runner decides.
 func (e *Env) hvError(err error) error {
 	switch {
 	case err == nil:
@@ -66,15 +64,14 @@ func (e *Env) hvError(err error) error {
 	case errors.Is(err, hv.ErrNotActive):
 		return &errWorldChanged{"the instance is not running any more"}
 	case errors.Is(err, hv.ErrNotFound):
-		// A domain that was undefined under an open migration: its disk's chain
-		// is not known any more.
+		// The domain was undefined during the migration: the chain of its disk is unknown.
 		return op.UnknownOutcome(err)
 	}
 	return err
 }
 
-// registryError is hvError for an error of the registry. A host that was fenced waits until
-// it has rejoined, as for a registry that is away.
+// registryError is hvError for an error of the registry. A host that was fenced waits until it has
+// rejoined, as for an unavailable registry.
 func (e *Env) registryError(err error) error {
 	switch api.CodeOf(err) {
 	case api.CodeRegistryUnavailable:
@@ -87,7 +84,7 @@ func (e *Env) registryError(err error) error {
 	}
 }
 
-// APIError turns a failure in the journal into an error of the API, nil for nil.
+// APIError converts a failure in the journal into an error of the API. It returns nil for nil.
 func APIError(f *op.Failure) *api.Error {
 	out := request.APIError(f)
 	switch {
@@ -100,14 +97,14 @@ func APIError(f *op.Failure) *api.Error {
 	return out
 }
 
-// Overtaken reports whether an op was undone because the world had changed meanwhile, or because
-// the journal took no record while the guest was paused, so that it has to be planned again.
+// Overtaken reports whether an op was undone because the state of the host changed, or because the
+// journal accepted no record while the guest was paused. Such an op is planned again.
 func Overtaken(f *op.Failure) bool {
 	return f != nil && (f.Code == string(CodeWorldChanged) || f.Code == string(api.CodeJournalUnavailable))
 }
 
-// Abandoned reports whether an op was undone because the registry had ended its migration, and
-// kept whether src then still belonged to the instance.
+// Abandoned reports whether an op was undone because the registry had ended its migration. kept
+// reports whether src then still belonged to the instance.
 func Abandoned(f *op.Failure) (is, kept bool) {
 	if f == nil {
 		return false, false
@@ -116,7 +113,7 @@ func Abandoned(f *op.Failure) (is, kept bool) {
 	return kept || f.Code == string(codeAbandoned), kept
 }
 
-// CannotLookAt returns the refusal if the hypervisor does not say how the instance is.
+// CannotLookAt returns the refusal if the hypervisor does not report the state of the instance.
 func CannotLookAt(s *Spec, err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// StillOurs is called before anything is begun that touches the images of a migration. If
-// the host was fenced meanwhile, it asks the registry whether the migration still belongs
-// to this host; the op waits until the registry says so.
+// StillOurs is called before an op touches the images of a migration. If the host was fenced, it
+// asks the registry whether the migration still belongs to this host; the op waits until the
+// registry confirms that.
 func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	epoch, behind, _ := e.fence.behind(s)
 	if !behind {
@@ -38,14 +38,14 @@ func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// abandoned is the error for a migration that an operator gave up while this host was
-// fenced. At is its state in the registry; switched says that the volume is at dst here.
+// abandoned returns the error for a migration that an operator gave up while this host was fenced.
+// at is its state in the registry. switched: the volume is at dst on this host.
 func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState, switched bool) error {
 	return e.endedAt(ctx, s, at, switched, fmt.Sprintf("the registry has ended migration %s of volume %s while this host was fenced: it is %s there", s.MigrationID, s.VolumeName, at))
 }
 
-// forgotten is abandoned for a migration that the registry does not know: its database is from a
-// backup of before the migration began, and has nothing locked for it.
+// forgotten is abandoned for a migration that the registry does not know: its database was restored
+// from a backup from before the migration began, and has no locks for it.
 func (e *Env) forgotten(ctx context.Context, s *Spec, switched bool) error {
 	if err := e.recordEnds(ctx); err != nil {
 		return e.registryError(err)
@@ -66,9 +66,9 @@ func (e *Env) endedAt(ctx context.Context, s *Spec, at api.MigrationState, switc
 	return &errAbandoned{kept: kept, why: api.Errorf(api.CodeNoMigration, "%s; %s", how, what).With("state", at)}
 }
 
-// keptSrc reports whether the volume is still on src, attached to the same instance alone by
-// the same attachment, and was not moved since: then nobody else can have written src, and
-// what the guest wrote to the overlay still belongs there.
+// keptSrc reports whether the volume is still at src, attached only to the same instance by the
+// same attachment, and was not moved since. Then no other host can have written src, and the
+// guest's writes in the overlay still belong there.
 func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
 	if at != api.MigrationCancelled || !s.Attached() {
 		return false, nil
@@ -87,8 +87,8 @@ func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool
 	return att.ID == s.SrcAttachmentID && att.InstanceID == s.InstanceID && att.State == api.AttachmentAttached && att.Location.Path == s.Src.Path, nil
 }
 
-// whileOurs returns a context that is cancelled when the host is fenced: a copy that takes
-// hours stops writing then.
+// whileOurs returns a context that is cancelled when the host is fenced: a copy of hours then stops
+// writing.
 func (e *Env) whileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
 	ctx, cancel := e.untilFenced(ctx, s)
 	if e.Behind(s) {
@@ -97,7 +97,7 @@ func (e *Env) whileOurs(ctx context.Context, s *Spec) (context.Context, context.
 	return ctx, func() { cancel(nil) }
 }
 
-// untilFenced is whileOurs, but for a host that was fenced before.
+// untilFenced is whileOurs, but also for a host that is already fenced.
 func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_, _, changed := e.fence.behind(s)
@@ -111,7 +111,7 @@ func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, contex
 	return ctx, cancel
 }
 
-// compareUntilFenced compares what the definition named before a switch with another chain.
+// compareUntilFenced compares the chain before a switch with another chain.
 func (e *Env) compareUntilFenced(ctx context.Context, s *Spec, chain []hv.Image) error {
 	ctx, cancel := e.untilFenced(ctx, s)
 	defer cancel(nil)
@@ -122,11 +122,11 @@ func fencedMeanwhile(s *Spec) error {
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
 }
 
-// ownershipBound is how long the registry is asked where a fence of this host waits for the answer.
+// ownershipBound is how long the registry is asked while a fence of this host waits for the step.
 const ownershipBound = 5 * time.Second
 
-// mayTakeLong reports whether a step in which the guest may be paused may take its time: a fence
-// waits for its end. Behind a fence the registry has to have confirmed the migration, or ended it.
+// mayTakeLong reports whether a step with a paused guest may take long: a fence waits for its end.
+// After a fence the registry must have confirmed the migration, or ended it.
 func (e *Env) mayTakeLong(ctx context.Context, s *Spec) bool {
 	ctx, cancel := context.WithTimeout(ctx, ownershipBound)
 	defer cancel()
@@ -135,10 +135,10 @@ func (e *Env) mayTakeLong(ctx context.Context, s *Spec) bool {
 	return err == nil || errors.As(err, &ended)
 }
 
-// RaiseEpoch keeps the newest epoch of this host that the registry has named.
+// RaiseEpoch records the newest epoch of this host that the registry has reported.
 func (e *Env) RaiseEpoch(epoch int64) { e.fence.raise(epoch) }
 
-// Behind reports whether the host was fenced since the registry last said that the migration
+// Behind reports whether the host was fenced since the registry last confirmed that the migration
 // belongs to this host.
 func (e *Env) Behind(s *Spec) bool {
 	_, behind, _ := e.fence.behind(s)

@@ -19,20 +19,20 @@ func stepNames(names ...string) map[string]bool {
 	return set
 }
 
-// The steps that are done, or undone, without asking the registry first. Inside a pause
-// nothing waits for the registry: the guest comes first, and what is done there is right
-// whoever owns the volume. Steps that only release the instance are done in any case.
+// The steps that are done, or undone, without asking the registry first. In a pause no step waits
+// for the registry: the guest has priority, and the step is right whoever owns the volume. Steps
+// that only release the instance are always done.
 var (
 	doneUnfenced   = stepNames("register", beginStep, toBegin.end, abortStep, toAbort.end, drainStep, compareStep, toDst.nameStep(), pivotStep, toSrc.nameStep())
 	undoneUnfenced = stepNames("register", toBegin.begin, beginStep, toAbort.begin, toSwitch.begin, drainStep, compareStep, toDst.nameStep(), pivotStep, "guard", "hold", "commit")
 )
 
-// fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch
-// anything. After the commit point an op only goes forward: if the registry has ended the
-// migration by then, the op ends where it is, and its other steps do nothing.
+// fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch an
+// image. After the commit point an op only goes forward: if the registry has ended the migration by
+// then, the op ends, and its other steps do nothing.
 func (e *Env) fenced(p op.Plan) op.Plan {
 	committed := false
-	var behind []string // the names of the steps behind the commit point so far
+	var behind []string // the names of the steps after the commit point so far
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		if committed {
@@ -59,7 +59,7 @@ func (e *Env) fencedDo(st *op.Step) rawFunc {
 			return err
 		}
 		if _, behind, _ := e.fence.behind(s); behind && (st.Name == toSwitch.begin || st.Name == toAbort.begin || st.Name == toBegin.begin) {
-			// A halt would wait for a step that waits for the registry here.
+			// Halt waits for a critical step, and this one would wait for the registry.
 			return &errWorldChanged{"this host was fenced"}
 		}
 		if err := e.StillOurs(ctx, s); err != nil {
@@ -69,8 +69,7 @@ func (e *Env) fencedDo(st *op.Step) rawFunc {
 	}
 }
 
-// fencedUndo is fencedDo for the undo of a step. An op whose migration was abandoned counts
-// as undone.
+// fencedUndo is fencedDo for the undo of a step. An op of an abandoned migration counts as undone.
 func (e *Env) fencedUndo(st *op.Step) rawFunc {
 	undo := st.Undo
 	if undo == nil {
@@ -92,15 +91,15 @@ func (e *Env) fencedUndo(st *op.Step) rawFunc {
 	}
 }
 
-// abandonedOutput is the note and the output of a step behind the commit point at which the op has
-// found that the registry has ended its migration.
+// abandonedOutput is the note and the output of a step after the commit point that found that the
+// registry has ended the migration.
 type abandonedOutput struct {
 	Abandoned *op.Failure `json:"abandoned,omitempty"`
 }
 
-// unlessAbandoned makes a step behind the commit point do nothing once an earlier one has found the
-// migration ended, and nothing more if it finds that itself: src and dst may belong to others by
-// now. What is left is for the cancel that comes next (history.next).
+// unlessAbandoned makes a step after the commit point do nothing once an earlier step has found the
+// migration ended, and nothing more if it finds that itself: src and dst may belong to other
+// volumes. The following cancel does the rest (history.next).
 func unlessAbandoned(st *op.Step, earlier []string) {
 	name, do, observe := st.Name, st.Do, st.Observe
 	over := func(r *op.Run) bool {
@@ -139,8 +138,8 @@ func unlessAbandoned(st *op.Step, earlier []string) {
 	}
 }
 
-// AbandonedBehind is why the registry has ended the migration of an op that is done, if the op
-// found that behind its commit point; nil if it did not.
+// AbandonedBehind returns why the registry has ended the migration of an op that is done, if the op
+// found that after its commit point; otherwise nil.
 func AbandonedBehind(st *op.Status) *op.Failure {
 	for _, data := range st.Outputs {
 		var out abandonedOutput

@@ -17,17 +17,17 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// snapshotsLost is the error for an instance whose snapshots or checkpoints would be
-// lost with the overlay that has them.
+// snapshotsLost returns the error for an instance that has snapshots or checkpoints in the overlay,
+// which would be lost with it.
 func snapshotsLost(s *Spec, dom *hv.Domain) *api.Error {
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
 		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
 }
 
-// atRest refuses an instance that is off and may come back with other disks than its
-// persistent XML names: its guest was moved to another host, or a managed save image would
-// start it with the disks that it had when it was saved.
+// atRest refuses an instance that is off and may come back with other disks than its definition
+// names: its guest was moved to another host, or a managed save image would start it with the disks
+// from the time of the save.
 func atRest(s *Spec, disk *diskState) error {
 	if disk.active || !disk.dom.ManagedSave {
 		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.dom)
@@ -37,7 +37,7 @@ func atRest(s *Spec, disk *diskState) error {
 		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
 }
 
-// chainChanged is the error for a disk on a chain that no step expects.
+// chainChanged returns the error for a disk on a chain that no step expects.
 func chainChanged(s *Spec, disk *diskState) *api.Error {
 	if disk.active && !disk.dom.Persistent {
 		return cured(api.Errorf(api.CodeChainChanged,
@@ -65,8 +65,8 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 		s.Target, s.InstanceName, where, s.whichCommand()), mend(s, disk)...)
 }
 
-// mend are the commands, in their order, that undo what somebody has done to the disk, while an op
-// waits for the operator; nil if it is not known how.
+// mend returns the commands, in order, that undo another program's change of the disk while an op
+// waits for the operator; nil if no commands are known.
 func mend(s *Spec, disk *diskState) []string {
 	fold := foldCommands(s, disk)
 	switch {
@@ -74,7 +74,7 @@ func mend(s *Spec, disk *diskState) []string {
 		return fold
 	case disk.mirror != nil:
 		if disk.ours(toDst, s) != nil {
-			return nil // which is not ended while the guest runs (stepAbortMirror)
+			return nil // this job is not ended while the guest runs (stepAbortMirror)
 		}
 		return []string{endJobCommand(s)}
 	case disk.dom.ConfigDisk(s.Target) == nil && !disk.active:
@@ -87,9 +87,9 @@ func mend(s *Spec, disk *diskState) []string {
 	return nil
 }
 
-// overlayLeft is the error for a disk that is on the overlay, or would be with the next start,
-// where an op has it back on src: somebody has started the guest there, so that it may have newer
-// writes.
+// overlayLeft returns the error for a disk that is on the overlay, or would be after the next
+// start, although an op has it back on src: a program has started the guest there, so the overlay
+// may have newer writes.
 func overlayLeft(s *Spec, disk *diskState) *api.Error {
 	commands := commitCommands(s, s.Src.Path, disk.dom.State != hv.StatePaused)
 	where := "runs on"
@@ -102,8 +102,8 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
-// eitherHasMore is the error for a guest whose process ended in its switch, where it may have
-// written to the end alone if somebody has resumed it, and to the overlay alone if it was started
+// eitherHasMore returns the error for a guest whose process ended in its switch. The guest may have
+// written only to the end, if another program resumed it, or only to the overlay, if it was started
 // there since.
 func eitherHasMore(s *Spec, to direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
@@ -111,8 +111,8 @@ func eitherHasMore(s *Spec, to direction) *api.Error {
 		s.InstanceName, to.image(s).Path, s.top(), s.whichCommand())
 }
 
-// overlayHasData is the error for an overlay that a start which is undone has made, and that is not
-// as the start has made it. Why is why it is none any more, nil if it has data.
+// overlayHasData returns the error for the overlay of an undone start that is no longer empty, or
+// no longer that overlay. why is the reason for the latter, nil if the overlay has data.
 func overlayHasData(s *Spec, why error) *api.Error {
 	is := "a guest was started on it and put back since, and its writes are there alone"
 	if why != nil {
@@ -124,11 +124,11 @@ func overlayHasData(s *Spec, why error) *api.Error {
 		s.Overlay, is, keep), keep)
 }
 
-// snapshotSection is the section of the page Recover about a snapshot of somebody else.
+// snapshotSection is the section of the page Recover about snapshots of other programs.
 const snapshotSection = "A snapshot over a disk that moves"
 
-// snapshotAdvice says how to merge what somebody has put over the image that a guest was
-// on, "" if there is nothing over it.
+// snapshotAdvice describes how to merge the images over the image that the guest was on, "" if
+// there are none.
 func snapshotAdvice(s *Spec, disk *diskState) string {
 	fold := foldCommands(s, disk)
 	if fold == nil {
@@ -141,8 +141,8 @@ func snapshotAdvice(s *Spec, disk *diskState) string {
 		over, chain[0].Path, quoted(fold), api.ShellLine("virsh", "snapshot-list", "--", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", "--metadata", "--", s.InstanceName, "NAME"))
 }
 
-// foldCommands are the commands that fold what somebody has put over the image that a guest
-// was on into that image, nil if there is nothing over it.
+// foldCommands returns the commands that fold the images over the image that the guest was on into
+// that image, nil if there are none.
 func foldCommands(s *Spec, disk *diskState) []string {
 	if !disk.active || !s.under(disk.dom.LiveDisk(s.Target)) {
 		return nil
@@ -151,15 +151,15 @@ func foldCommands(s *Spec, disk *diskState) []string {
 	return commitCommands(s, chain[s.ours(chain)].Path, disk.dom.State != hv.StatePaused)
 }
 
-// under reports whether a disk, nil for none, has something over an image that the migration knows.
+// under reports whether a disk has an image over one that the migration knows. The disk may be nil.
 func (s *Spec) under(d *hv.Disk) bool { return d != nil && s.ours(d.Chain) > 0 }
 
-// ours is the place in a chain of the first image that the migration knows, -1 for none.
+// ours returns the index in a chain of the first image that the migration knows, -1 for none.
 func (s *Spec) ours(chain []hv.Image) int {
 	return slices.IndexFunc(chain, func(img hv.Image) bool { return s.positionOn(img) != Foreign })
 }
 
-// positionOn is the position of a disk whose top is this image.
+// positionOn returns the position of a disk with this image at the top.
 func (s *Spec) positionOn(img hv.Image) Position {
 	switch img.Path {
 	case s.Src.Path:
@@ -172,7 +172,7 @@ func (s *Spec) positionOn(img hv.Image) Position {
 	return Foreign
 }
 
-// readActive is readDisk of a guest that has to have a process.
+// readActive is readDisk for a guest that must have a process.
 func (e *Env) readActive(ctx context.Context, s *Spec) (*diskState, error) {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {
@@ -188,20 +188,19 @@ func guestIsOff(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }
 
-// guestRestarted ends an op whose guest has another process by now: the jobs of the
-// earlier process are gone.
+// guestRestarted ends an op if the guest has another process: the jobs of the earlier process are
+// gone.
 func guestRestarted(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
 }
 
-// jobEndedEarly ends an op whose block job is gone before its time, because of an I/O error
-// or because the guest has another process by now. The guest is where it was before,
-// whatever the job did.
+// jobEndedEarly ends an op when its block job is gone early, because of an I/O error or because the
+// guest has another process. The guest is on the image from before the job.
 func jobEndedEarly(s *Spec, into hv.Image) error {
 	return &errWorldChanged{jobEnded(s, into, logSaysWhy)}
 }
 
-// logSaysWhy is the reason of a job's end that only QEMU knows.
+// logSaysWhy is for a job's end with a reason that only QEMU knows.
 const logSaysWhy = "its log says why"
 
 func jobEnded(s *Spec, into hv.Image, why string) string {
@@ -213,10 +212,11 @@ func jobEnded(s *Spec, into hv.Image, why string) string {
 		from, into.Path, why, goesOn)
 }
 
-// fullBelow is what may be left of a filesystem that counts as full: less than QEMU writes at once.
+// fullBelow is the free space below which a filesystem counts as full: less than QEMU writes at
+// once.
 const fullBelow = 1 << 20
 
-// dstIsFull reports whether an image is dst, and on a filesystem that has no room for more of it.
+// dstIsFull reports whether an image is dst, and its filesystem has no space for more of it.
 func (e *Env) dstIsFull(s *Spec, into hv.Image) bool {
 	if into.Path != s.Dst.Path || into.Type != hv.SourceFile {
 		return false
@@ -225,10 +225,10 @@ func (e *Env) dstIsFull(s *Spec, into hv.Image) bool {
 	return err == nil && free < fullBelow
 }
 
-// jobFailed is the error for a job that ended while it was watched, in this run of the
-// guest. A fold is made again, since it is short. A mirror would meet the same error once
-// more after hours, so a person has to look at it, unless the guest's process is about to
-// end: libvirt ends its jobs first. So has one where dst has no room.
+// jobFailed returns the error for a job that ended while it was watched, in this run of the guest.
+// A fold is repeated, since it is short. A mirror would meet the same error again after hours, so a
+// person must look at it, unless the guest's process is ending: libvirt ends the jobs first. A fold
+// into a full dst is not repeated either.
 func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
 	if e.dstIsFull(s, into) {
 		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeNoSpace, "%s. Make room there and complete again, or take the move back",
@@ -244,31 +244,29 @@ func guestIsOn(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was started", s.InstanceName)}
 }
 
-// How long libvirt may take to notice that a guest is gone. A call that fails for another
-// reason counts as failed only after this time.
+// How long libvirt may take to notice that a guest is gone. A call counts as failed for another
+// reason only after this time.
 const (
 	// DeathNotice is for a process that may have died.
 	DeathNotice = time.Second
 	deathPoll   = 20 * time.Millisecond
-	// DestroyNotice is for a process that is told to end: it ends its jobs first, and
-	// libvirt kills it if that takes too long (some 15 s). It is also for one that libvirt has
-	// lost (hv.ErrProcessEnds), on a host that has little time.
+	// DestroyNotice is for a process that was told to end: it ends its jobs first, and libvirt
+	// kills it if that takes too long (some 15 s). It is also for a process that libvirt has lost
+	// (hv.ErrProcessEnds), on a slow host.
 	DestroyNotice = 30 * time.Second
 )
 
-// guestError is hvError for a call that needs the guest's process. If the process dies, the
-// call fails a moment before libvirt says that the guest is off. An op that is undone in
-// that moment could find, half-way back, a world that it cannot judge, so guestError waits
-// for libvirt to notice.
+// guestError is hvError for a call that needs the guest's process. If the process dies, the call
+// fails a moment before libvirt reports that the guest is off. An op that is undone in that moment
+// could find a state that it does not know, so guestError waits until libvirt notices.
 func (e *Env) guestError(ctx context.Context, s *Spec, err error) error {
 	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
 }
 
-// guestErrorAfter is guestError for a call that was made in this run of the guest (0 if that
-// is not known): a guest that was stopped and started again meanwhile is told from a guest
-// that runs on.
+// guestErrorAfter is guestError for a call that was made in this run of the guest (0 if unknown).
+// So it distinguishes a guest that was stopped and started again from one that continues.
 func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
-	if typed := e.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
+	if typed := e.hvError(err); typed != err { //nolint:errorlint // the same error, not a wrapped one
 		return typed
 	}
 	if err == nil {
@@ -292,8 +290,8 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time
 	return cmp.Or(gone, err)
 }
 
-// CheckNotSaved refuses the switch of a guest that was saved while its volume was copied.
-// The switch can be made once the guest is restored.
+// CheckNotSaved refuses the switch of a guest that was saved while its volume was copied. The
+// switch is possible once the guest is restored.
 func (e *Env) CheckNotSaved(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay {
 		return nil
@@ -305,7 +303,7 @@ func (e *Env) CheckNotSaved(ctx context.Context, s *Spec) error {
 	return atRest(s, disk)
 }
 
-// mayName refuses a switch where somebody else has changed the persistent XML.
+// mayName refuses a switch if another program has changed the definition.
 func (d *diskState) mayName(s *Spec, to direction) error {
 	if d.config != s.Before() && d.config != to.end {
 		return chainChanged(s, d)

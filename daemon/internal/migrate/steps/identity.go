@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// provided is a step that opens src or dst, writes to it or makes it the disk of an instance: it
-// begins only if these checks have nothing against it, as that the images are those that the
+// provided returns a step that opens src or dst, writes to it or makes it the disk of an instance:
+// it begins only if these checks pass, for example that the images are still those that the
 // migration began with.
 func provided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	do := st.Do
@@ -30,7 +30,7 @@ func provided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step 
 	return st
 }
 
-// followed is a step that does this too, once it has done its own.
+// followed returns a step that also calls by, after its own Do.
 func followed(st op.Step, by func(context.Context, *op.Run, *Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -46,22 +46,22 @@ func followed(st op.Step, by func(context.Context, *op.Run, *Spec) error) op.Ste
 	return st
 }
 
-// jobProvided is provided for a step that waits for a job. The job may be ready whatever the checks
-// say, and an op goes by what Observe sees: so there the step is not done as long as a check
-// refuses it. Do says why.
+// jobProvided is provided for a step that waits for a job. The job may be ready while a check
+// fails, and the runner relies on Observe: so the step is not done while a check fails. Do returns
+// the reason.
 func jobProvided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	st = provided(st, checks...)
 	observe := st.Observe
 	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
 		if passed(ctx, r, checks) != nil {
-			return op.NotDone, nil //nolint:nilerr // Do says why
+			return op.NotDone, nil //nolint:nilerr // Do returns the reason
 		}
 		return observe(ctx, r)
 	}
 	return st
 }
 
-// passed is the error of the first check that refuses a step.
+// passed returns the error of the first check that fails.
 func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *Spec) error) error {
 	s, err := specOf(r)
 	if err != nil {
@@ -75,7 +75,7 @@ func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *Spec
 	return nil
 }
 
-// endUnchanged is the check of the image that a direction leads to.
+// endUnchanged returns the check of the image to which a direction leads.
 func (e *Env) endUnchanged(to direction) func(context.Context, *Spec) error {
 	if to.end == OnSrc {
 		return e.srcUnchanged
@@ -83,11 +83,11 @@ func (e *Env) endUnchanged(to direction) func(context.Context, *Spec) error {
 	return e.dstUnchanged
 }
 
-// endUnchangedInPause is endUnchanged for a step with the guest paused. What is at an address is
-// not asked for again: the answer takes another program and a cluster of machines, with the guest
-// standing still. It was asked for right before the pause (stepPauseToSwitch), and the guest's QEMU
-// has that very image open since, by which it is the disk whatever has its name. Whether the name
-// is still that image's is asked behind the pause (endHasItsName).
+// endUnchangedInPause is endUnchanged for a step with the guest paused. An address is not asked
+// again: the answer takes another program and a cluster, while the guest waits. It was asked right
+// before the pause (stepPauseToSwitch), and since then the guest's QEMU has that very image open,
+// so the disk becomes that image whichever image has its name. Whether the image still has its name
+// is checked after the pause (endHasItsName).
 func (e *Env) endUnchangedInPause(to direction) func(context.Context, *Spec) error {
 	unchanged := e.endUnchanged(to)
 	return func(ctx context.Context, s *Spec) error {
@@ -98,10 +98,10 @@ func (e *Env) endUnchangedInPause(to direction) func(context.Context, *Spec) err
 	}
 }
 
-// endHasItsName refuses to go on, with the guest running again, if the address that the definition
-// names has been given to another image since it was asked for before the pause. That may be long
-// ago, where the daemon was dead meanwhile. The guest has the right image, and its next start would
-// have the other one. An answer that cannot be had is waited for.
+// endHasItsName returns an error, with the guest running again, if the address in the definition
+// was given to another image since the check before the pause, which may be long ago if the daemon
+// was dead meanwhile. The guest has the right image, and its next start would have the other one.
+// It waits for an answer.
 func (e *Env) endHasItsName(ctx context.Context, s *Spec, to direction) error {
 	img := to.image(s)
 	if !api.IsNetwork(img.Path) {
@@ -122,8 +122,8 @@ func (e *Env) endHasItsName(ctx context.Context, s *Spec, to direction) error {
 	}
 }
 
-// renameBack is how the image that had an address gets it back. Which name it has now its owner
-// knows, or what the cluster says of each image.
+// renameBack describes how the image that had an address gets it back. Its present name is known to
+// its owner, or found by the ids that the cluster reports for the images.
 func renameBack(path string) string {
 	image, err := api.ParseRBD(path)
 	if err != nil {
@@ -134,9 +134,9 @@ func renameBack(path string) string {
 		api.ShellLine("rbd", "rename", "--", image.Pool+"/IMAGE", spec) + "` gives it back"
 }
 
-// mayWriteDst is called right before the first byte is written to dst, and each time before
-// a copy goes on: since preflight a domain may name dst, or another file may be at its path.
-// It returns the fingerprint that dst must have, empty if it is not known.
+// mayWriteDst is called right before the first byte is written to dst, and each time before a copy
+// continues: since preflight a domain may name dst, or another file may be at its path. It returns
+// the fingerprint that dst must have, empty if unknown.
 func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
 	if err := e.dstUnchanged(ctx, s); err != nil {
 		return "", err
@@ -147,8 +147,7 @@ func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
 	return e.dstPrint(ctx, s)
 }
 
-// mayMirrorToDst is mayWriteDst for a mirror. A mirror that writes already is not checked
-// again.
+// mayMirrorToDst is mayWriteDst for a mirror. A mirror that already writes is not checked again.
 func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || disk.mirror != nil {
@@ -159,7 +158,7 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 			return err
 		}
 	}
-	if api.IsNetwork(s.Dst.Path) { // a client that libvirt does not know of may be the guest's own
+	if api.IsNetwork(s.Dst.Path) { // a client that libvirt does not know may be the guest's own
 		if _, err := e.confirmDisk(ctx, s); err != nil {
 			return err
 		}
@@ -173,8 +172,7 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	return e.hvError(e.notDenied(ctx, s, s.Dst.Path, "complete migration "+s.MigrationID))
 }
 
-// dstUnchanged refuses a dst that is not the image that the migration made, or that
-// preflight saw.
+// dstUnchanged refuses a dst that is not the image that the migration made, or that preflight saw.
 func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 	want, err := e.dstPrint(ctx, s)
 	if err != nil || want == "" {
@@ -187,8 +185,8 @@ func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 	return e.hvError(err)
 }
 
-// srcUnchanged refuses a src at whose path another image is than preflight saw, as when the
-// number of a LUN or of a loop device was given to another one.
+// srcUnchanged refuses a src with another image at its path than in preflight, for example after
+// the number of a LUN or loop device was reused.
 func (e *Env) srcUnchanged(ctx context.Context, s *Spec) error {
 	if s.SrcPrint == "" {
 		return nil
@@ -202,8 +200,8 @@ func (e *Env) srcUnchanged(ctx context.Context, s *Spec) error {
 	return e.hvError(err)
 }
 
-// dstPrint is the fingerprint that dst must have, empty if nobody knows it: a tool that
-// makes an external copy may replace the file (rsync renames).
+// dstPrint returns the fingerprint that dst must have, or "" if it is unknown: a tool that makes an
+// external copy may replace the file (rsync renames).
 func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 	identity := s.DstPrint
 	if s.CreateDst {
@@ -219,7 +217,7 @@ func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 	return identity, nil
 }
 
-// dstReplaced is the refusal of a dst at whose path another image is by now.
+// dstReplaced returns the refusal of a dst with another image at its path.
 func dstReplaced(path, want, now string) *api.Error {
 	if !location.IsDevicePrint(want) {
 		return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path).
@@ -230,15 +228,16 @@ func dstReplaced(path, want, now string) *api.Error {
 		path, want, orNothing(now)).With("expected", want).With("found", now)
 }
 
-// dstToReserve is dst with the identity of the device that is there already: the volume has it from
-// the flip on. Of what the migration makes, the registry hears later (identifyMade, MadeDst).
+// dstToReserve returns dst with the identity of an existing device: the volume has it from its
+// completion on. The identity of a dst that the migration makes is reported later (identifyMade,
+// MadeDst).
 func (s *Spec) dstToReserve() api.Location {
 	dst := s.Dst
 	dst.Identity = image.IdentityIn(s.DstPrint)
 	return dst
 }
 
-// MadeDst is dst with the identity of the device that the migration has made there.
+// MadeDst returns dst with the identity of the device that the migration has made there.
 func (e *Env) MadeDst(ctx context.Context, s *Spec) (api.Location, error) {
 	dst := s.Dst
 	fingerprint, err := e.dstPrint(ctx, s)
@@ -246,12 +245,12 @@ func (e *Env) MadeDst(ctx context.Context, s *Spec) (api.Location, error) {
 	return dst, err
 }
 
-// identifyMade tells the registry which device the migration has made for the volume, which is
-// there by now. If the registry does not hear of it, the next look at the images
-// (volume.Manager.Run) tells it.
+// identifyMade reports to the registry the identity of the device that the migration has made for
+// the volume, after the volume has moved there. If the report fails, the next look at the images
+// (volume.Manager.Run) repeats it.
 func (e *Env) identifyMade(ctx context.Context, opID string, s *Spec) {
 	if !s.CreateDst {
-		return // the registry has reserved it with its identity
+		return // the registry reserved dst with its identity
 	}
 	dst, err := e.MadeDst(ctx, s)
 	if err == nil && dst.Identity != "" {
@@ -264,8 +263,8 @@ func (e *Env) identifyMade(ctx context.Context, opID string, s *Spec) {
 
 func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
-// isSource reports whether the image at the path of src is the image that was moved. It is
-// true as well if nothing is there any more.
+// isSource reports whether the image at the path of src is the image that was moved. It also
+// returns true if the path is empty.
 func (e *Env) isSource(ctx context.Context, s *Spec) (bool, error) {
 	if s.SrcPrint != "" {
 		now, err := e.images.Fingerprint(ctx, s.Src.Path)

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// userOf says who uses the image at path, in words that follow its name in a sentence: a
-// domain of this host, apart from the domains with the ids except, or a mount or device of
-// the kernel. Empty if no user can be seen.
+// userOf describes the user of the image at path, in words that follow its name in a sentence: a
+// domain of this host, except those with the ids except, or a mount or device of the kernel. It
+// returns "" if no user is seen.
 func (e *Env) userOf(ctx context.Context, path string, except ...string) (string, error) {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -45,13 +45,13 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 	return "", nil
 }
 
-// CannotTellUser returns the refusal of a path if it is unknown who uses it.
+// CannotTellUser returns the refusal of a path with unknown users.
 func CannotTellUser(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance, and call again", path, why)
 }
 
-// HVRefusal turns an error of the hypervisor into a refusal for a caller of the API, nil
-// for nil.
+// HVRefusal converts an error of the hypervisor into a refusal for a caller of the API. It returns
+// nil for nil.
 func HVRefusal(err error) error {
 	var unreadable *hv.Unreadable
 	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) {
@@ -62,9 +62,9 @@ func HVRefusal(err error) error {
 
 // srcNotInUse refuses a src that is used on this host by anything but the instance of the
 // migration. The registry knows no other user, but a domain that was never adopted, or was
-// forgotten, would write to src while it is copied, and would keep src when the volume is at
-// dst. It is called before a migration begins and again before the switch, since anybody may
-// change the definitions of domains meanwhile.
+// forgotten, would write to src during the copy, and would keep src when the volume is at dst. It
+// is called before a migration begins and again before the switch, since definitions of domains may
+// change meanwhile.
 func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	user, err := e.userOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
@@ -73,10 +73,10 @@ func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	return srcInUse(s, user)
 }
 
-// othersHaveSrc refuses a src at an address that is used by others, before it is copied or looked
-// at: nothing that it has tells afterwards. The witnesses have to agree before: a client that
-// libvirt does not know of is the guest's own. While a job is at work QEMU is not asked; it was
-// before the job began.
+// othersHaveSrc refuses a src at an address that has other users, before it is copied or checked:
+// nothing shows their writes afterwards. The witnesses must agree first: a client that libvirt does
+// not know may be the guest's own. While a job runs QEMU is not asked; it was asked before the job
+// began.
 func (e *Env) othersHaveSrc(ctx context.Context, s *Spec) error {
 	if !api.IsNetwork(s.Src.Path) || !s.Attached() {
 		return e.srcNotInUse(ctx, s)
@@ -91,8 +91,8 @@ func (e *Env) othersHaveSrc(ctx context.Context, s *Spec) error {
 	return e.srcNotInUse(ctx, s)
 }
 
-// endNotInUse refuses to fold into an end at an address that another instance has: nothing locks
-// that, as QEMU does files and devices.
+// endNotInUse refuses to fold into an end at an address that another instance has: nothing locks an
+// address, while QEMU locks files and devices.
 func (e *Env) endNotInUse(ctx context.Context, s *Spec, to direction) error {
 	switch {
 	case !api.IsNetwork(to.image(s).Path):
@@ -103,7 +103,7 @@ func (e *Env) endNotInUse(ctx context.Context, s *Spec, to direction) error {
 	return e.dstNotInUse(ctx, s)
 }
 
-// dstNotInUse is CheckFree of dst, with errors that are typed for the runner.
+// dstNotInUse is CheckFree for dst, with errors that are typed for the runner.
 func (e *Env) dstNotInUse(ctx context.Context, s *Spec) error {
 	return e.hvError(e.registryError(e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID})))
 }
@@ -123,15 +123,15 @@ func srcInUse(s *Spec, user string) error {
 		s.VolumeName, by, s.Src.Path, user)
 }
 
-// CheckFree refuses an image that is in use on this host, that is a volume (by whatever
-// path), or that belongs to a migration.
+// CheckFree refuses an image that is in use on this host, that is a volume (by any path), or that
+// belongs to a migration.
 func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) error {
 	user, err := e.userOf(ctx, path)
 	if err != nil {
 		return err
 	}
 	if user == "" {
-		// Who takes an image and has not registered it yet is waited for.
+		// Wait for a request that takes an image and has not registered it yet.
 		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
 		if errors.Is(err, location.ErrCannotTell) {
 			return CannotTellUser(path, err)
@@ -147,8 +147,8 @@ func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) er
 	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
 }
 
-// CheckSrcNotInUse is srcNotInUse with errors for a caller of the API. Except are the ids
-// of the instances that may have src.
+// CheckSrcNotInUse is srcNotInUse with errors for a caller of the API. except are the ids of the
+// instances that may have src.
 func (e *Env) CheckSrcNotInUse(ctx context.Context, s *Spec, except ...string) error {
 	user, err := e.userOf(ctx, s.Src.Path, except...)
 	if err != nil {
@@ -157,8 +157,8 @@ func (e *Env) CheckSrcNotInUse(ctx context.Context, s *Spec, except ...string) e
 	return srcInUse(s, user)
 }
 
-// notNamed makes sure, before an image is deleted, that no domain of this host has it in a
-// chain, and no process of a domain has it open.
+// notNamed makes sure, before an image is deleted, that no domain of this host has it in a chain,
+// and no process of a domain has it open.
 func (e *Env) notNamed(ctx context.Context, path string) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (e *Env) notNamed(ctx context.Context, path string) error {
 	return e.notOpen(ctx, doms, path)
 }
 
-// detachCommand takes a disk from a domain, running and defined, wherever that has it.
+// detachCommand returns the command that detaches a disk from a domain, live and persistent.
 func detachCommand(dom *hv.Domain, target string) string {
 	words := []string{"virsh", "detach-disk"}
 	if dom.LiveDisk(target) != nil {

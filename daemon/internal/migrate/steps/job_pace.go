@@ -14,17 +14,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// jobPacing reports whether a block job gives way to its guest.
+// jobPacing is whether a block job yields to its guest.
 type jobPacing int
 
 const (
-	// givesWay as far as the operator's pace says.
+	// givesWay: the job yields according to the operator's pace.
 	givesWay jobPacing = iota
-	// asFastAsItCan is for a guest that is slowed down so that the job ends.
+	// asFastAsItCan: the job does not yield, since the guest is limited so that the job can end.
 	asFastAsItCan
 )
 
-// pacing says what is done to the guest for the job, zero if nothing is.
+// pacing reports how the guest is limited for the job; it is zero if it is not.
 func (p jobPacing) pacing() Pacing {
 	if p == givesWay {
 		return Pacing{}
@@ -32,11 +32,11 @@ func (p jobPacing) pacing() Pacing {
 	return pacingIf(doingThrottlesGuest, fmt.Sprintf("the guest may write %s per second until the switch is over: the fold did not catch up with it", api.Bytes(ThrottleBytesPerSecond)))
 }
 
-// PacedFoldBound is how long a fold may take for the sake of the guest: it is not made slower than
-// what it needs to be over by then.
+// PacedFoldBound is how long pacing may make a fold take: the job is never slower than it needs to
+// be to end by then.
 const PacedFoldBound = 10 * time.Minute
 
-// jobPace is the pacer of a job, and what it measures with.
+// jobPace is the pacer of a job with its source of measurements.
 type jobPace struct {
 	*copy.JobPacer
 	stats       func() (copy.GuestLatency, bool)
@@ -44,8 +44,8 @@ type jobPace struct {
 	synchronous bool
 }
 
-// pacedJob makes the pacer of a job that is begun or taken up. Nothing of it is stored: whoever
-// takes a job up paces it from then on, whatever limit it has.
+// pacedJob makes the pacer of a job that is begun or adopted. Nothing is stored: the op that adopts
+// a job paces it from then on, whatever limit the job has.
 func (e *Env) pacedJob(ctx context.Context, s *Spec, to direction, paced jobPacing) *jobPace {
 	p := &jobPace{stats: guestLatency(ctx, e.guestStats(s)), paced: paced, synchronous: !inBackground(s, to)}
 	bound := PacedFoldBound
@@ -64,14 +64,14 @@ func (p *jobPace) keepShare(opts api.CopyOptions) float64 {
 	return keepShare(opts.Pace)
 }
 
-// blockCopyOptions are those of the copy that makes dst equal to the disk. Only a mirror
-// has the operator's bandwidth: a fold is short, and the guest waits for its end.
+// blockCopyOptions returns the options of the copy job into dst. Only a mirror has the operator's
+// bandwidth: a fold is short, and the guest waits for its end.
 func (e *Env) blockCopyOptions(s *Spec) hv.BlockCopyOptions {
 	opts := hv.BlockCopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
 	if s.KeepsBase() {
-		// libvirt puts dst over its base images in the pivot. Until then a write of less than a
-		// cluster would hide the rest of it, so that only the job may write: whole clusters of an
-		// image that we have made.
+		// libvirt puts dst over its base images in the pivot. Before that a write of less than a
+		// cluster would hide the rest of the cluster. So only the job may write, in whole clusters
+		// of the image that the migration made.
 		opts.Backing, opts.Synchronous, opts.GranularityBytes = s.DstChain()[1:], false, image.ClusterBytes
 	}
 	if s.Method == MethodMirror {
@@ -80,25 +80,25 @@ func (e *Env) blockCopyOptions(s *Spec) hv.BlockCopyOptions {
 	return opts
 }
 
-// paceJob gives a job the limit that its guest bears, and at most the operator's.
+// paceJob sets the limit of a job to what its guest tolerates, and at most to the operator's limit.
 func (e *Env) paceJob(ctx context.Context, s *Spec, job *hv.Job, p *jobPace) {
 	if job == nil {
 		return
 	}
 	limit := e.blockCopyOptions(s).BandwidthBytesPerSecond
-	if job.Tracking { // before that it copies nothing
+	if job.Tracking { // before that the job copies nothing
 		p.SetKeepShare(p.keepShare(e.CopyOptions(s)))
 		guest, ok := p.stats()
 		bears := p.Look(e.now(), guest, ok, copy.JobProgress{Done: job.Current, Left: job.End - job.Current, Synchronous: p.synchronous})
 		limit = min(cmp.Or(limit, bears), cmp.Or(bears, limit))
 	}
 	if err := e.limitJob(ctx, s, job, limit); err != nil {
-		// It may have ended, which the next look tells; if not, it is tried again.
+		// The job may have ended, which the next look shows; otherwise this is tried again.
 		e.log.Debug("cannot change the bandwidth of a block job", "migration", s.MigrationID, "err", err)
 	}
 }
 
-// unpaceJob leaves a job no limit but the operator's.
+// unpaceJob removes all limits of a job except the operator's.
 func (e *Env) unpaceJob(ctx context.Context, s *Spec) error {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
@@ -107,7 +107,7 @@ func (e *Env) unpaceJob(ctx context.Context, s *Spec) error {
 	return e.limitJob(ctx, s, job, e.blockCopyOptions(s).BandwidthBytesPerSecond)
 }
 
-// limitJob sets the speed of a job if it has another.
+// limitJob sets the speed of a job if it has another one.
 func (e *Env) limitJob(ctx context.Context, s *Spec, job *hv.Job, bytesPerSecond int64) error {
 	if job.BandwidthBytesPerSecond == bytesPerSecond {
 		return nil

@@ -17,14 +17,13 @@ import (
 
 const createDestinationStep = "create_destination"
 
-// journalHistory reads a History from the journal, and from the runner for the ops that are
-// at work.
+// journalHistory reads a History from the journal, and from the runner for running ops.
 type journalHistory struct {
 	journal op.Journal
 	status  func(ctx context.Context, opID string) (op.Status, error)
 }
 
-// NewHistory returns the History of a journal. Status is Runner.Status.
+// NewHistory returns the History of a journal. status is Runner.Status.
 func NewHistory(journal op.Journal, status func(ctx context.Context, opID string) (op.Status, error)) History {
 	return &journalHistory{journal, status}
 }
@@ -50,10 +49,10 @@ func (h *journalHistory) Completed(ctx context.Context, s *Spec) (bool, error) {
 	return slices.ContainsFunc(ops, func(o op.Status) bool { return GoalOf(o.Op.Kind) == GoalComplete && o.Committed }), err
 }
 
-// Copied implements History: the built-in copier has made the copy, and read it back if
-// that was asked for, or an earlier complete has compared it. If other tools write to dst,
-// what the copier saw there does not count. What a complete saw does, since its fold may
-// have begun after that.
+// Copied implements History: the built-in copier has made the copy, and read it back if requested,
+// or an earlier complete has compared it. If other tools write to dst, the built-in copier's
+// verification does not count. A complete's comparison counts, since its fold may have begun after
+// it.
 func (h *journalHistory) Copied(ctx context.Context, s *Spec) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return slices.ContainsFunc(ops, func(o op.Status) bool {
@@ -111,8 +110,8 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 	return f, err
 }
 
-// left returns the stamp of a src that was not frozen, of when nobody had it any more; nil if there
-// is none. Of several tries, or generations, the last one counts.
+// left returns the stamp of a src that was not frozen, from the time when no process had it open
+// any more; nil if there is none. Of several tries, or generations, the last one counts.
 func (h *journalHistory) left(ctx context.Context, s *Spec) (seal *image.Stamp, err error) {
 	for _, group := range []string{s.MigrationID, LiveGroup(s.MigrationID)} {
 		ops, err := h.journal.Group(ctx, group)
@@ -159,7 +158,7 @@ func (h *journalHistory) noted(ctx context.Context, opID string, is func(r *op.R
 	return slices.ContainsFunc(records, func(r op.Record) bool { return r.Kind == op.EventNoted && is(&r) }), nil
 }
 
-// WroteDst reports whether an op with these records has written to dst, or has been about to.
+// WroteDst reports whether an op with these records has written to dst, or was about to.
 func WroteDst(st *op.Status, records []op.Record) bool {
 	if GoalOf(st.Op.Kind) == GoalCopy && st.State == op.StateDone {
 		return true
@@ -223,8 +222,8 @@ func (h *journalHistory) EndNotStored(ctx context.Context, s *Spec) (lost bool, 
 	return lost, nil
 }
 
-// leftFlushing reports whether the last flush of the end in one of the steps of an op has failed,
-// or has no outcome.
+// leftFlushing reports whether the last flush of the end in one of an op's steps has failed, or has
+// no result.
 func leftFlushing(records []op.Record) bool {
 	flushing := map[string]bool{}
 	for i := range records {
@@ -262,15 +261,15 @@ func CancelAdmitted(st *op.Status) bool {
 	return decodeOutput(st, admitStep, &out)
 }
 
-// FrozenAt returns when a start has seen src frozen; ok is false if it has not come so far.
+// FrozenAt returns when a start saw src frozen; ok is false if it did not get so far.
 func FrozenAt(st *op.Status) (at time.Time, ok bool) {
 	var out frozenOutput
 	ok = decodeOutput(st, frozenStep, &out)
 	return out.At, ok
 }
 
-// NotFrozen says why a start came to nothing after its guest was on the overlay: QEMU kept src open
-// for writing, or src could not store what was written to it. It is nil if it did not.
+// NotFrozen returns why a start failed after its guest was on the overlay: QEMU kept src open for
+// writing, or src could not store writes. It returns nil for any other start.
 func NotFrozen(st *op.Status, s *Spec) *api.Error {
 	var out frozenOutput
 	decodeOutput(st, frozenStep, &out)
@@ -283,16 +282,16 @@ func NotFrozen(st *op.Status, s *Spec) *api.Error {
 	return nil
 }
 
-// StartStall returns for how many milliseconds the guest could not write when it was put
-// onto the overlay, nil if that is unknown. ok is false for an op that did not do that.
+// StartStall returns for how many milliseconds the guest could not write when it was switched to
+// the overlay, nil if unknown. ok is false for an op without that step.
 func StartStall(st *op.Status) (ms *float64, ok bool) {
 	var out switchOutput
 	ok = decodeOutput(st, switchStep, &out)
 	return out.StallMS, ok
 }
 
-// SwitchedProcess returns the process of the guest that an op has put onto the overlay, "" if it is
-// not known.
+// SwitchedProcess returns the guest's process that an op has switched to the overlay, "" if
+// unknown.
 func SwitchedProcess(st *op.Status) string {
 	var out switchOutput
 	decodeOutput(st, switchStep, &out)

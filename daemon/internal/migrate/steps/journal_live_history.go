@@ -47,7 +47,7 @@ func (h *journalHistory) Live(ctx context.Context, in *LiveInput, exceptOp strin
 	return all, nil
 }
 
-// addThrottle takes into account what an op of any generation says of limits on writes.
+// addThrottle adds the limits on writes of an op of any generation.
 func addThrottle(a *LiveHistory, st *op.Status, of *LiveInput) {
 	var tracked []TrackedGuest
 	if st.Op.Kind == KindLiveTrack && decodeOutput(st, trackStep, &tracked) {
@@ -63,7 +63,7 @@ func addThrottle(a *LiveHistory, st *op.Status, of *LiveInput) {
 	}
 }
 
-// addLive takes an op of the generation into account.
+// addLive adds an op of the generation.
 func addLive(a *LiveHistory, st *op.Status, of *LiveInput, copied map[int]bool) {
 	done := st.State == op.StateDone
 	switch st.Op.Kind {
@@ -85,7 +85,7 @@ func addLive(a *LiveHistory, st *op.Status, of *LiveInput, copied map[int]bool) 
 	}
 }
 
-// LiveOutcome returns what an op has found, nil if it has found nothing.
+// LiveOutcome returns the result of an op, nil if it has none.
 func LiveOutcome(st *op.Status) *api.LiveOutcome {
 	for _, step := range []string{copyRoundStep, readLastStep, copyLastStep} {
 		var out api.LiveOutcome
@@ -96,8 +96,8 @@ func LiveOutcome(st *op.Status) *api.LiveOutcome {
 	return nil
 }
 
-// TrackedProcess returns the process in which an op has begun to follow the writes of a guest, ""
-// if it has not.
+// TrackedProcess returns the process in which an op has begun to track the writes of a guest, "" if
+// it has not.
 func TrackedProcess(st *op.Status, instanceID string) string {
 	var tracked []TrackedGuest
 	decodeOutput(st, trackStep, &tracked)

@@ -14,14 +14,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The states of a migration by the registry in which a host may do its part.
+// The states of a migration in the registry in which a host may do its part.
 var (
 	whileCopying = []api.MigrationState{api.MigrationCopying}
 	whilePaused  = []api.MigrationState{api.MigrationCompleting}
 )
 
-// admitLive makes a step ask the registry whether it is still wanted, and the journal
-// whether it is its turn: the request of the registry may reach this host late.
+// admitLive makes a step ask the registry whether it is still wanted, and the journal whether it is
+// its turn: a request of the registry may reach this host late.
 func (e *Env) admitLive(st op.Step, states []api.MigrationState, turn func(in *LiveInput, h *LiveHistory) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -64,7 +64,7 @@ func (e *Env) liveWanted(ctx context.Context, in *LiveInput, states []api.Migrat
 	return nil
 }
 
-// mayGoOn refuses what belongs to a generation, or to a move, that was ended here.
+// mayGoOn refuses an op of a generation, or of a move, that was ended on this host.
 func (in *LiveInput) mayGoOn(h *LiveHistory) error {
 	switch {
 	case h.Over:
@@ -75,9 +75,9 @@ func (in *LiveInput) mayGoOn(h *LiveHistory) error {
 	return nil
 }
 
-// The turns of the ops. A host swaps only when it has ended its copying of the round before,
-// and copies a round only when it has swapped for it: of what the other hosts have done the
-// registry knows.
+// The turns of the ops. A host swaps only after it has ended the copy of the previous round, and
+// copies a round only after it has swapped for it. The registry knows what the other hosts have
+// done.
 
 func turnToTrack(in *LiveInput, h *LiveHistory) error {
 	if h.Round > 0 || h.Read {
@@ -87,7 +87,7 @@ func turnToTrack(in *LiveInput, h *LiveHistory) error {
 }
 
 func turnToSwap(in *LiveInput, h *LiveHistory) error {
-	// The same swap once more, of a second request, finds it done.
+	// A second request for the same swap finds it done.
 	again := h.Round == in.Round
 	switch {
 	case h.Tracked == nil, h.Read, !again && h.Round != in.Round-1, !again && !h.Copied, in.Round < 1:
@@ -117,9 +117,9 @@ func turnToCopyLast(in *LiveInput, h *LiveHistory) error {
 	return nil
 }
 
-// onlyGuestsHave refuses a src that a domain has which is none of the guests: nobody follows what
-// it writes. One that has run since the last look is defined still, as a rule. Whenever it is
-// refused the guests go on at src, which has all of it.
+// onlyGuestsHave refuses a src that another domain than the guests has: its writes are not tracked.
+// A domain that has run since the last look is usually still defined. After a refusal the guests
+// continue on src, which has everything.
 func (e *Env) onlyGuestsHave(ctx context.Context, in *LiveInput) error {
 	stranger := func(what string) error {
 		return in.refused(api.CodeVolumeInUse, "%s %s, which the registry does not know at it: what it writes, or has written since it was started, is in no copy; "+
@@ -175,8 +175,8 @@ func (e *Env) process(ctx context.Context, in *LiveInput, g LiveGuest) (string, 
 	return p.ID, dom, nil
 }
 
-// sameProcess returns the domain of a tracked guest, or bitmap_lost if it is in another
-// process than it was tracked in. It is nil of a guest that is off, as it was.
+// sameProcess returns the domain of a tracked guest, nil for a guest that is off as before, or
+// bitmap_lost if the guest has another process than when it was tracked.
 func (e *Env) sameProcess(ctx context.Context, in *LiveInput, g LiveGuest, tracked []TrackedGuest) (*hv.Domain, error) {
 	i := slices.IndexFunc(tracked, func(t TrackedGuest) bool { return t.ID == g.ID })
 	if i < 0 {
@@ -207,8 +207,8 @@ func (e *Env) bitmaps(ctx context.Context, in *LiveInput, g LiveGuest) (map[stri
 	return byName, nil
 }
 
-// liveHVError is hvError for a guest that may go off at any time: what becomes of its
-// bitmaps is seen at the next look.
+// liveHVError is hvError for a guest that may go off at any time: the next look shows what happened
+// to its bitmaps.
 func (e *Env) liveHVError(in *LiveInput, err error) error {
 	switch {
 	case errors.Is(err, hv.ErrNotActive):

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The op kinds of this host's part in a move while all guests write. None has a commit
-// point: each can be done again, and what they leave is removed by the last one.
+// The op kinds of this host's part in a move while all guests write. None has a commit point: each
+// can be repeated, and the last one removes what the others leave.
 const (
 	KindLiveTrack    = "live_track"
 	KindLiveSwap     = "live_swap"
@@ -31,7 +31,7 @@ type LiveGuest struct {
 	Target string `json:"target"` // vda
 }
 
-// LiveInput is the input of every op of a move while all guests write.
+// LiveInput is the input of each op of a move while all guests write.
 type LiveInput struct {
 	api.LiveVolume
 	api.CopyOptions
@@ -39,7 +39,7 @@ type LiveInput struct {
 	Guests     []LiveGuest `json:"guests"`
 	Generation int         `json:"generation"`
 	Round      int         `json:"round"`
-	// FromBytes and UntilBytes are the share of round 0.
+	// FromBytes and UntilBytes are this host's share of round 0.
 	FromBytes  int64 `json:"from_bytes"`
 	UntilBytes int64 `json:"until_bytes"`
 	// WriteBytesPerSecond is as in api.LiveRound.
@@ -50,8 +50,8 @@ type LiveInput struct {
 	request.Body
 }
 
-// Keys implements request.Input. A round has no key of a guest, which may be stopped or
-// saved meanwhile.
+// Keys implements request.Input. A round has no key of a guest: the guest may be stopped or saved
+// meanwhile.
 func (in *LiveInput) Keys() []string {
 	keys := []string{request.VolumeKey(in.VolumeID)}
 	if in.Kind == KindLiveRound || in.Kind == KindLiveLast {
@@ -66,31 +66,31 @@ func (in *LiveInput) Keys() []string {
 // Group implements request.Input: the ops of one migration.
 func (in *LiveInput) Group() string { return LiveGroup(in.MigrationID) }
 
-// LiveGroup is the group of this host's ops of a move while all guests write.
+// LiveGroup returns the group of this host's ops of a move while all guests write.
 func LiveGroup(migrationID string) string { return "live/" + migrationID }
 
-// Owner is the owner of the guards of guests that are off.
+// Owner returns the owner of the guards of guests that are off.
 func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
 
-// prefix begins the names of all bitmaps of the move, generationPrefix those of a
-// generation.
+// prefix returns the beginning of the names of all bitmaps of the move, generationPrefix of those
+// of a generation.
 func (in *LiveInput) prefix() string { return "volferry-" + in.MigrationID + "-" }
 
 func (in *LiveInput) generationPrefix() string {
 	return fmt.Sprintf("%sg%06d-", in.prefix(), in.Generation)
 }
 
-// bitmap is the name of the bitmap that records for a round. No name is the beginning of
-// another one.
+// bitmap returns the name of the bitmap that records for a round. No name is the beginning of
+// another.
 func (in *LiveInput) bitmap(round int) string {
 	return fmt.Sprintf("%sr%06d", in.generationPrefix(), round)
 }
 
-// LastBitmap is the name of the bitmap that records after the last read, when nobody may write any
-// more.
+// LastBitmap returns the name of the bitmap that records after the last read, when no guest may
+// write.
 func (in *LiveInput) LastBitmap() string { return in.generationPrefix() + "last" }
 
-// copyKey names the cursor of a round of the generation, and lastKey that of the last copy.
+// copyKey returns the key of the cursor of a round of the generation, and lastKey of the last copy.
 func (in *LiveInput) copyKey(round int) string {
 	return fmt.Sprintf("%sg%06d-r%06d", in.copyPrefix(), in.Generation, round)
 }
@@ -103,27 +103,28 @@ func (in *LiveInput) copyGeneration() string {
 	return fmt.Sprintf("%sg%06d-", in.copyPrefix(), in.Generation)
 }
 
-// copyPrefix begins the names of all cursors of the move.
+// copyPrefix returns the beginning of the names of all cursors of the move.
 func (in *LiveInput) copyPrefix() string { return "live-" + in.MigrationID + "-" }
 
 func (in *LiveInput) srcImage() hv.Image { return location.Image(in.Src, in.SrcBlock) }
 
 func (in *LiveInput) dstImage() hv.Image { return location.Image(in.Dst, in.DstBlock) }
 
-// refused is a refusal of this host's part.
+// refused returns a refusal of this host's part.
 func (in *LiveInput) refused(code api.Code, format string, args ...any) *api.Error {
 	return api.Errorf(code, "cannot move volume %s while its guests write: %s", in.VolumeName, fmt.Sprintf(format, args...)).
 		With("migration_id", in.MigrationID)
 }
 
-// bitmapLost ends the generation: what the guest wrote is not known without a gap.
+// bitmapLost returns the error that ends the generation: the record of the guest's writes has a
+// gap.
 func (in *LiveInput) bitmapLost(g LiveGuest, format string, args ...any) *api.Error {
 	return in.refused(api.CodeBitmapLost, "instance %s %s; nothing is lost, and the whole volume has to be copied once more", g.Name, fmt.Sprintf(format, args...)).
 		With("instance_id", g.ID)
 }
 
-// liveStep makes an op.Step of functions that take the LiveInput. None has an Observe: each
-// looks at the world itself when it is done again.
+// liveStep makes an op.Step of functions that take the LiveInput. No such step has an Observe: a
+// repeated step looks at the present state itself.
 func liveStep(name string, do, undo op.DoFunc[LiveInput]) op.Step {
 	return op.StepOf(op.InputOf[LiveInput], name, do, undo, nil)
 }

@@ -4,9 +4,9 @@ package steps
 
 import "github.com/volferry/volferry/internal/op"
 
-// livePlans are this host's part of a move while all guests write. The registry leads, and
-// every step that touches anything asks it first. A swap is never taken back; what else is
-// undone can be done again. A round that was copied is not undone: its old bitmaps go.
+// livePlans are this host's part of a move while all guests write. The registry leads, and each
+// step that changes anything first asks it. A swap is never undone; other undone steps can be
+// repeated. A round that was copied is not undone, since its old bitmaps are removed.
 func (e *Env) livePlans() []op.Plan {
 	generation := func(in *LiveInput) string { return in.generationPrefix() }
 	all := func(in *LiveInput) string { return in.prefix() }

@@ -12,14 +12,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// What a round puts on the writes of a guest is in the input of its op, and what the guest had
-// before in the output of the op that tracked it: both are in the journal before anything is
-// changed. So each of the ops that take the limit off, and each repetition of them, knows what
-// to put back, whatever has died meanwhile. The limit is in the process alone, and comes into
-// a save image with the live definition: it is off before the guest is saved.
+// The limit that a round sets on the writes of a guest is in the input of its op, and the guest's
+// earlier limit in the output of the op that tracked it: both are in the journal before anything is
+// changed. So each op that removes the limit, and each repetition, knows what to restore after any
+// crash. The limit is only in the process, and would get into a save image with the live
+// definition, so it is removed before the guest is saved.
 
-// throttle limits the writes of the guests for a round that asks for it. A lower limit of their
-// owner stays. It says of each guest which other disks have the limit too.
+// throttle limits the writes of the guests for a round that requests it. A lower limit of the
+// guest's owner stays. It returns a remark about the other disks of each guest that get the limit
+// too.
 func (e *Env) throttle(ctx context.Context, in *LiveInput, h *LiveHistory) (with []string, err error) {
 	if in.WriteBytesPerSecond == 0 {
 		return nil, nil
@@ -46,8 +47,8 @@ func (e *Env) throttle(ctx context.Context, in *LiveInput, h *LiveHistory) (with
 	return with, nil
 }
 
-// unthrottle puts back the limits that the guests had. One that somebody has changed since is
-// left as it is, and a process that is gone took ours with it.
+// unthrottle restores the guests' earlier limits. A limit that another program has changed since is
+// not changed, and a process that ended took the limit with it.
 func (e *Env) unthrottle(ctx context.Context, in *LiveInput, h *LiveHistory) error {
 	if len(h.Throttles) == 0 {
 		return nil

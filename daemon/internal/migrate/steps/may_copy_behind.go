@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest whose QEMU
-// may leave out zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
+// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest with a QEMU
+// that may omit zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
 func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
 	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
 	switch {
@@ -19,7 +19,7 @@ func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
 		return nil
 	case err != nil:
 		return e.hvError(err)
-	case v == (hv.Version{}): // nobody knows it of a process that has just ended, either
+	case v == (hv.Version{}): // the version of a process that has just ended is unknown, too
 		if open, err := e.openImages(ctx, s); err == nil && !open.process {
 			return nil
 		}

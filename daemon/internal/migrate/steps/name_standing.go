@@ -12,16 +12,16 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// NameStanding makes the definition of an instance name the image where the disk of its migration
-// is, while an op of the migration waits for the operator: of a running guest that which its
-// process has, if libvirt and the kernel agree, and of one that is off that which the op has left
-// it on. At is where the journal has the disk, records are those of the op. Errors are typed for
-// the runner.
+// NameStanding changes the definition of an instance to the image on which the disk of its
+// migration is, while an op of the migration waits for the operator. For a running guest that is
+// the image of its process, if libvirt and the kernel agree; for a guest that is off, the image on
+// which the op has left it. at is the position in the journal, records are the op's. Errors are
+// typed for the runner.
 func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Status, records []op.Record) error {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
 	if errors.As(err, &disagreed) {
-		return disagreed.why // a refusal: it is the other op that waits for the operator
+		return disagreed.why // a refusal of this call; the other op waits for the operator
 	}
 	if err != nil {
 		return err
@@ -46,14 +46,14 @@ func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Sta
 	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.chainAt(at)))
 }
 
-// leftAt is where the disk of an instance that is off is while an op waits for the operator: where
-// the journal has it, but for an op that waits in its switch.
+// leftAt returns the position of an instance that is off while an op waits for the operator: the
+// position in the journal, except for an op that waits in its switch.
 func (e *Env) leftAt(ctx context.Context, s *Spec, disk *diskState, at Position, st *op.Status, records []op.Record) (Position, error) {
 	switch goal := GoalOf(st.Op.Kind); {
 	case st.Op.Kind == KindCancelCommitted:
-		return OnSrc, nil // to which somebody has committed the overlay
+		return OnSrc, nil // another program has committed the overlay to src
 	case goal == GoalStart && s.Method == MethodOverlay && (st.Step == nameOverlayStep || st.Step == switchStep):
-		return OnOverlay, nil // it reads as src, or has what the guest wrote since it was started on it
+		return OnOverlay, nil // the overlay reads as src, or has the writes of a guest that was started on it
 	case goal == GoalCancel && st.Step == toSrc.nameStep():
 		return OnOverlay, nil // the same, since the guest has not run on src yet
 	case goal == GoalCancel && st.Step == pivotStep:
@@ -71,8 +71,8 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, disk *diskState, at Position,
 }
 
 // leftOffline is leftAt for a complete of an instance that is kept off, which waits while its
-// definition, that names dst, is taken back. Dst was a copy of src when it was named, and has more
-// if the instance was started on it.
+// definition is changed back from dst. dst was a copy of src when it was named, and has more if the
+// instance was started on it.
 func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []op.Record) (Position, error) {
 	note, err := notedRun(records, toDst.nameStep())
 	if err != nil || note.DstNewer {
@@ -81,9 +81,9 @@ func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []o
 	return OnDst, e.sealed(ctx, s, opID)
 }
 
-// leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were the
-// same. If the image that was left was written since, see endHasAll. Else dst has all, and more by
-// a guest that was started on it.
+// leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were
+// equal. If the old image was written since, see endHasAll. Otherwise dst has everything, and more
+// from a guest that was started on it.
 func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
 	note, err := notedRun(records, toDst.nameStep())
 	if err != nil {
@@ -111,8 +111,8 @@ func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (P
 	return OnDst, nil
 }
 
-// leftInPivot is leftAt for an op that waits in the pivot of a job in the background. libvirt names
-// the end when QEMU has gone over to it, where the guest may have run since.
+// leftInPivot is leftAt for an op that waits in the pivot of a background job. libvirt names the
+// end after QEMU has moved to it, and the guest may have run there since.
 func (e *Env) leftInPivot(ctx context.Context, s *Spec, to direction, disk *diskState, records []op.Record) (Position, error) {
 	if disk.config == to.end {
 		return to.end, nil
@@ -128,7 +128,7 @@ func (e *Env) leftInPivot(ctx context.Context, s *Spec, to direction, disk *disk
 	return OnOverlay, err
 }
 
-// leftBehindJob is leftAt for a complete that waits behind the pivot of such a job.
+// leftBehindJob is leftAt for a complete that waits after the pivot of such a job.
 func (e *Env) leftBehindJob(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
 	note, err := notedRun(records, pivotStep)
 	if err != nil {
@@ -141,8 +141,8 @@ func (e *Env) leftBehindJob(ctx context.Context, s *Spec, records []op.Record) (
 	return OnDst, err
 }
 
-// notRunOnDst refuses to name the image that was left once dst was written since the host was
-// booted, or may have been: each may have what the other lacks.
+// notRunOnDst refuses to name the old image if dst was, or may have been, written since the host
+// was booted: each image may have writes that the other lacks.
 func (e *Env) notRunOnDst(ctx context.Context, s *Spec) error {
 	dst, err := e.images.Stamp(ctx, s.Dst.Path)
 	if err != nil || dst.UntouchedInItsBoot() {
@@ -153,8 +153,7 @@ func (e *Env) notRunOnDst(ctx context.Context, s *Spec) error {
 		s.InstanceName, s.Dst.Path, s.top())
 }
 
-// notedRun is the newest note of the switch in the records of an op, by the step that has written
-// it.
+// notedRun returns the newest note of the switch by this step in the records of an op.
 func notedRun(records []op.Record, step string) (note runNote, err error) {
 	for _, r := range records {
 		if r.Step == step && r.Kind == op.EventNoted && err == nil {
@@ -164,7 +163,7 @@ func notedRun(records []op.Record, step string) (note runNote, err error) {
 	return note, err
 }
 
-// chainAt is the chain of a disk at a position.
+// chainAt returns the chain of a disk at a position.
 func (s *Spec) chainAt(at Position) []hv.Image {
 	switch at {
 	case OnOverlay:

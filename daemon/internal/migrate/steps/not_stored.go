@@ -9,14 +9,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// notStored reports whether a flush has failed, and not merely not been tried.
+// notStored reports whether a flush has failed after it was tried.
 func notStored(err error) bool {
 	var lost *image.NotStoredError
 	return errors.As(err, &lost)
 }
 
-// lostByGuest adds to the error of a flush what it means for an image to which the guest wrote, and
-// of which there is no copy: nothing can be written again.
+// lostByGuest adds to the error of a flush the consequence for an image to which the guest wrote
+// and that has no copy: its lost writes cannot be repeated.
 func lostByGuest(s *Spec, err error) error {
 	if !notStored(err) {
 		return err

@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// offloadTimeout is more than a storage has for one range.
+// offloadTimeout is longer than the time that a storage has for one range.
 const offloadTimeout = 3 * time.Minute
 
-// offload is how the storage that has src and dst copies by itself, nil if none does. refused is
-// told why it has not copied them.
+// offload describes how the storage of src and dst copies by itself, nil if it does not. refused is
+// called with the reason if it has not copied them.
 func (e *Env) offload(ctx context.Context, s *Spec, refused func(pool string, err error)) *copy.Offload {
 	if !s.SrcBlock || !s.DstBlock || len(s.SrcChain()) != 1 || !plainRaw(s.SrcImage()) || !plainRaw(s.DstImage()) {
 		return nil
@@ -51,10 +51,10 @@ func (e *Env) offload(ctx context.Context, s *Spec, refused func(pool string, er
 	}
 }
 
-// busyTries is how often a storage that is busy is asked.
+// busyTries is how often a busy storage is asked.
 const busyTries = 10
 
-// copyDevice asks a storage for a range, again and again if it is busy.
+// copyDevice asks a storage to copy a range, and repeats that while it is busy.
 func (e *Env) copyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (until int64, err error) {
 	for try := 1; ; try++ {
 		until, err = e.hv.CopyDevice(ctx, c, off, n)
@@ -69,7 +69,7 @@ func (e *Env) copyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (un
 	}
 }
 
-// refusedCopy gives what a storage has refused a code.
+// refusedCopy gives a storage's refusal a code.
 func (*Env) refusedCopy(err error) error {
 	if err == nil || errors.As(err, new(*api.Error)) {
 		return err
@@ -77,11 +77,11 @@ func (*Env) refusedCopy(err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%v; run the copy again, it goes on where it stopped", err)
 }
 
-// plainRaw reports whether an image is a device as it is.
+// plainRaw reports whether an image is raw and no slice.
 func plainRaw(i hv.Image) bool { return i.Format == string(api.FormatRaw) && i.SliceBytes == 0 }
 
-// dstIsAnswered refuses to go on with a dst to which a storage may be copying: it would write what
-// src had over what the guest writes next.
+// dstIsAnswered refuses to go on with a dst to which a storage may be copying: it would overwrite
+// the guest's next writes with data of src.
 func (e *Env) dstIsAnswered(_ context.Context, s *Spec) error {
 	open, err := e.copier.Unanswered(s.CopyKey())
 	if err != nil || !open {
@@ -92,7 +92,8 @@ func (e *Env) dstIsAnswered(_ context.Context, s *Spec) error {
 		s.Dst.Path, s.VolumeName, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
 }
 
-// mayBeWritten is what a cancel says of a dst that it leaves, if a storage may be writing to it.
+// mayBeWritten returns a cancel's remark about a dst that it leaves, if a storage may be writing to
+// it.
 func (e *Env) mayBeWritten(s *Spec) string {
 	if open, err := e.copier.Unanswered(s.CopyKey()); err == nil && !open {
 		return ""

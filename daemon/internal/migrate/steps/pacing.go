@@ -4,28 +4,28 @@ package steps
 
 import "github.com/volferry/volferry/daemon/internal/copy"
 
-// Pacing is what holds a copy or a block job back now, for its guest's sake above all, and why. It
-// is zero where nothing does.
+// Pacing is what slows down a copy or a block job now, mostly the needs of its guest, and why. It
+// is zero if nothing does.
 type Pacing struct {
 	PacingKind
 
 	Words string
 }
 
-// PacingKind is a Pacing for programs.
+// PacingKind is the part of a Pacing for programs.
 type PacingKind struct {
 	Doing    string
-	Requests string // reads, writes or flushes, where the guest's latency of these is why
+	Requests string // reads, writes or flushes, if their latency is the reason
 }
 
-// What holds a job back beside what a pacer does.
+// Reasons for which a job is slow, other than a pacer.
 const (
 	doingThrottlesGuest = "throttles_guest"
 	doingWaitsForDst    = "waits_for_dst"
 	doingStandsStill    = "stands_still"
 )
 
-// PacingKinds returns all that there are.
+// PacingKinds returns all kinds.
 func PacingKinds() []PacingKind {
 	kinds := []PacingKind{{Doing: doingThrottlesGuest}, {Doing: doingWaitsForDst}, {Doing: doingStandsStill}}
 	for _, s := range copy.PacedStates() {
@@ -34,7 +34,7 @@ func PacingKinds() []PacingKind {
 	return kinds
 }
 
-// pacingIf is that, and zero without words.
+// pacingIf returns a Pacing, which is zero if words is empty.
 func pacingIf(doing, words string) Pacing {
 	if words == "" {
 		return Pacing{}
@@ -42,7 +42,7 @@ func pacingIf(doing, words string) Pacing {
 	return Pacing{PacingKind{Doing: doing}, words}
 }
 
-// pacingOf is what a pacer does.
+// pacingOf returns the Pacing of a pacer.
 func pacingOf(s copy.PaceState) Pacing {
 	words := s.String()
 	if words == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// progressTracker keeps in memory what is known of running migrations: the progress that is
-// shown, what was changed of the copy, when a pause began. Nothing depends on it after a restart.
+// progressTracker has the state of running migrations that is only in memory: the shown progress,
+// the changes to a copy's options, the beginning of a pause. Nothing depends on it after a restart.
 type progressTracker struct {
 	mu      sync.Mutex
 	byID    map[string]shownProgress
@@ -21,14 +21,14 @@ type progressTracker struct {
 	now     func() time.Time
 }
 
-// shownProgress is how far a migration is, and since when it is no farther.
+// shownProgress is the progress of a migration, and since when it has not advanced.
 type shownProgress struct {
 	Progress
 
 	since time.Time
 }
 
-// pause is a time in which a guest is paused. What is not known of it is zero.
+// pause is the time of a pause. Unknown times are zero.
 type pause struct{ began, ended time.Time }
 
 func newProgressTracker(change func(migrationID string), now func() time.Time) *progressTracker {
@@ -56,7 +56,7 @@ func (t *progressTracker) get(id string) (shownProgress, bool) {
 	return p, ok
 }
 
-// goesOn is called as a copy begins, or goes on where an earlier one has stopped.
+// goesOn is called when a copy begins, or continues an earlier one.
 func (t *progressTracker) goesOn(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +71,8 @@ func (t *progressTracker) clear(id string) {
 	t.mu.Unlock()
 }
 
-// update is what was changed of a migration's copy. It is read if it is not known yet.
+// update returns the changes to the options of a migration's copy, and reads them if they are not
+// in memory.
 func (t *progressTracker) update(id string, read func() api.MigrationUpdate) api.MigrationUpdate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +96,7 @@ func (t *progressTracker) pausedAt(id string, at time.Time) {
 	}
 }
 
-// pauseEnded keeps when a pause ended of which it is known when it began.
+// pauseEnded records the end of a pause that has a known beginning.
 func (t *progressTracker) pauseEnded(id string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +105,7 @@ func (t *progressTracker) pauseEnded(id string, at time.Time) {
 	}
 }
 
-// takePause returns what is known of the pause and forgets it.
+// takePause returns the times of the pause and forgets them.
 func (t *progressTracker) takePause(id string) pause {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,12 +114,12 @@ func (t *progressTracker) takePause(id string) pause {
 	return p
 }
 
-// noProgress says in words that a copy or a job stands still.
+// noProgress describes a copy or a job that makes no progress.
 func noProgress(idle time.Duration) string {
 	return fmt.Sprintf("no progress for %s", idle.Round(time.Second))
 }
 
-// jobPhase is the phase of a migration whose block job is at work.
+// jobPhase returns the phase of a migration with a running block job.
 func jobPhase(s *Spec) string {
 	if s.Method == MethodMirror {
 		return "mirror"

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// CheckReachable refuses directories that the guest's QEMU cannot pass through, and a dst
-// that it cannot open: otherwise the switch, or the guest's next start, would fail.
+// CheckReachable refuses directories that the guest's QEMU cannot pass through, and a dst that it
+// cannot open: otherwise the switch, or the guest's next start, would fail.
 func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -32,7 +32,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	for _, dir := range dirs {
 		err := e.images.Reach(user, dir)
 		if errors.Is(err, image.ErrAbsent) && s.CreateDst && s.DstBlock {
-			continue // a volume group without a volume has none; checkOpens looks when dst is made
+			continue // a volume group without volumes has no directory; checkOpens checks when dst is made
 		}
 		if err != nil {
 			return image.Refused("migrate volume "+s.VolumeName, dir, err)
@@ -44,13 +44,13 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	return e.mayOpen(s, user, s.Dst.Path)
 }
 
-// CheckNotDenied refuses a dst to which the guest's process could not write in the end.
+// CheckNotDenied refuses a dst to which the guest's process may not write.
 func (e *Env) CheckNotDenied(ctx context.Context, s *Spec) error {
 	return HVRefusal(e.notDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
 }
 
-// CheckSwitchable refuses the switch of a guest that runs if libvirt would not resume it on the
-// other image.
+// CheckSwitchable refuses the switch of a running guest if libvirt would not resume it on the other
+// image.
 func (e *Env) CheckSwitchable(ctx context.Context, s *Spec, state hv.State) error {
 	if !state.Active() {
 		return nil
@@ -58,7 +58,7 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *Spec, state hv.State) erro
 	err := e.hv.CanSwitch(ctx, s.Src.Path, s.Dst.Path)
 	if errors.Is(err, hv.ErrUnsupported) {
 		instead := "stop the instance and call again"
-		if s.Method == MethodMirror { // which ends with its guest
+		if s.Method == MethodMirror { // a mirror ends with its guest
 			instead = "move the volume with the instance stopped instead"
 		}
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot switch volume %s while instance %s runs: %v; %s", s.VolumeName, s.InstanceName, err, instead)
@@ -66,8 +66,8 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *Spec, state hv.State) erro
 	return HVRefusal(err)
 }
 
-// checkOpens refuses an image that was just made, or is about to be used, if the guest's
-// QEMU could not open it. Nobody uses the image yet.
+// checkOpens refuses an image that was just made, or is about to be used, if the guest's QEMU could
+// not open it. The image must not be in use.
 func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -79,8 +79,8 @@ func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
 	return e.mayOpen(s, user, path)
 }
 
-// doneIfOpens turns the observation that an image was made into not done, if checkOpens
-// refuses the image.
+// doneIfOpens changes the observation that an image was made to not done, if checkOpens refuses the
+// image.
 func (e *Env) doneIfOpens(ctx context.Context, s *Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {
 		return is, err
@@ -99,12 +99,12 @@ func (e *Env) mayOpen(s *Spec, user hv.ProcessUser, path string) error {
 	return image.Refused("migrate volume "+s.VolumeName, path, e.images.MayOpen(user, path))
 }
 
-// notDenied refuses what needs the guest's process to write to an image (doing) if a rule of the
-// security module denies that, whoever owns the image. Where nobody can tell, the job will: one
-// that is denied ends before it has written anything.
+// notDenied refuses an action (doing) for which the guest's process has to write to an image, if a
+// rule of the security module denies that, whoever owns the image. If that is unknown, the job
+// shows it: a denied job ends before it has written anything.
 func (e *Env) notDenied(ctx context.Context, s *Spec, path, doing string) error {
 	if !s.Attached() || api.IsNetwork(path) {
-		return nil // its rules are of files
+		return nil // the rules are about files
 	}
 	rule, err := e.hv.WriteDeniedBy(ctx, s.InstanceID, path)
 	switch {

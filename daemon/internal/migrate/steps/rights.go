@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// rightsOfDst are the rights that a dst gets if the migration makes it: the rights of src.
-// They are nil for a device, whose rights udev sets.
+// rightsOfDst returns the rights for a dst that the migration makes: those of src. They are nil for
+// a device, which gets its rights from udev.
 func (s *Spec) rightsOfDst() *image.Rights {
 	if s.DstBlock {
 		return nil
@@ -18,8 +18,8 @@ func (s *Spec) rightsOfDst() *image.Rights {
 	return s.SrcRights
 }
 
-// giveDstRights gives the rights of src to a dst that a pool has made. libvirt takes them
-// for the rights that it has to restore when the guest releases dst.
+// giveDstRights sets the rights of src on a dst that a pool has made. libvirt remembers them as the
+// rights to restore when the guest releases dst.
 func (e *Env) giveDstRights(ctx context.Context, s *Spec) error {
 	if s.rightsOfDst() == nil {
 		return nil
@@ -29,9 +29,9 @@ func (e *Env) giveDstRights(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// giveBackSrcRights restores the rights of src. libvirt restores the rights of the top of a
-// chain only, and src was below the overlay when the guest released it. If that fails the
-// step goes on all the same: the disk is where it has to be.
+// giveBackSrcRights restores the rights of src. libvirt restores only the rights of the top of a
+// chain, and src was below the overlay when the guest released it. A failure does not fail the
+// step: the disk is in its place.
 func (e *Env) giveBackSrcRights(ctx context.Context, s *Spec) {
 	if s.Method != MethodOverlay || s.SrcRights == nil {
 		return
@@ -47,8 +47,8 @@ func (e *Env) giveBackSrcRights(ctx context.Context, s *Spec) {
 	}
 }
 
-// warnRefusedRights logs which rights of src an image does not get, because its filesystem
-// has no such rights or refuses them to root.
+// warnRefusedRights logs the rights of src that an image does not get, because its filesystem lacks
+// them or refuses them to root.
 func (e *Env) warnRefusedRights(s *Spec, path string, left []string) {
 	if len(left) == 0 {
 		return

@@ -194,8 +194,7 @@ func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) (touched b
 }
 
 // sealedStill is sealed for an RBD image, right before the guest is paused and with the copy ready:
-// the job must not have hidden a write to src. Other images were checked for the last time before
-// the job.
+// it finds writes to src during the job. Other images are checked for the last time before the job.
 func (e *Env) sealedStill(ctx context.Context, s *Spec) error {
 	if !api.IsRBD(s.Src.Path) {
 		return nil

@@ -12,33 +12,33 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// A dst whose server answers nobody any more. A write of the guest waits for dst as long as a job
-// writes to both, a suspension of the guest waits for all writes, and the beginning of a job for
-// the server, QEMU standing still with all else that it does. So dst is asked before each of them,
-// and while a job makes no progress; and where it does not answer the connections to it are ended,
-// of which the job fails, and the guest goes on with what it has (DESIGN.md, section 16). That can
-// be done to an NBD server alone: QEMU waits for a file, a device or a cluster until that answers.
+// These functions handle a dst with a server that does not answer. While a job writes to both
+// images, each write of the guest waits for dst; a suspend of the guest waits for all writes, and
+// the beginning of a job for the server, and QEMU itself blocks meanwhile. So dst is asked before
+// each of them, and while a job makes no progress. If it does not answer, its connections are
+// ended: the job fails, and the guest continues on its image (DESIGN.md, section 16). This is
+// possible only for an NBD server: for a file, a device or a cluster QEMU waits until that answers.
 
 const (
-	// silentAfter is how long a job into dst may make no progress until dst is asked.
+	// silentAfter is how long a job into dst may make no progress before dst is asked.
 	silentAfter = 5 * time.Second
-	// silentBound is for how long a dst may not answer while a job writes there and its guest runs.
+	// silentBound is how long dst may not answer while a job writes there and its guest runs.
 	// Storage that fails over is back by then.
 	silentBound = 2 * time.Minute
-	// quickAnswer is how long dst may take to answer where nobody may wait for longer.
+	// quickAnswer is how long dst may take to answer when the guest or a fence waits.
 	quickAnswer = 3 * time.Second
-	// leaveBound is how long a job may take to end by the end of its connections.
+	// leaveBound is how long a job may take to end after its connections were ended.
 	leaveBound = 5 * time.Second
 	leavePoll  = 20 * time.Millisecond
 )
 
-// dstAnswers returns an error if dst does not answer. No job of ours is ended.
+// dstAnswers returns an error if dst does not answer. It ends no job.
 func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
 	return dstIsSilent(ctx, s, e.askDst(ctx, s))
 }
 
-// dstStillAnswers has the op planned anew if dst does not answer as the guest is to be suspended:
-// what it waits for then is waited for with the job.
+// dstStillAnswers has the op planned again if dst does not answer right before the guest is
+// suspended: then the op waits for dst in the step of the job.
 func (e *Env) dstStillAnswers(ctx context.Context, s *Spec) error {
 	if err := e.dstAnswersQuickly(ctx, s); err != nil {
 		return &errWorldChanged{err.Error()}
@@ -46,7 +46,7 @@ func (e *Env) dstStillAnswers(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// dstAnswersQuickly is dstAnswers where the guest stands still, or a fence or a stop of the daemon
+// dstAnswersQuickly is dstAnswers for when the guest is paused, or a fence or a stop of the daemon
 // would wait.
 func (e *Env) dstAnswersQuickly(ctx context.Context, s *Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)
@@ -54,9 +54,9 @@ func (e *Env) dstAnswersQuickly(ctx context.Context, s *Spec) error {
 	return dstIsSilent(ctx, s, e.askDst(asking, s))
 }
 
-// leaveSilentDstInPause has our job into dst end if dst does not answer, with the guest suspended:
-// there is no write of which QEMU could die, and no time. It returns an error if dst does not
-// answer.
+// leaveSilentDstInPause ends our job into dst if dst does not answer, with the guest suspended: no
+// write is under way of which QEMU could die, and there is no time. It returns an error if dst does
+// not answer.
 func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
 	silent := e.dstAnswersQuickly(ctx, s)
 	if silent == nil || ctx.Err() != nil {
@@ -65,10 +65,9 @@ func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
 	return cmp.Or(e.leaveDst(ctx, s), silent)
 }
 
-// leaveSilentDst has our job into dst, if there is one, end at once if dst does not answer:
-// somebody has said so by a cancel. Of a guest that dies of it what it has flushed is in the
-// overlay, as after any crash. A job that makes progress has a dst that answers, whoever else does
-// not hear it.
+// leaveSilentDst ends our job into dst, if any, at once if dst does not answer: the operator has
+// requested that by a cancel. If the guest dies of it, its flushed writes are in the overlay, as
+// after any crash. If the job makes progress, dst answers it, even if it answers no other client.
 func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
 	if !api.IsNBD(s.Dst.Path) {
 		return nil
@@ -96,7 +95,7 @@ func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
 	return e.leaveDst(ctx, s)
 }
 
-// askDst returns an error if dst is an NBD export, and does not answer.
+// askDst returns an error if dst is an NBD export and does not answer.
 func (e *Env) askDst(ctx context.Context, s *Spec) error {
 	if !api.IsNBD(s.Dst.Path) {
 		return nil
@@ -104,7 +103,7 @@ func (e *Env) askDst(ctx context.Context, s *Spec) error {
 	return e.images.Answers(ctx, s.Dst.Path)
 }
 
-// dstIsSilent is the error of a dst that has not answered, nil if it has.
+// dstIsSilent returns the error for a dst that has not answered, nil if it has.
 func dstIsSilent(ctx context.Context, s *Spec, silent error) error {
 	switch {
 	case silent == nil:
@@ -116,21 +115,20 @@ func dstIsSilent(ctx context.Context, s *Spec, silent error) error {
 		silent, s.VolumeName)
 }
 
-// silence is how long a dst has not answered while our job there makes no progress.
+// silence records how long dst has not answered while our job into it makes no progress.
 type silence struct {
 	asked, since time.Time
 }
 
-// heard asks dst if it is time to, and returns an error if it has not answered for silentBound: our
-// job has ended then, unless the guest's QEMU would die of that. It says in words that the guest
-// waits.
+// heard asks dst if it is time to. If dst has not answered for silentBound, it ends our job, unless
+// the guest's QEMU would die of that, and returns an error. waits describes that the guest waits.
 func (w *silence) heard(ctx context.Context, e *Env, s *Spec) (waits string, err error) {
 	if now := e.now(); now.Sub(w.asked) >= silentAfter {
 		silent := e.askDst(ctx, s)
 		w.asked = e.now()
 		switch {
 		case silent == nil:
-			w.since = time.Time{} // it is slow, and no more
+			w.since = time.Time{} // dst is only slow
 		case w.since.IsZero():
 			w.since = now
 		case now.Sub(w.since) >= silentBound:
@@ -149,8 +147,8 @@ func (w *silence) heard(ctx context.Context, e *Env, s *Spec) (waits string, err
 	return "the guest waits for " + s.Dst.Path + ", which does not answer: mend the server, or cancel the migration", nil
 }
 
-// leaveDst ends the connections of the guest's process to dst, and returns when our job is gone,
-// which ends with an error by that. A guest that is on dst, or may be, keeps its connections.
+// leaveDst ends the connections of the guest's process to dst, and returns when our job has ended,
+// with an error, because of that. A guest that is or may be on dst keeps its connections.
 func (e *Env) leaveDst(ctx context.Context, s *Spec) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || !disk.active || disk.live == OnDst {

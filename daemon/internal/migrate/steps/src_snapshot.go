@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// snapshotSrc makes the snapshot of src, an RBD image that nobody writes any more, in the step with
-// this name. It returns nil where there can be none, which no move fails for: then the size of src
-// is all that is known of it.
+// snapshotSrc makes the snapshot of src, an RBD image that no program writes any more, in the step
+// with this name. It returns nil if the snapshot cannot be made; then the move continues, and the
+// seal is only the size of src.
 func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *Spec, step string) (*SrcSnapshot, error) {
 	if s.SrcPrint == "" {
 		return nil, nil //nolint:nilnil // as above
@@ -42,14 +42,15 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *Spec, step string) 
 			return nil, e.noSnapshot(ctx, s, err)
 		}
 	}
-	if !noted || found.Protected { // which ours never is
+	if !noted || found.Protected { // ours is never protected
 		return nil, e.noSnapshot(ctx, s, fmt.Errorf("there is a snapshot %s, which this move has not made", name))
 	}
 	return &SrcSnapshot{name, found.ID}, nil
 }
 
-// makeSnapshot looks afterwards: the answer may be lost, and a cluster that does not answer is told
-// from a client that has the lock of the image and does not.
+// makeSnapshot looks for the snapshot afterwards: the answer may be lost. The look also
+// distinguishes a cluster that does not answer from a client that has the lock of the image and
+// does not answer.
 func (e *Env) makeSnapshot(ctx context.Context, s *Spec, name string) (rbd.Snapshot, error) {
 	failed := e.images.MakeSnapshot(ctx, s.Src.Path, s.SrcPrint, name)
 	if errors.Is(failed, hv.ErrUnavailable) {
@@ -62,7 +63,8 @@ func (e *Env) makeSnapshot(ctx context.Context, s *Spec, name string) (rbd.Snaps
 	return found, err
 }
 
-// noSnapshot is the error for a snapshot that could not be made, nil if the move goes on without.
+// noSnapshot returns the error for a snapshot that could not be made, nil if the move continues
+// without it.
 func (e *Env) noSnapshot(ctx context.Context, s *Spec, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -76,9 +78,9 @@ func (e *Env) noSnapshot(ctx context.Context, s *Spec, err error) error {
 	return nil
 }
 
-// writtenSinceSnapshot reports whether src was written since its snapshot was made. Lost: the
-// snapshot is gone, and nobody can tell any more. Whoever has removed it has said that src may be
-// taken as it is, as who gives a file its time back.
+// writtenSinceSnapshot reports whether src was written since its snapshot was made. lost reports
+// that the snapshot is gone, so that this is unknown. The operator who removed it has stated that
+// src is unchanged, as by restoring the time of a file.
 func (e *Env) writtenSinceSnapshot(ctx context.Context, s *Spec, was *SrcSnapshot) (written, lost bool, err error) {
 	if was == nil {
 		return false, false, nil
@@ -94,8 +96,8 @@ func (e *Env) writtenSinceSnapshot(ctx context.Context, s *Spec, was *SrcSnapsho
 	return now.Written, false, nil
 }
 
-// endsSnapshot is a step behind which nobody asks whether src was written: before it the snapshot
-// of src is removed, and the caller is told what there is to say of it.
+// endsSnapshot returns a step after which no step checks the seal: it first removes the snapshot of
+// src, and reports the remark to the caller.
 func (e *Env) endsSnapshot(st op.Step, end func(context.Context, *Spec) (remark string, err error)) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -115,8 +117,8 @@ func (e *Env) endsSnapshot(st op.Step, end func(context.Context, *Spec) (remark 
 	return st
 }
 
-// dropSnapshot removes the snapshot of src that the journal knows of, and returns what is left of
-// it, in words.
+// dropSnapshot removes the snapshot of src that the journal knows, and returns a remark if it
+// remains.
 func (e *Env) dropSnapshot(ctx context.Context, s *Spec) (left string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -125,7 +127,7 @@ func (e *Env) dropSnapshot(ctx context.Context, s *Spec) (left string, err error
 	return e.removeSnapshot(ctx, s, p.Snapshot)
 }
 
-// snapshotFacts are those of a src that may have a snapshot.
+// snapshotFacts returns the facts of a src that may have a snapshot.
 func (e *Env) snapshotFacts(ctx context.Context, s *Spec) (Facts, error) {
 	if !api.IsRBD(s.Src.Path) {
 		return Facts{}, nil
@@ -133,8 +135,8 @@ func (e *Env) snapshotFacts(ctx context.Context, s *Spec) (Facts, error) {
 	return e.history.Facts(ctx, s, "")
 }
 
-// releaseSnapshot is dropSnapshot for a volume that has left src. What was written there between
-// the last look and the switch, the volume may lack.
+// releaseSnapshot is dropSnapshot for a volume that has left src. The volume may lack writes to src
+// between the last look and the switch.
 func (e *Env) releaseSnapshot(ctx context.Context, s *Spec) (remark string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -153,16 +155,16 @@ func (e *Env) releaseSnapshot(ctx context.Context, s *Spec) (remark string, err 
 	return strings.Join(slices.DeleteFunc([]string{remark, left}, func(t string) bool { return t == "" }), "; "), err
 }
 
-// dropSnapshotToFold removes the snapshot before the overlay is written back into src, of which
-// Ceph would keep for it what is written over. That this has begun is in the journal already, so
-// that nobody asks any more. What is left of it the end of the op says.
+// dropSnapshotToFold removes the snapshot before the overlay is written back into src, since Ceph
+// would keep the overwritten objects for it. The journal already has that the fold begins, so the
+// seal is not checked again. The end of the op reports a snapshot that remains.
 func (e *Env) dropSnapshotToFold(ctx context.Context, s *Spec) error {
 	_, err := e.dropSnapshot(ctx, s)
 	return err
 }
 
-// removeSnapshot removes the snapshot of src, nil for one whose id is not in the journal. Nothing
-// waits for a cluster that does not answer: src may be left because of that.
+// removeSnapshot removes the snapshot of src. was is nil if the journal does not have its id. It
+// does not wait for a cluster that does not answer: that may be the reason for leaving src.
 func (e *Env) removeSnapshot(ctx context.Context, s *Spec, was *SrcSnapshot) (left string, err error) {
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)
@@ -184,11 +186,11 @@ func (e *Env) removeSnapshot(ctx context.Context, s *Spec, was *SrcSnapshot) (le
 	return fmt.Sprintf("the snapshot of %s that this move has made is left (%v); remove it: `%s`", s.Src.Path, err, s.removeSnapshotCommand()), nil
 }
 
-// snapshotSpec is the snapshot of src as rbd names it.
+// snapshotSpec returns the snapshot of src in rbd's notation.
 func (s *Spec) snapshotSpec() string {
 	src, err := api.ParseRBD(s.Src.Path)
 	if err != nil {
-		return s.Src.Path // which it is not, since it was taken
+		return s.Src.Path // impossible: the snapshot was made
 	}
 	return src.Spec() + "@" + rbd.SnapshotName(s.MigrationID)
 }
@@ -197,7 +199,7 @@ func (s *Spec) removeSnapshotCommand() string {
 	return api.ShellLine("rbd", "snap", "rm", "--", s.snapshotSpec())
 }
 
-// diffCommand shows what was written to src since its snapshot.
+// diffCommand returns the command that shows the writes to src since its snapshot.
 func (s *Spec) diffCommand() string {
 	src, err := api.ParseRBD(s.Src.Path)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// abortSteps end the copy job into dst that a mirror, or a complete that failed, has left.
-// The process of a guest with QEMU 7.2 may end with a synchronous job, unless the guest is
-// paused. Without a job the guest is left alone.
+// abortSteps end the copy job into dst that a mirror, or a failed complete, has left. The process
+// of a guest with QEMU 7.2 may end with a synchronous job, unless the guest is paused. Without a
+// job the guest is not paused.
 func (e *Env) abortSteps(abort op.Step) []op.Step {
 	pause := provided(e.ifMirrored(e.stepPause(toAbort)), e.leaveSilentDst, e.catchUpToAbort)
 	undo := pause.Undo
@@ -31,7 +31,7 @@ func (e *Env) abortSteps(abort op.Step) []op.Step {
 	}
 }
 
-// ifMirrored makes a step do nothing if no job of ours is left to end.
+// ifMirrored makes a step do nothing if no job of ours remains.
 func (e *Env) ifMirrored(st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	idle := func(ctx context.Context, r *op.Run) (bool, error) {
@@ -57,7 +57,7 @@ func (e *Env) ifMirrored(st op.Step) op.Step {
 	return st
 }
 
-// stepAbortMirror ends the job before cancel begins its own.
+// stepAbortMirror ends the job before a cancel begins its own.
 func (e *Env) stepAbortMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)
@@ -77,7 +77,7 @@ func (e *Env) stepAbortMirror() op.Step {
 		if err != nil {
 			return op.Unknown, e.endPauseOnDisagreement(ctx, r, s, toAbort, err)
 		}
-		// An active commit is cancel's own, from before a crash.
+		// An active commit belongs to this cancel, from before a crash.
 		return op.DoneIf(!disk.active || (disk.live == s.Before() && (disk.mirror == nil || disk.ours(toSrc, s) != nil))), nil
 	}
 	return step(abortStep, do, nil, observe)
@@ -85,8 +85,8 @@ func (e *Env) stepAbortMirror() op.Step {
 
 const abortStep = "abort_mirror"
 
-// endMirror ends the copy job if it is there and the guest does not run. The guest
-// goes on where it is.
+// endMirror ends the copy job if it exists and the guest does not run. The guest stays on its
+// image.
 func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	e.progress.clear(s.MigrationID)
 	switch {
@@ -95,7 +95,7 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	case disk.dom.State == hv.StateRunning:
 		return &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody before the job on its disk was ended", s.InstanceName)}
 	}
-	if err := e.endCatchUp(ctx, s); err != nil { // it stands still
+	if err := e.endCatchUp(ctx, s); err != nil { // the guest is paused
 		return err
 	}
 	e.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", disk.dom.State)
@@ -105,7 +105,7 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	return notEnded(s)
 }
 
-// stepEndMirror ends our copy job. Whatever else is on the disk does not matter.
+// stepEndMirror ends our copy job. Other jobs and images on the disk do not matter.
 func (e *Env) stepEndMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)

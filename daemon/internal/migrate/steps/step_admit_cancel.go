@@ -11,10 +11,10 @@ import (
 
 const admitStep = "admit"
 
-// admittedOutput says that nothing was in the way of a cancel when it began.
+// admittedOutput records that a cancel was admitted.
 type admittedOutput struct {
 	Admitted bool `json:"admitted"`
-	// Remark tells the caller what is special about this cancel.
+	// Remark reports what is special about this cancel.
 	Remark string `json:"remark,omitempty"`
 }
 
@@ -23,10 +23,10 @@ func (e *Env) stepAdmitCancel() op.Step {
 	return e.stepAdmit(e.mayBringBack, func(*Spec) string { return "" })
 }
 
-// stepAdmit is the first step of a cancel, when no other op of the instance is at work: a
-// complete that was ahead of it may have passed its commit point meanwhile. Check refuses
-// a cancel that cannot succeed, before anything is changed. A copy that ran until now is
-// worth nothing once src is written again, so the next one begins anew.
+// stepAdmit is the first step of a cancel, when no other op of the instance is at work: an earlier
+// complete may have passed its commit point meanwhile. check refuses a cancel that cannot succeed,
+// before anything is changed. The copy so far is worthless once src is written again, so the next
+// copy starts over.
 func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) error, remark func(*Spec) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := e.history.Completed(ctx, s)
@@ -47,9 +47,9 @@ func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) er
 	return step(admitStep, do, nil, nil)
 }
 
-// mayBringBack refuses a cancel that cannot succeed, before it changes anything: the disk is
-// not on the overlay any more, or src was written, or another image is at its path, or the guest
-// runs and may not write to src. A cancel that has begun to write src has to go on.
+// mayBringBack refuses a cancel that cannot succeed, before it changes anything: the disk is no
+// longer on the overlay, src was written, its path has another image, or the guest runs and may not
+// write to src. A cancel that has begun to write src must go on.
 func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
 		return nil
@@ -58,7 +58,8 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if err != nil || p.Folding {
 		return err
 	}
-	// First, or a guest that has src open counts as one that has not.
+	// This comes first: otherwise a guest that has the old src open would count as not having it
+	// open.
 	if err := e.srcUnchanged(ctx, s); err != nil {
 		return err
 	}

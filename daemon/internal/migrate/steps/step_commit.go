@@ -10,23 +10,21 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// slowNote is what was done about a guest that writes faster than the commit.
+// slowNote records what was done about a guest that writes faster than the commit.
 type slowNote struct {
-	// Throttled: the guest's writes are limited, until the step has ended. Recorded: the
-	// limit that they had before is kept; older versions have put back that of the definition.
+	// Throttled: the guest's writes are limited until the step has ended. Recorded: the earlier
+	// limit is in the journal; older versions restored the limit of the definition.
 	Throttled bool `json:"throttled"`
 	Recorded  bool `json:"recorded,omitempty"`
-	// Pause: not even that was enough, so only the pause that follows lets the job catch
-	// up.
+	// Pause: the limit was not enough, and only the following pause lets the job catch up.
 	Pause bool `json:"pause"`
 	foldingNote
 }
 
-// stepCommit folds the overlay back into src while the guest runs: it is the commit of a block
-// job, and not the commit point of an op. QEMU has no
-// synchronous mode for that, so a guest that writes faster than the job is
-// first slowed down and then, by the next step, paused: it always ends. As long
-// as the job gets on, however much is left to do, the guest is left alone.
+// stepCommit folds the overlay back into src while the guest runs, by a commit job; it is not the
+// commit point of an op. QEMU's commit has no synchronous mode. So a guest that writes faster than
+// the job is first limited and then paused, by the next step, so that the job always ends. While
+// the job makes progress, the guest is not limited, however much is left.
 func (e *Env) stepCommit() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var note slowNote
@@ -46,7 +44,7 @@ func (e *Env) stepCommit() op.Step {
 			}
 		}
 		folding := foldingNote{Folding: true}
-		if note.Pause || !note.Folding { // a pause was said of a job that is gone
+		if note.Pause || !note.Folding { // the pause was for a job that is gone
 			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, Recorded: note.Recorded, foldingNote: folding}); err != nil {
 				return err
 			}
@@ -99,8 +97,7 @@ func (e *Env) stepCommit() op.Step {
 
 const commitStep = "commit"
 
-// liftThrottle lets the guest write at full speed again if stepCommit slowed
-// it down.
+// liftThrottle removes the limit on the guest's writes that stepCommit has set.
 func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	var note slowNote
 	if _, err := r.Noted(commitStep, &note); err != nil || !note.Throttled {
@@ -112,8 +109,8 @@ func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	return e.limitForCommit(ctx, s, 0)
 }
 
-// endOlderThrottle takes off the limit of a step that an older version has begun: there is no
-// record of what the guest had before, but for its definition.
+// endOlderThrottle removes the limit of a step that an older version has begun: the earlier limit
+// is only in the guest's definition.
 func (e *Env) endOlderThrottle(ctx context.Context, s *Spec, note slowNote) error {
 	if !note.Throttled || note.Recorded {
 		return nil

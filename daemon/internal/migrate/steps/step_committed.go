@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
+// stepAdmitCommitted is stepAdmitCancel for a guest that is already on src.
 func (e *Env) stepAdmitCommitted() op.Step {
 	return e.stepAdmit(e.wasCommitted, func(s *Spec) string {
 		remark := fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
@@ -24,11 +24,11 @@ func (e *Env) stepAdmitCommitted() op.Step {
 	})
 }
 
-// wasCommitted returns nil if the guest's process was on the overlay, is on src now, and has
-// kept its disk all the time: only a commit of the overlay does that in QEMU. A guest that
-// was started on src lacks what is in the overlay, and so does a guest whose disk was
-// detached and attached again. So the process has to be the one that start has put onto the
-// overlay, or one that was started with the overlay.
+// wasCommitted returns nil if the guest's process was on the overlay, is on src now, and has kept
+// its disk all the time: in QEMU only a commit of the overlay does that. A guest that was started
+// on src lacks the data of the overlay, and so does a guest with a disk that was detached and
+// attached again. So the process must be the one that start has switched to the overlay, or one
+// that was started with the overlay.
 func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
@@ -57,15 +57,15 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	return nil
 }
 
-// OverlayWasCommitted reports whether a guest is seen to be on src because somebody else has
-// committed its overlay there. It is false also where nobody can tell now.
+// OverlayWasCommitted reports whether a guest is seen to be on src because another program has
+// committed its overlay there. It is false also if that is unknown now.
 func (e *Env) OverlayWasCommitted(ctx context.Context, s *Spec) bool {
 	p, err := e.history.Facts(ctx, s, "")
 	return err == nil && !p.Folding && e.wasCommitted(ctx, s, "") == nil
 }
 
-// CommittedByOthers reports whether both witnesses have the guest on src although no cancel
-// has brought it there. One may have begun to: then somebody else has pivoted its commit.
+// CommittedByOthers reports whether both witnesses have the guest on src although no cancel has
+// brought it there. A cancel may have begun to: then another program has pivoted its commit.
 func (e *Env) CommittedByOthers(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)
 	if err == nil && (disk.live != OnSrc || disk.mirror != nil) {

@@ -9,12 +9,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepCompare compares both sides of a mirror, if that was asked for. The guest is paused
-// meanwhile: src is not frozen at any other time.
+// stepCompare compares both sides of a mirror, if requested. The guest is paused meanwhile: src is
+// not frozen at any other time.
 //
-// If they differ, the guest goes on with src, the job stays at work, and the operator decides: each
-// side has got the guest's writes since the mirror began, and may be the one that lacks some of
-// them. A mirror that is given up deletes dst.
+// If they differ, the guest continues on src, the job continues, and the operator decides: each
+// side has received the guest's writes since the mirror began, and may lack some of them. A mirror
+// that is given up deletes dst.
 func (e *Env) stepCompare() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if s.Verify != VerifyFull {
@@ -53,14 +53,14 @@ func (e *Env) stepCompare() op.Step {
 func (e *Env) compareSides(ctx context.Context, s *Spec) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A daemon that stops must not leave the guest paused: not even for this.
+	// A daemon that stops must not leave the guest paused, not even for this.
 	defer context.AfterFunc(e.stopping, func() {
 		cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
 	})()
 	return e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes())
 }
 
-// sidesDiffer calls the operator for a mirror whose sides differ.
+// sidesDiffer returns the error for the operator for a mirror with different sides.
 func sidesDiffer(s *Spec, how string) error {
 	return api.Errorf(api.CodeCopyMismatch, "%s: %s and %s both got what instance %s has written since the mirror began, and either may be the wrong one; the instance goes on with %[2]s, the mirror stays at work, and nothing was deleted: "+
 		"look at the storage of both; `%[5]s` compares them once more, and `%[6]s` stays at %[2]s and deletes %[3]s",

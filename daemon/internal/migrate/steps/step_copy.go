@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepCopy makes dst equal to the frozen src. It may be cut off at any moment
-// and goes on from its cursor.
+// stepCopy makes dst equal to the frozen src. It may be interrupted at any moment and continues
+// from its cursor.
 func (e *Env) stepCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.checkSizes(ctx, s); err != nil {
@@ -59,7 +59,7 @@ func (e *Env) stepCopy() op.Step {
 		if err != nil {
 			return e.withCopied(s, err)
 		}
-		err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
+		err = e.sealed(ctx, s, r.OpID()) // otherwise the copy is of a src that changed meanwhile
 		if err == nil && s.DstIsUneven() {
 			err = e.images.FillFirstBlock(ctx, s.Dst.Path)
 		}
@@ -77,14 +77,14 @@ func (e *Env) stepCopy() op.Step {
 
 const copyStep = "copy"
 
-// copiedDetail is the detail of a copy that failed that says how far it got, in bytes.
+// copiedDetail is the detail of a failed copy's error with its progress in bytes.
 const copiedDetail = "copied_bytes"
 
-// withCopied adds to the error of a copy how far that got: another one goes on there.
+// withCopied adds to the error of a copy its progress, from which the next copy continues.
 func (e *Env) withCopied(s *Spec, err error) error {
-	failed, plain := err.(*api.Error) //nolint:errorlint // one that is typed for the runner stays as it is
+	failed, plain := err.(*api.Error) //nolint:errorlint // errors that are typed for the runner are not changed
 	p, known := e.progress.get(s.MigrationID)
-	if !plain || !known || failed.Code == api.CodeCopyMismatch { // after which the copy begins anew
+	if !plain || !known || failed.Code == api.CodeCopyMismatch { // then the copy begins again
 		return err
 	}
 	done := p.BytesDone
@@ -95,7 +95,7 @@ func (e *Env) withCopied(s *Spec, err error) error {
 	return with.With(copiedDetail, done)
 }
 
-// CopiedBytes returns how far a copy got that failed; ok is false if that is not known.
+// CopiedBytes returns the progress of a failed copy; ok is false if it is unknown.
 func CopiedBytes(st *op.Status) (done int64, ok bool) {
 	if st.Failure == nil {
 		return 0, false
@@ -109,23 +109,22 @@ func CopiedBytes(st *op.Status) (done int64, ok bool) {
 	return 0, false
 }
 
-// DstIsUneven reports whether dst is a raw file whose size is no multiple of what QEMU takes its
-// filesystem to want if it begins with a hole: then QEMU would not write to it past the page
-// cache.
+// DstIsUneven reports whether dst is a raw file of a size that is no multiple of the largest
+// alignment that QEMU may assume for a file that begins with a hole. QEMU could not write to such a
+// file with O_DIRECT.
 func (s *Spec) DstIsUneven() bool {
 	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !api.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
-// copyNote is what dst was before the first byte was copied, and whether that is about to be
-// written.
+// copyNote is the state of dst before the first byte was copied, and whether that byte is about to
+// be written.
 type copyNote struct {
 	DstIsZero bool `json:"dst_is_zero"`
 	writesNote
 }
 
-// dstIsZero reports whether dst reads as zeros wherever the copy has not written:
-// an image that was made for this migration and had nothing in it when the copy
-// began. A new block device has what its extents held before.
+// dstIsZero reports whether dst reads as zeros wherever the copy has not written: it was made for
+// this migration and was empty when the copy began. A new block device may have old data.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
 	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) || api.IsNetwork(s.Dst.Path) {
 		return false, nil
@@ -159,12 +158,12 @@ func (e *Env) guestStats(s *Spec) func(context.Context) (*hv.DiskStats, error) {
 	}
 }
 
-// checkSizes refuses a dst whose size is not src's to the byte: QEMU would
-// refuse it later, and qemu-img would resize it. Of what is larger only the slice counts.
+// checkSizes refuses a dst that has not the exact size of src: QEMU would refuse it later, and
+// qemu-img would resize it. Of a larger image only the slice counts.
 func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
 	src, err := e.images.Inspect(ctx, s.Src)
 	if err != nil {
-		return e.hvError(err) // which gives the key of a cluster
+		return e.hvError(err) // libvirt returns the key of a cluster
 	}
 	dst, err := e.images.Inspect(ctx, s.Dst)
 	if err != nil {
@@ -177,7 +176,7 @@ func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// SizeMismatch returns the refusal of a dst whose size is not the size of src.
+// SizeMismatch returns the refusal of a dst with another size than src.
 func SizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.Error {
 	word, by := "larger", dstBytes-srcBytes
 	if by < 0 {
@@ -191,17 +190,17 @@ func SizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.E
 
 const verifyStep = "verify_copy"
 
-// verifiedOutput says that dst was seen to be equal to src, byte for byte.
+// verifiedOutput records that dst was seen to equal src, byte for byte.
 type verifiedOutput struct {
 	Compared bool `json:"compared"`
-	// Touched: src was written since it was frozen, and is equal to dst all the same.
+	// Touched: src was written since it was frozen, and still equals dst.
 	Touched bool `json:"touched,omitempty"`
 }
 
-// stepVerifyCopy refuses to complete unless dst is known to be a copy of src: the built-in
-// copier has made it, or, if somebody else made it, every byte is compared now, unless the
-// operator said not to. A copy that was compared once is not compared again: a fold that
-// was cut off has left part of the overlay in dst, and the next fold writes it again.
+// stepVerifyCopy refuses to complete unless dst is known to be a copy of src: the built-in copier
+// has made it, or all bytes are compared now, unless the operator turned that off. A copy is
+// compared only once: an interrupted fold leaves part of the overlay in dst, and the next fold
+// writes it again.
 func (e *Env) stepVerifyCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
@@ -234,7 +233,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 			return err
 		}
 		err = e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes())
-		if api.CodeOf(err) == api.CodeCopyMismatch { // a copy that is made next begins anew
+		if api.CodeOf(err) == api.CodeCopyMismatch { // the next copy begins again
 			return errors.Join(err, e.copier.Forget(ctx, s.CopyKey()))
 		}
 		if err != nil {
@@ -245,13 +244,12 @@ func (e *Env) stepVerifyCopy() op.Step {
 	return provided(step(verifyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
 }
 
-// EmptyImageBytes is how much an image may take that nobody has written to: the tables of
-// an empty qcow2.
+// EmptyImageBytes is the largest size of an image without data: the tables of an empty qcow2.
 const EmptyImageBytes = 1 << 20
 
-// CheckNotResized refuses to complete if somebody made the disk larger while it moves: the
-// overlay has the new size and dst the old one, and QEMU mirrors only into an image of the
-// same size. A cancel makes src as large as the overlay.
+// CheckNotResized refuses to complete if another program enlarged the disk during the move: the
+// overlay has the new size and dst the old one, and QEMU mirrors only into an image of the same
+// size. A cancel makes src as large as the overlay.
 func (e *Env) CheckNotResized(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay || !s.Attached() {
 		return nil
@@ -259,7 +257,7 @@ func (e *Env) CheckNotResized(ctx context.Context, s *Spec) error {
 	_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 	var size *image.SizeError
 	if !errors.As(err, &size) {
-		return nil // what else is wrong with it is found by who uses it
+		return nil // other faults are found where the overlay is used
 	}
 	return api.Errorf(api.CodeSizeMismatch,
 		"cannot complete the migration of volume %s: its disk was resized from %d to %d bytes while it moves, and %s has been made for the old size; cancel it while the instance runs (`%s`), which makes %s as large, and move the volume again",

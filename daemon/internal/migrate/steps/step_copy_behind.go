@@ -10,9 +10,8 @@ import (
 )
 
 // stepCopyBehind is stepMirror with a job that writes in the background. A guest that writes faster
-// than the job gets on is slowed down until the switch is over, as under a commit (stepCommit). If
-// not even that is enough the step is refused: what the job has not copied would be left to the
-// pause.
+// than the job is limited until the switch is over, as in stepCommit. If that is not enough either,
+// the step is refused: the rest would have to be copied in the pause.
 func (e *Env) stepCopyBehind() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepCreateDestination makes dst, in a pool or at a path, unless the operator
-// named an image that exists.
+// stepCreateDestination makes dst, in a pool or at a path, unless the operator named an existing
+// image.
 func (e *Env) stepCreateDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		// Once more, now that dst is reserved: somebody may have taken it meanwhile,
-		// by a name of which the registry knows nothing.
+		// This repeats the check of preflight, now that dst is reserved: another program may have
+		// taken dst, by a name that the registry does not know.
 		if err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
 			return e.hvError(e.registryError(err))
 		}
@@ -56,7 +56,7 @@ func (e *Env) stepCreateDestination() op.Step {
 	return step(createDestinationStep, do, undo, observe)
 }
 
-// takeDestination takes a dst that was there already, which preflight has opened.
+// takeDestination takes an existing dst, which preflight has opened.
 func (e *Env) takeDestination(ctx context.Context, r *op.Run, s *Spec) error {
 	note := DstNote{Free: true, Formatted: s.DstOnDevice()}
 	if note.Formatted {
@@ -68,7 +68,7 @@ func (e *Env) takeDestination(ctx context.Context, r *op.Run, s *Spec) error {
 }
 
 // fillDevice makes the qcow2 image on a device that was made, and notes that afterwards: an image
-// that may be half made is made anew.
+// that may be incomplete is made again.
 func (e *Env) fillDevice(ctx context.Context, r *op.Run, s *Spec) error {
 	var note DstNote
 	if _, err := r.Noted(createDestinationStep, &note); err != nil || note.Formatted || !s.DstOnDevice() {
@@ -89,8 +89,8 @@ func (e *Env) createOnDevice(ctx context.Context, s *Spec, fingerprint string) e
 	return err
 }
 
-// makeDestination makes dst, or finishes what an attempt that was cut off has left. An image
-// at the path of dst that the journal does not know belongs to somebody else.
+// makeDestination makes dst, or finishes an interrupted attempt. An image at the path of dst that
+// the journal does not know belongs to another program.
 func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	if s.ConnectDst {
 		return e.connectDestination(ctx, r, s)
@@ -151,7 +151,7 @@ func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note DstNote
 func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	format := s.Dst.Format
 	if s.DstOnDevice() {
-		format = api.FormatRaw // for the pool: what is on it comes after that
+		format = api.FormatRaw // for the pool; the qcow2 image is made on it later
 	}
 	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(format), s.DstRoomBytes(), s.DstChain()[1:])
 	if err != nil {
@@ -164,8 +164,7 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote
 	return e.noteMade(ctx, r, s, note)
 }
 
-// destinationTaken refuses a dst that somebody else has, and notes that it is not to be
-// deleted.
+// destinationTaken refuses a dst of another owner, and notes that it must not be deleted.
 func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := r.Note(ctx, DstNote{Ours: false}); err != nil {
 		return err
@@ -173,7 +172,7 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
 }
 
-// dstWhole reports whether there is an image at the path of dst, as large as it has to be.
+// dstWhole reports whether the path of dst has an image of the required size.
 func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
 	info, err := e.images.Inspect(ctx, s.Dst)
 	if errors.Is(err, image.ErrAbsent) {
@@ -182,9 +181,9 @@ func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
 	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
 }
 
-// dstUnfinished reports whether what is at the path of dst is what an attempt to make it has left
-// that was cut off: libvirt leaves the file of a qemu-img that has died. Nothing is in it, as the
-// journal has no fingerprint of it yet.
+// dstUnfinished reports whether the path of dst has the file of an interrupted attempt: libvirt
+// leaves the file of a qemu-img that has died. The file is empty, since the journal has no
+// fingerprint of it.
 func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, error) {
 	if note.Print != "" || s.ConnectDst {
 		return false, nil
@@ -197,14 +196,14 @@ func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, e
 	switch {
 	case code == api.CodeUnsupportedDisk:
 		return true, nil
-	case code == api.CodeChainChanged && s.KeepsBase(): // qemu-img names the base image when it has made all else
+	case code == api.CodeChainChanged && s.KeepsBase(): // qemu-img writes the base image into the header last
 		return true, nil
 	}
 	return !whole, err
 }
 
-// observeDestination reports whether dst is there, as the journal knows it and with the right
-// size, and no temporary file is left.
+// observeDestination reports whether dst exists, as in the journal and with the right size, and no
+// temporary file remains.
 func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
 	whole, err := e.dstWhole(ctx, s)
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// KindDeleteSource deletes the src that a migration has left. It is no op of the migration,
-// which is over.
+// KindDeleteSource deletes the src that a migration has left. It is no op of the migration, which
+// has ended.
 const KindDeleteSource = "migration_delete_source"
 
 // ReleasedInput is the Input of an op that deletes a released src.
 type ReleasedInput struct {
 	Spec Spec `json:"spec"`
-	// Seal is the stamp of src when it was frozen or, if it was not, when nobody had it any more;
-	// nil if there is none. EndedAt is when the migration ended.
+	// Seal is the stamp of src from when it was frozen or, if it was not, from when no process had
+	// it open any more; nil if there is none. EndedAt is when the migration ended.
 	Seal    *image.Stamp `json:"seal,omitempty"`
 	EndedAt time.Time    `json:"ended_at"`
-	// Force: src is deleted too if nobody can tell whether it was written.
+	// Force: delete src also if it is unknown whether it was written.
 	Force bool `json:"force,omitempty"`
 	request.Body
 }
@@ -37,17 +37,17 @@ type ReleasedInput struct {
 // Keys implements request.Input.
 func (in *ReleasedInput) Keys() []string { return []string{request.VolumeKey(in.Spec.VolumeID)} }
 
-// Group implements request.Input: the op belongs to no other.
+// Group implements request.Input. The op is in no group.
 func (in *ReleasedInput) Group() string { return "" }
 
 func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.Error {
 	return api.Errorf(code, "cannot delete %s, which migration %s has left: "+format, append([]any{in.Spec.Src.Path, in.Spec.MigrationID}, args...)...)
 }
 
-// releasedPlan is the plan of KindDeleteSource.
+// releasedPlan returns the plan of KindDeleteSource.
 func (e *Env) releasedPlan() op.Plan {
 	do := func(ctx context.Context, r *op.Run, in *ReleasedInput) error {
-		// As it belongs to nobody, anybody may take it until it is gone.
+		// src belongs to no volume, so a request may take it at any time until it is deleted.
 		return e.claims.Exclusive(func() error {
 			if err := e.CheckReleased(ctx, in); err != nil {
 				return err
@@ -65,13 +65,13 @@ func (e *Env) releasedPlan() op.Plan {
 
 const deleteSourceStep = "delete_source"
 
-// deletionNote says that the deletion was tried.
+// deletionNote records that the deletion was tried.
 type deletionNote struct {
 	Tried bool `json:"tried"`
 }
 
-// observeReleased reports whether src is deleted. In a pool that was stopped or undefined nothing
-// need be at its path although it is there.
+// observeReleased reports whether src is deleted. In a stopped or undefined pool its path may be
+// empty although the image exists.
 func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput) (op.Observation, error) {
 	_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
 	if !errors.Is(err, image.ErrAbsent) {
@@ -89,12 +89,13 @@ func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput)
 	return op.Unknown, op.UnknownOutcome(refused)
 }
 
-// again is the command that goes on with a deletion that waits for an operator.
+// again returns the command that continues a deletion that waits for the operator.
 func (in *ReleasedInput) again() string {
 	return api.ShellLine("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
 }
 
-// releasedError is hvError for a step whose outcome is always seen: what is not found is no riddle.
+// releasedError is hvError for a step with an outcome that is always visible: not found is an
+// ordinary error.
 func (e *Env) releasedError(err error) error {
 	if errors.Is(err, hv.ErrNotFound) {
 		return err
@@ -106,12 +107,12 @@ func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 	src := in.Spec.Src
 	if src.Pool != "" {
 		err := e.hv.DeleteVolume(ctx, src.Pool, src.Name)
-		if errors.Is(err, hv.ErrNotFound) { // the pool, which was there a moment ago
+		if errors.Is(err, hv.ErrNotFound) { // the pool is gone
 			err = cmp.Or(e.checkReleasedPool(ctx, in), err)
 		}
 		return e.releasedError(err)
 	}
-	// The bytes are to go, not a link to them.
+	// Delete the image, not a link to it.
 	real, err := e.images.RealPath(src.Path)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
@@ -121,9 +122,8 @@ func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 	return e.hvError(e.images.Remove(ctx, real))
 }
 
-// CheckReleased refuses a src that is not the released src of its migration any more, or that
-// somebody uses, or that was written since. It changes nothing, and its errors are typed for
-// the runner.
+// CheckReleased refuses a src that is no longer the released src of its migration, or that is in
+// use, or that was written since. It changes nothing, and its errors are typed for the runner.
 func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	if err := e.checkReleasedIdentity(ctx, in); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	if err := e.checkNotOpen(ctx, in); err != nil {
 		return err
 	}
-	// Last, since who has it now is to be sent away before anybody compares.
+	// This check comes last: a present user must stop before anything is compared.
 	return e.checkReleasedContent(ctx, in)
 }
 
@@ -193,8 +193,8 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 	return nil
 }
 
-// checkReleasedPool refuses a src in a pool that cannot be used now: it says nothing of what it
-// holds, and deletes nothing.
+// checkReleasedPool refuses a src in a pool that cannot be used now: such a pool neither lists nor
+// deletes its volumes.
 func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	name := in.Spec.Src.Pool
 	if name == "" {
@@ -219,8 +219,8 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 }
 
 // checkReleasedContent refuses a src that was written since the volume left it: a guest that was
-// started on it may have put there what the volume lacks. One of which nobody can tell is deleted
-// if the caller insists.
+// started on it may have written data that the volume lacks. If that is unknown, src is deleted
+// only with Force.
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
 	change, why, err := e.ReleasedChange(ctx, in)
 	switch {
@@ -233,14 +233,14 @@ func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error
 		With(api.DetailWrittenUnknown, in.Spec.Src.Path)
 }
 
-// ReleasedChange reports whether a released src was written since the volume left it. Why is the
-// reason if nobody can tell. The time of the move's end is no proof: it is by another clock than
-// that of the file.
+// ReleasedChange reports whether a released src was written since the volume left it. why is the
+// reason if that is unknown. The time of the move's end is no evidence: the file's time is from
+// another clock.
 func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {
 	return e.changeSinceLeft(ctx, &in.Spec, in.Seal)
 }
 
-// checkNotOpen refuses a src that the process of a domain has open, whatever libvirt says.
+// checkNotOpen refuses a src that the process of a domain has open, whatever libvirt reports.
 func (e *Env) checkNotOpen(ctx context.Context, in *ReleasedInput) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepHandOver ends the migration if the guest is off, or runs on a src that is still the
-// instance's. If it runs on anything else, only a person can tell whether it may.
+// stepHandOver ends the migration if the guest is off, or runs on a src that still belongs to the
+// instance. If the guest runs on another image, only a person can decide whether it may.
 func (e *Env) stepHandOver() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// toBegin is the pause in which a job begins, see MustHold.
+// toBegin is the pause in which a job begins (MustHold).
 var toBegin = pauseWindow{"pause_to_begin", "resume_after_begin", false}
 
 const (
@@ -21,12 +21,12 @@ const (
 	beginStep    = "begin_job"
 )
 
-// HoldBound is how long a guest may be suspended for the beginning of a job. Then the job is
-// ended and the guest goes on.
+// HoldBound is how long a guest may be suspended for the beginning of a job. After it the job is
+// ended and the guest continues.
 const HoldBound = 5 * time.Second
 
-// heldSteps begin the job of a direction with the guest suspended. A job that was begun so by an
-// earlier op, and is still at work, is left alone, and so is the guest.
+// heldSteps begin the job of a direction with the guest suspended. If a job that an earlier op
+// began so still runs, they change nothing and do not suspend the guest.
 func (e *Env) heldSteps(to direction) []op.Step {
 	return []op.Step{
 		provided(e.stepMayBegin(to), e.srcUnchanged, e.endUnchanged(to)),
@@ -36,14 +36,13 @@ func (e *Env) heldSteps(to direction) []op.Step {
 	}
 }
 
-// mayBeginOutput reports whether there is nothing to begin.
+// mayBeginOutput records whether there is a job to begin.
 type mayBeginOutput struct {
-	// AtWork: the job was begun with the guest suspended by an earlier op.
+	// AtWork: an earlier op began the job with the guest suspended.
 	AtWork bool `json:"at_work"`
 }
 
-// stepMayBegin looks for what would be in the way of a job, so that the guest is not suspended
-// for nothing.
+// stepMayBegin checks for obstacles to a job, so that the guest is not suspended in vain.
 func (e *Env) stepMayBegin(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readActive(ctx, s)
@@ -69,8 +68,8 @@ func (e *Env) stepMayBegin(to direction) op.Step {
 				return err
 			}
 			if to.end == OnSrc && !held {
-				// Somebody else's commit, which is taken up: see sealedUnlessCommitted. What
-				// it may have missed nobody can find any more.
+				// A commit that another program began is adopted (sealedUnlessCommitted). Writes
+				// that it may have missed cannot be found.
 				e.log.Warn("a commit is taken up that was not begun with its guest suspended, as it has to be with this QEMU", "migration", s.MigrationID, "instance", s.InstanceName)
 				held = true
 			}
@@ -101,7 +100,7 @@ func (e *Env) stepMayBegin(to direction) op.Step {
 	return step(mayBeginStep, do, nil, nil)
 }
 
-// unlessAtWork makes a step do nothing if stepMayBegin has found the job at work.
+// unlessAtWork makes a step do nothing if stepMayBegin has found a running job.
 func unlessAtWork(st op.Step) op.Step {
 	do, undo, observe := st.Do, st.Undo, st.Observe
 	idle := func(r *op.Run) (bool, error) {
@@ -132,16 +131,16 @@ func unlessAtWork(st op.Step) op.Step {
 	return st
 }
 
-// begunOutput is the job that was begun with the guest suspended, and the process of the guest,
-// empty if it is not known.
+// begunOutput is the job that was begun with the guest suspended, and the guest's process, empty if
+// unknown.
 type begunOutput struct {
 	Job     hv.JobKind `json:"job"`
 	Process string     `json:"process"`
 }
 
 // stepBegin begins the job of the suspended guest, and waits until the job tracks all writes. It
-// is not observed: of a job that it finds when it is made again, after a crash, nobody can tell
-// whether the guest was suspended all the time. It is ended, and begun anew.
+// has no Observe: if a repeated step finds a job after a crash, it is unknown whether the guest was
+// suspended all the time. The job is ended, and begun again.
 func (e *Env) stepBegin(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.held(ctx, s)
@@ -160,18 +159,18 @@ func (e *Env) stepBegin(to direction) op.Step {
 			return notEnded(s)
 		}
 		if _, behind, _ := e.fence.behind(s); behind {
-			return &errWorldChanged{"this host was fenced"} // in a pause nobody asks whose dst is
+			return &errWorldChanged{"this host was fenced"} // in a pause the registry is not asked who owns dst
 		}
 		if err := disk.mayBegin(s); err != nil {
 			return err
 		}
-		// From here on a commit writes src: no cancel may compare it after this.
+		// From here on a commit writes src: no later cancel may compare src.
 		if err := r.Note(ctx, begunNote{foldingNote{Folding: to.end == OnSrc}, writesNote{Writes: to.end == OnDst}}); err != nil {
 			return err
 		}
 		began := e.now()
 		if err := e.begin(ctx, s, to); err != nil {
-			if e.backupAtWork(ctx, s) { // it is waited for with the guest running
+			if e.backupAtWork(ctx, s) { // the op waits for it with the guest running
 				return &errWorldChanged{fmt.Sprintf("a backup of disk %s of instance %s has begun", s.Target, s.InstanceName)}
 			}
 			return e.guestError(ctx, s, err)
@@ -190,7 +189,7 @@ func (e *Env) stepBegin(to direction) op.Step {
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var out begunOutput
 		if begun, err := r.Output(beginStep, &out); err != nil || begun && to.end != OnSrc {
-			return err // the job is as good as any, and left to the next op, as by stepMirror
+			return err // the job is complete, and left to the next op, as in stepMirror
 		}
 		var note foldingNote
 		if noted, err := r.Noted(beginStep, &note); err != nil || !noted {
@@ -201,7 +200,7 @@ func (e *Env) stepBegin(to direction) op.Step {
 	return step(beginStep, do, undo, nil)
 }
 
-// held reads the disk of a guest that is to be suspended.
+// held reads the disk of a guest that has to be suspended.
 func (e *Env) held(ctx context.Context, s *Spec) (*diskState, error) {
 	disk, err := e.readActive(ctx, s)
 	switch {
@@ -213,8 +212,8 @@ func (e *Env) held(ctx context.Context, s *Spec) (*diskState, error) {
 	return disk, nil
 }
 
-// awaitTracking waits until the job tracks the writes of its guest, which is suspended then
-// still.
+// awaitTracking waits until the job tracks the writes of its guest, which must still be suspended
+// then.
 func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int) error {
 	began := e.now()
 	for {
@@ -222,7 +221,8 @@ func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int)
 		if err != nil {
 			return e.guestError(ctx, s, err)
 		}
-		// After the job, so that the guest is suspended when the job tracks its writes.
+		// Read after the job, so that the guest is known to be suspended when the job tracks its
+		// writes.
 		disk, err := e.held(ctx, s)
 		if err != nil {
 			return err
@@ -248,7 +248,7 @@ func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int)
 	}
 }
 
-// holdTookLong is the error for a job that does not track the writes of its suspended guest in
+// holdTookLong returns the error for a job that does not track the writes of its suspended guest in
 // time.
 func (e *Env) holdTookLong(ctx context.Context, s *Spec) error {
 	if must, err := e.MustHold(ctx, s); err == nil && !must {
@@ -259,14 +259,14 @@ func (e *Env) holdTookLong(ctx context.Context, s *Spec) error {
 		s.InstanceName, HoldBound)
 }
 
-// endBegun ends a job that may have missed a write, or that nobody goes on with. A guest that
-// somebody has resumed is suspended once more for that: its process may end with a synchronous job
-// otherwise. If the daemon dies meanwhile, the undo of the pause lets the guest go on, unless
-// it was paused by a person before.
+// endBegun ends a job that may have missed a write, or that no op continues. A guest that another
+// program has resumed is suspended again for that: otherwise its process may end with a synchronous
+// job. If the daemon dies meanwhile, the undo of the pause resumes the guest, unless a person had
+// paused it before.
 func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || !disk.active || disk.ours(to, s) == nil {
-		return err // a job dies with its process
+		return err // a job ends with its process
 	}
 	again := to.job == hv.JobCopy && disk.dom.State == hv.StateRunning
 	if again {
@@ -296,8 +296,8 @@ func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 	return nil
 }
 
-// endsWithSilentDst has a job into a dst that does not answer end with its connections, which an
-// abort would wait for. The guest is suspended.
+// endsWithSilentDst ends the connections of a job into a dst that does not answer, since an abort
+// would wait for dst. The guest is suspended.
 func (e *Env) endsWithSilentDst(ctx context.Context, s *Spec, to direction) error {
 	if to.end != OnDst {
 		return nil

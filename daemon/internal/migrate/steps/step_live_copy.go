@@ -23,17 +23,17 @@ const (
 	copyLastStep  = "copy_last"
 )
 
-// keptSuffix is behind the key of a copy in the key of what is kept for the next one.
+// keptSuffix follows the key of a copy in the key of the units that are kept for the next copy.
 const keptSuffix = "-kept"
 
-// roundOutput is what a round has copied, and whom else it has slowed.
+// roundOutput is the result of a round, with a remark about the disks that it slowed down.
 type roundOutput struct {
 	api.LiveOutcome
 	remarkOutput
 }
 
-// stepCopyRound copies the share of round 0, or what the guests wrote until the swap for
-// this round. The old bitmaps are there until it is done, so it can be begun anew.
+// stepCopyRound copies this host's share in round 0, and in later rounds the guests' writes up to
+// the swap for the round. The old bitmaps exist until it is done, so it can be repeated.
 func (e *Env) stepCopyRound() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -60,7 +60,7 @@ func (e *Env) stepCopyRound() op.Step {
 		for _, d := range res.Differing {
 			out.DirtyBytes += d.Bytes
 		}
-		// Before anybody stands still for what this round has left.
+		// Check this before guests are paused because of the result of this round.
 		if err := e.stillTracked(ctx, in, h.Tracked); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (e *Env) stepCopyRound() op.Step {
 	return liveStep(copyRoundStep, do, nil)
 }
 
-// stillTracked refuses to go on with a generation that a guest has ended, by its end or its start.
+// stillTracked returns an error if a guest has ended the generation by a stop or a start.
 func (e *Env) stillTracked(ctx context.Context, in *LiveInput, tracked []TrackedGuest) error {
 	for _, g := range in.Guests {
 		if _, err := e.sameProcess(ctx, in, g, tracked); err != nil {
@@ -85,11 +85,11 @@ func (e *Env) stillTracked(ctx context.Context, in *LiveInput, tracked []Tracked
 	return nil
 }
 
-// roundUnits are the units that a round has to copy.
+// roundUnits returns the units that a round has to copy.
 func (e *Env) roundUnits(ctx context.Context, in *LiveInput, h *LiveHistory) (KeptUnits, error) {
 	if in.Round == 0 {
 		if in.UntilBytes <= in.FromBytes {
-			return KeptUnits{}, nil // others copy the volume
+			return KeptUnits{}, nil // other hosts copy the volume
 		}
 		return KeptUnits{Ranges: []copy.Range{{Offset: in.FromBytes, Bytes: in.UntilBytes - in.FromBytes}}}, nil
 	}
@@ -101,16 +101,16 @@ func (e *Env) roundUnits(ctx context.Context, in *LiveInput, h *LiveHistory) (Ke
 	return kept, err
 }
 
-// keptUnits are the units that differed in an earlier copy.
+// keptUnits returns the units that differed in an earlier copy.
 func (e *Env) keptUnits(key string) (KeptUnits, error) {
 	kept, err := e.copier.KeptUnits(key + keptSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // an earlier generation has them, or nothing differed
+		err = nil // they are of an earlier generation, or nothing differed
 	}
 	return kept, err
 }
 
-// readBitmaps reads what a bitmap has in all guests of this host.
+// readBitmaps returns the dirty units of a bitmap in all guests of this host.
 func (e *Env) readBitmaps(ctx context.Context, in *LiveInput, tracked []TrackedGuest, name string) ([]copy.Range, error) {
 	var all []copy.Range
 	for _, g := range in.Guests {
@@ -136,8 +136,8 @@ func (e *Env) readBitmaps(ctx context.Context, in *LiveInput, tracked []TrackedG
 	return all, nil
 }
 
-// dirtyBytes is how much a bitmap has that still records. It is an estimate: a guest that has
-// gone off is left out.
+// dirtyBytes returns the dirty bytes of a bitmap that still records. It is an estimate, without
+// guests that have gone off.
 func (e *Env) dirtyBytes(ctx context.Context, in *LiveInput, name string) (sum int64, err error) {
 	for _, g := range in.Guests {
 		all, err := e.hv.Tracking(ctx, g.ID, g.Target)
@@ -172,7 +172,7 @@ func (e *Env) copyUnits(ctx context.Context, in *LiveInput, h *LiveHistory, key 
 	})
 }
 
-// mayWriteLiveDst refuses a dst that somebody else has on this host.
+// mayWriteLiveDst refuses a dst that another user has on this host.
 func (e *Env) mayWriteLiveDst(ctx context.Context, in *LiveInput) error {
 	if err := e.CheckFree(ctx, in.Dst.Path, location.Self{MigrationID: in.MigrationID}); err != nil {
 		return e.hvError(e.registryError(err))
@@ -180,7 +180,7 @@ func (e *Env) mayWriteLiveDst(ctx context.Context, in *LiveInput) error {
 	return nil
 }
 
-// liveGuestStats samples the requests of one guest of this host, for the pacer: all of them
+// liveGuestStats returns the summed requests of all guests of this host, for the pacer: all of them
 // wait for the same storage.
 func (e *Env) liveGuestStats(in *LiveInput) func(context.Context) (*hv.DiskStats, error) {
 	return func(ctx context.Context) (*hv.DiskStats, error) {
@@ -206,8 +206,8 @@ func (e *Env) liveGuestStats(in *LiveInput) func(context.Context) (*hv.DiskStats
 	}
 }
 
-// stepForgetRound removes the bitmaps that the round has copied. They are not needed once
-// it is on stable storage.
+// stepForgetRound removes the bitmaps that the round has copied, after its copy is on stable
+// storage.
 func (e *Env) stepForgetRound() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *LiveInput) error {
 		if in.Round == 0 {
@@ -218,14 +218,14 @@ func (e *Env) stepForgetRound() op.Step {
 	return liveStep("forget_round", do, nil)
 }
 
-// ranOn is the refusal of a guest that has to stand still.
+// ranOn returns the refusal for a guest that has to be paused, and was resumed.
 func (in *LiveInput) ranOn(g LiveGuest) *api.Error {
 	return in.refused(api.CodeStateForbidden, "instance %s was suspended, and somebody has let it run on", g.Name).With("ran_on", true).With("instance_id", g.ID)
 }
 
-// stepReadLast reads what the guests wrote since the last swap, now that they stand still,
-// and keeps it: the processes may end then, and the bitmaps with them. A new bitmap records
-// from then on, and nothing may ever be in it.
+// stepReadLast reads the guests' writes since the last swap, now that the guests are paused, and
+// stores them: the processes may end then, and their bitmaps with them. A new bitmap records from
+// then on, and must stay empty.
 func (e *Env) stepReadLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -247,7 +247,7 @@ func (e *Env) stepReadLast() op.Step {
 				return err
 			}
 		}
-		// They write nothing any more, and are about to be saved as they are.
+		// The guests do not write any more, and are about to be saved with their limits.
 		if err := e.unthrottle(ctx, in, &h); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (e *Env) stepReadLast() op.Step {
 	return liveStep(readLastStep, do, nil)
 }
 
-// stepCopyLast copies what was read last. Src does not change any more, so that a unit that
+// stepCopyLast copies the units that were read last. src does not change any more, so a unit that
 // differs is an error.
 func (e *Env) stepCopyLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
@@ -275,7 +275,7 @@ func (e *Env) stepCopyLast() op.Step {
 		}
 		kept, err := e.copier.KeptUnits(in.lastKey() + keptSuffix)
 		if err != nil {
-			// Src has all of it, and is the volume still: the registry takes the move back.
+			// src has everything, and is still the volume: the registry takes the move back.
 			return in.refused(api.CodeInternal, "what its guests wrote last is not kept any more: %v", err)
 		}
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -290,7 +290,7 @@ func (e *Env) stepCopyLast() op.Step {
 		if err := e.nothingWritten(ctx, in); err != nil {
 			return err
 		}
-		if err := e.onlyGuestsHave(ctx, in); err != nil { // the last look before the registry decides
+		if err := e.onlyGuestsHave(ctx, in); err != nil { // the last check before the registry decides
 			return err
 		}
 		if err := e.sealLeft(ctx, r, in.Src.Path, copyLastStep); err != nil {
@@ -301,14 +301,14 @@ func (e *Env) stepCopyLast() op.Step {
 	return liveStep(copyLastStep, do, nil)
 }
 
-// nothingWritten refuses to go on if a guest has written since the last read: somebody has
-// let it run on. A guest that was saved since has no process and no bitmap; its save looks right
+// nothingWritten returns an error if a guest has written since the last read: another program has
+// resumed it. A guest that was saved since has no process and no bitmap; its save checks that right
 // before the process ends (migrate.Manager.StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
 	for _, g := range in.Guests {
 		saving, err := e.hv.SavingMemory(ctx, g.ID)
 		if err == nil && saving {
-			continue // that op has looked as well, and holds up everybody who asks the process
+			continue // the save checks that too, and its process does not answer meanwhile
 		}
 		var all []hv.DirtyBitmap
 		if err == nil {
@@ -329,8 +329,8 @@ func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
 	return nil
 }
 
-// stepEndLive removes the bitmaps of the generation, and what was kept of its rounds. The op
-// has waited for the copy that was under way: its key is the volume's.
+// stepEndLive removes the bitmaps of the generation, and the kept units of its rounds. The op has
+// waited for a running copy, which has the same key, the volume's.
 func (e *Env) stepEndLive(prefix, copies func(*LiveInput) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -349,13 +349,13 @@ func (e *Env) stepEndLive(prefix, copies func(*LiveInput) string) op.Step {
 	return liveStep("end", do, nil)
 }
 
-// stepUnguardAll lets all guests be started again.
+// stepUnguardAll allows all guests to start again.
 func (e *Env) stepUnguardAll() op.Step {
 	return liveStep("unguard", func(_ context.Context, _ *op.Run, in *LiveInput) error { return e.clearLiveGuards(in) }, nil)
 }
 
-// stepAdmitUntrack refuses to leave guests alone that the registry still has followed. A
-// migration that it does not know, or does not move in this way, is nobody's.
+// stepAdmitUntrack refuses to stop tracking guests while the registry still wants them tracked. It
+// admits a migration that the registry does not know, or does not move in this way.
 func (e *Env) stepAdmitUntrack() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *LiveInput) error {
 		row, err := e.registry.Migration(ctx, in.MigrationID)

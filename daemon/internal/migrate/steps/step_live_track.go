@@ -18,8 +18,8 @@ const (
 	whyGuardedLive = "its volume moves while its guests write, and nobody would follow what this guest writes"
 )
 
-// stepGuardLive keeps every guest from being started, until it is known which of them are
-// off and which are tracked: one that runs is not touched by it.
+// stepGuardLive prevents that a guest starts, until it is known which guests are off and which are
+// tracked. It does not affect running guests.
 func (e *Env) stepGuardLive() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *LiveInput) error {
 		if err := e.guards.Enforced(); err != nil {
@@ -45,8 +45,8 @@ func (e *Env) clearLiveGuards(in *LiveInput) error {
 	return nil
 }
 
-// stepTrack makes a bitmap in the process of every guest that has one. Its output are the
-// guests with their processes. All of them are guarded, so that none is started meanwhile.
+// stepTrack makes a bitmap in the process of each guest that runs. Its output are the guests with
+// their processes. All guests are guarded, so that none is started meanwhile.
 func (e *Env) stepTrack() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -74,8 +74,8 @@ func (e *Env) stepTrack() op.Step {
 	return liveStep(trackStep, do, undo)
 }
 
-// trackGuest makes sure that a guest has a bitmap that records, and returns its process; ""
-// of a guest that is off.
+// trackGuest makes sure that a guest has a bitmap that records, and returns its process; "" for a
+// guest that is off.
 func (e *Env) trackGuest(ctx context.Context, in *LiveInput, g LiveGuest) (string, error) {
 	before, _, err := e.process(ctx, in, g)
 	if err != nil || before == "" {
@@ -86,7 +86,7 @@ func (e *Env) trackGuest(ctx context.Context, in *LiveInput, g LiveGuest) (strin
 	if err != nil && !errors.Is(err, hv.ErrExists) {
 		return "", e.liveHVError(in, err)
 	}
-	// What counts is what is there now, and that it is the same process still.
+	// Only the present state counts, and that it is still the same process.
 	all, err := e.bitmaps(ctx, in, g)
 	if err != nil {
 		return "", err
@@ -101,8 +101,8 @@ func (e *Env) trackGuest(ctx context.Context, in *LiveInput, g LiveGuest) (strin
 	return before, nil
 }
 
-// stepUnguardTracked lets the guests be started again that are tracked. One that is off
-// stays guarded until the next generation.
+// stepUnguardTracked allows the tracked guests to start again. A guest that is off stays guarded
+// until the next generation.
 func (e *Env) stepUnguardTracked() op.Step {
 	do := func(_ context.Context, r *op.Run, in *LiveInput) error {
 		var tracked []TrackedGuest
@@ -122,8 +122,8 @@ func (e *Env) stepUnguardTracked() op.Step {
 	return liveStep("unguard_tracked", do, nil)
 }
 
-// stepSwapLive makes the bitmap of the round, and has the one of the round before record no
-// more, in every guest.
+// stepSwapLive makes the bitmap of the round, and stops the bitmap of the previous round, in each
+// guest.
 func (e *Env) stepSwapLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -143,7 +143,7 @@ func (e *Env) stepSwapLive() op.Step {
 	return liveStep("swap", do, nil)
 }
 
-// swapGuest swaps the bitmaps of a guest, unless it was done before.
+// swapGuest swaps the bitmaps of a guest, unless that was done before.
 func (e *Env) swapGuest(ctx context.Context, in *LiveInput, g LiveGuest, tracked []TrackedGuest, from, to string) error {
 	dom, err := e.sameProcess(ctx, in, g, tracked)
 	if err != nil || dom == nil {
@@ -166,19 +166,19 @@ func (e *Env) swapGuest(ctx context.Context, in *LiveInput, g LiveGuest, tracked
 	err = e.hv.SwapTracking(ctx, g.ID, g.Target, from, to, in.UnitBytes)
 	switch {
 	case errors.Is(err, hv.ErrNotFound), errors.Is(err, hv.ErrExists), errors.Is(err, hv.ErrNotActive):
-		return op.Retry(request.BusyDelay, err) // the next look says what has become of it
+		return op.Retry(request.BusyDelay, err) // the next look shows its state
 	case err != nil:
 		return e.liveHVError(in, err)
 	}
 	return nil
 }
 
-// stopTracking removes the bitmaps with this prefix from all guests that are there.
+// stopTracking removes the bitmaps with this prefix from all running guests.
 func (e *Env) stopTracking(ctx context.Context, in *LiveInput, prefix string) error {
 	for _, g := range in.Guests {
 		err := e.hv.StopTracking(ctx, g.ID, g.Target, prefix)
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-			continue // a process that is gone has none
+			continue // a process that ended has no bitmaps
 		}
 		if err != nil {
 			return e.hvError(err)

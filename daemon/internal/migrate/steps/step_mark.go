@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// LiveMark is what the copy host writes to the beginning of dst, before anybody copies, so that
-// every other host can tell that it has the same bytes at that path, and not another file of
-// the name. The first round writes over it.
+// LiveMark returns the text that the copy host writes to the beginning of dst, before any host
+// copies, so that each other host can check that it has the same bytes at that path, and not
+// another file of that name. The first round overwrites it.
 func LiveMark(migrationID string) string {
 	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
 }
@@ -35,16 +35,16 @@ func (e *Env) stepMarkDestination() op.Step {
 
 const identifyDstStep = "identify_destination"
 
-// identifyDstOutput is what dst was when this host began to follow its guests.
+// identifyDstOutput is the fingerprint of dst when this host began to track its guests.
 type identifyDstOutput struct {
 	Print string `json:"print"`
 }
 
-// stepIdentifyDst makes sure that the path of dst is on this host what the copy host has made,
-// and notes which image that is: no round writes to another one.
+// stepIdentifyDst makes sure that the path of dst has on this host the image that the copy host has
+// made, and records its fingerprint: no round writes to another image.
 func (e *Env) stepIdentifyDst() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
-		if in.Generation == 1 { // later ones find what was copied
+		if in.Generation == 1 { // later ones find copied data
 			is, err := e.images.Marked(ctx, in.Dst.Path, LiveMark(in.MigrationID))
 			switch {
 			case errors.Is(err, image.ErrAbsent):
@@ -64,7 +64,7 @@ func (e *Env) stepIdentifyDst() op.Step {
 	return liveStep(identifyDstStep, do, nil)
 }
 
-// sameLiveDst refuses a dst that is not the image which was there when this host began.
+// sameLiveDst refuses a dst that is not the image from when this host began.
 func (e *Env) sameLiveDst(ctx context.Context, in *LiveInput, h *LiveHistory) error {
 	now, err := e.images.Fingerprint(ctx, in.Dst.Path)
 	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(h.DstPrint, now) {

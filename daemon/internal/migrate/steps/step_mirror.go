@@ -11,14 +11,13 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// stepMirror makes dst equal to the disk of the running guest, with synchronous
-// writes, so that it converges under any load: by the overlay's method it folds
-// the overlay into a dst that equals src, a shallow copy; by the mirror's it
-// copies everything. It ends when the job is ready. A dst of another size would
-// end the job at once, and without a word.
+// stepMirror makes dst equal to the disk of the running guest, with synchronous writes, so that it
+// converges under any load. In method overlay it folds the overlay into a dst that equals src, by a
+// shallow copy; in method mirror it copies everything. It ends when the job is ready. A dst of
+// another size would end the job at once, without a reason.
 //
-// It has no undo: the job is left to the next try, which takes it up, or to the
-// cancel, which ends it with the guest paused (abortSteps).
+// It has no undo: the next try adopts the job, or a cancel ends it with the guest paused
+// (abortSteps).
 func (e *Env) stepMirror() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if s.Method == MethodMirror {
@@ -43,16 +42,15 @@ func (e *Env) stepMirror() op.Step {
 
 const mirrorStep = "mirror"
 
-// How a mirror waits for a guest that was stopped. If the guest is started again, it is
-// mirrored from the beginning. Meanwhile the mirror holds no lock that other ops of the
-// instance need.
+// How a mirror waits for a guest that was stopped. If the guest is started again, it is mirrored
+// from the beginning. The waiting mirror has no lock that other ops of the instance need.
 const (
 	// OffBound is how long it waits.
 	OffBound = time.Minute
 	offPoll  = time.Second
 )
 
-// mayMirror makes sure that the sizes are equal, and waits a while for a guest that is off.
+// mayMirror makes sure that the sizes are equal, and waits for a guest that is off.
 func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 	if err := e.checkSizes(ctx, s); err != nil {
 		return err
@@ -68,8 +66,8 @@ func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 		s.InstanceName, s.VolumeName, OffBound)
 }
 
-// stepReady refuses the switch of a mirror unless the mirror is there and ready: the guest is
-// not paused for nothing.
+// stepReady refuses the switch unless the mirror exists and is ready, so that the guest is not
+// paused in vain.
 func (e *Env) stepReady() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)

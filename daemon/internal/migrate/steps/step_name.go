@@ -83,7 +83,7 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 		case err != nil:
 			return err
 		case named(disk) && !disk.active:
-			return e.guards.Clear(s.InstanceID, s.Owner()) // of a daemon that died behind the change
+			return e.guards.Clear(s.InstanceID, s.Owner()) // set by a daemon that died after the change
 		case named(disk):
 			return nil
 		case disk.config == OnOverlay && !disk.active && to.end == OnDst:

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepKeepOff keeps the instance of an offline migration, if it has one, stopped until the
-// migration ends: src is frozen because nothing may open it.
+// stepKeepOff keeps the instance of an offline migration, if any, off until the migration ends: src
+// is frozen because no program may open it.
 func (e *Env) stepKeepOff() op.Step {
 	hold := func(ctx context.Context, s *Spec) error {
 		if !s.Attached() {
@@ -75,9 +75,9 @@ func (e *Env) endKeepOff(s *Spec) error {
 	return e.guards.Clear(s.InstanceID, s.Owner())
 }
 
-// stepNameDestination makes the XML of the held instance name dst. The copy is
-// verified and nothing has run since, so both names read the same and the step
-// can be undone.
+// stepNameDestination changes the definition of the instance that is kept off to dst. The copy is
+// verified and the instance has not run since, so both names read the same and the step can be
+// undone.
 func (e *Env) stepNameDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if !s.Attached() {
@@ -90,7 +90,8 @@ func (e *Env) stepNameDestination() op.Step {
 		if disk.active || (disk.config != OnSrc && disk.config != OnDst) {
 			return chainChanged(s, disk)
 		}
-		// It may have been started since the copy was compared, where the guard hook does not work.
+		// Where the guard hook does not work, the instance may have been started since the
+		// comparison.
 		if _, err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func (e *Env) stepNameDestination() op.Step {
 		}
 		disk, err := e.confirmDisk(ctx, s)
 		if err != nil || disk.config != OnDst {
-			return err // the definition is as it was, or somebody else's
+			return err // the definition is unchanged, or another program's
 		}
 		return e.unnameEnd(ctx, r, s) // under the guard of stepKeepOff
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepReleaseSource ends a completed migration: src is the operator's again, or
-// is deleted if that was asked for and the copy was read back.
+// stepReleaseSource ends a completed migration: src becomes a released source, or is deleted if
+// that was requested and the copy was read back.
 func (e *Env) stepReleaseSource() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
@@ -43,10 +43,10 @@ func (e *Env) stepReleaseSource() op.Step {
 	return step("release_source", do, nil, nil)
 }
 
-// deleteSource deletes src, unless another image is at its path by now, or src belongs to somebody
-// else: the registry has freed it before. A src that was written since it was frozen, or closed, or
-// of which nobody can tell, may have what the volume lacks, and is kept as a released source: kept
-// is why.
+// deleteSource deletes src, unless its path has another image, or src belongs to another volume or
+// user: the registry has freed it before. A src that was written since it was frozen or closed, or
+// may have been, may have data that the volume lacks. It is kept as a released source, and kept is
+// the reason.
 func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (kept string, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
@@ -62,7 +62,7 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (kept stri
 		if kept != "" {
 			return nil
 		}
-		if err != nil && !errors.Is(err, image.ErrAbsent) { // a try before this one has deleted the file
+		if err != nil && !errors.Is(err, image.ErrAbsent) { // an earlier try has deleted the file
 			return err
 		}
 		if s.Src.Pool != "" {
@@ -82,7 +82,7 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (kept stri
 	return kept, e.hvError(e.registryError(err))
 }
 
-// whyKeepSource says why a src that is to be deleted is kept, "" if it is known not to have been
+// whyKeepSource returns why a src that is to be deleted is kept, "" if it is known not to have been
 // written since.
 func (e *Env) whyKeepSource(ctx context.Context, s *Spec, opID string) (string, error) {
 	facts, err := e.history.Facts(ctx, s, opID)
@@ -99,8 +99,8 @@ func (e *Env) whyKeepSource(ctx context.Context, s *Spec, opID string) (string, 
 	return "nobody can tell whether it was written since the volume has left it (" + why + "), so that it may have what the volume lacks", nil
 }
 
-// mayDeleteSource reports whether src is to be deleted. Preflight refuses --delete-source
-// without verification, and a complete does not get here then without a verified copy.
+// mayDeleteSource reports whether src is to be deleted. Preflight refuses --delete-source without
+// verification, and a complete does not reach this step without a verified copy.
 func mayDeleteSource(s *Spec) bool {
 	return s.DeleteSource && s.Verify == VerifyFull
 }

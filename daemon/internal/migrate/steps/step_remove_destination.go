@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRemoveDestination ends a cancelled migration: a dst that it made is of no
-// use any more.
+// stepRemoveDestination removes a dst that the cancelled migration has made.
 func (e *Env) stepRemoveDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if !s.CreateDst {
@@ -34,8 +33,8 @@ func (e *Env) stepRemoveDestination() op.Step {
 			return err
 		}
 		if s.ConnectDst {
-			// Whether others need the device does not show, so that nothing else says that this is
-			// done.
+			// Only this note shows that the step is done: other volumes may keep the device
+			// connected.
 			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
 				return err
 			}
@@ -67,18 +66,19 @@ func (e *Env) stepRemoveDestination() op.Step {
 
 const removeDestinationStep = "remove_destination"
 
-// leftOutput is what a cancel says of a dst that was there before.
+// leftOutput is a cancel's output about a dst that existed before.
 type leftOutput struct {
 	remarkOutput
-	// Dst is the stamp of the file with what our copy has put there, nil if it is not known.
+	// Dst is the stamp of the file with the data of our copy, nil if unknown.
 	Dst *image.Stamp `json:"dst,omitempty"`
 }
 
-// stampOfLeft is the stamp of a file that a cancel leaves, after the last of our writes to it.
-// Without one nobody is asked less: what is there counts as somebody else's.
+// stampOfLeft returns the stamp of a file that a cancel leaves, after our last write to it. Without
+// a stamp the file counts as written by another program, and a later move asks before it overwrites
+// it.
 func (e *Env) stampOfLeft(ctx context.Context, s *Spec) *image.Stamp {
 	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
-		return nil // no move asks about these
+		return nil // no move needs a stamp of these
 	}
 	stamp, err := e.stampToKeep(ctx, s.Dst.Path)
 	if err != nil {
@@ -88,21 +88,21 @@ func (e *Env) stampOfLeft(ctx context.Context, s *Spec) *image.Stamp {
 	return &stamp
 }
 
-// LeftDst returns the stamp that dst, which was there before the move, had when a cancel left it;
-// nil if that is not known.
+// LeftDst returns the stamp of a dst that existed before the move, from when a cancel left it; nil
+// if unknown.
 func LeftDst(st *op.Status) *image.Stamp {
 	var out leftOutput
 	decodeOutput(st, removeDestinationStep, &out)
 	return out.Dst
 }
 
-// disconnectedNote says that dst, a volume of a target, was disconnected.
+// disconnectedNote records that dst, a volume of a target, was disconnected.
 type disconnectedNote struct {
 	Disconnected bool `json:"disconnected"`
 }
 
-// removeTemporary removes the file that an attempt which was cut off has left under its
-// temporary name. Nobody else knows that name.
+// removeTemporary removes the file of an interrupted attempt under its temporary name. No other
+// program knows that name.
 func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error {
 	if note.Temporary == "" {
 		return nil
@@ -114,8 +114,8 @@ func temporaryPath(s *Spec, note DstNote) string {
 	return image.TemporaryPath(s.Dst.Path, note.Temporary)
 }
 
-// removeDestination deletes a dst that the migration made, and no other image that is at
-// its path by now. It refuses while the disk of the instance is on dst.
+// removeDestination deletes a dst that the migration made, and no other image at its path. It
+// refuses while the disk of the instance is on dst.
 func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) error {
 	if s.ConnectDst {
 		return e.disconnectDestination(ctx, s)
@@ -143,12 +143,13 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 	return nil
 }
 
-// poolUnusable says why an image, which is what, cannot be deleted from its pool, nil if that is
-// not the pool's state: only the operator can change that, and then ask again.
+// poolUnusable returns why an image cannot be deleted from its pool, nil if the pool's state is not
+// the reason: only the operator can change that, and then repeat the call. what describes the
+// image.
 func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again string) error {
 	pools, err := e.hv.Pools(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the first error says what is wrong
+		return nil //nolint:nilerr // the caller returns its first error
 	}
 	pool, err := location.Pool(pools, l.Pool)
 	if err == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepAdmitRollback asks once more whether src is still the instance's. If it is, that holds
-// until this host is fenced again.
+// stepAdmitRollback checks again whether src still belongs to the instance. If so, that holds until
+// this host is fenced again.
 func (e *Env) stepAdmitRollback() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		epoch, _, _ := e.fence.behind(s)

@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// purpose is what a step of this host is for, and what the registry must say about the
-// migration and its volume so that the step is still wanted.
+// purpose is the purpose of a step of this host, with the condition on the registry's migration and
+// volume under which the step is still wanted.
 type purpose struct {
 	verb string
-	// is reports whether the registry still wants it.
+	// is reports whether the registry still wants the step.
 	is func(s *Spec, row *api.Migration, vol *api.Volume) bool
 }
 
@@ -28,11 +28,11 @@ var (
 		return row.State == api.MigrationStarting && vol.Location.Path == s.Src.Path
 	}}
 	toCancel = purpose{"remove the copy of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
-		// Before the flip it needs an operator only while it is being cancelled.
+		// Before the flip it needs an operator only in a cancel.
 		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
 		return cancelled && vol.Location.Path != s.Dst.Path
 	}}
-	// Once it is over src is nobody's, and may be another volume's.
+	// After the end src belongs to no volume, and may become another volume's.
 	toDelete = purpose{"delete the source of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
 		return row.State == api.MigrationCompleting && vol.Location.Path == s.Dst.Path
 	}}
@@ -49,8 +49,8 @@ func openForCopy(state api.MigrationState) bool {
 	return false
 }
 
-// wanted makes a step ask the registry, and wait for its answer, whether the step is still
-// wanted: the request of the registry may reach this host late.
+// wanted makes a step ask the registry, and wait for its answer, whether the step is still wanted:
+// a request of the registry may reach this host late.
 func (e *Env) wanted(st op.Step, p purpose) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -75,7 +75,7 @@ func (e *Env) wanted(st op.Step, p purpose) op.Step {
 	return st
 }
 
-// onlyIf makes a step do nothing, and count as done, unless the answer is yes.
+// onlyIf makes a step do nothing, and count as done, unless the predicate is true.
 func onlyIf(yes predicate, st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -105,14 +105,14 @@ func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) 
 	return question(ctx, s)
 }
 
-// The steps around the copy: nobody has src open before it, and nobody had it behind it.
+// The steps around the copy: before it no process has src open, and after it none has had it open.
 const (
 	closedStep      = "closed"
 	stillClosedStep = "still_closed"
 )
 
-// stepClosed makes sure that nobody on this host has src open, and drops what this host has
-// cached of it: other hosts have written to it.
+// stepClosed makes sure that no process of this host has src open, and drops this host's cache of
+// it: other hosts have written to it.
 func (e *Env) stepClosed(name string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if err := e.closed(ctx, s); err != nil {
@@ -124,7 +124,7 @@ func (e *Env) stepClosed(name string) op.Step {
 }
 
 // unwrittenSinceClosed makes a step after the copy refuse a src that was written since the step
-// before the copy: a domain that was started meanwhile, and is off again, is seen by that alone.
+// before the copy. Only this detects a domain that was started meanwhile, and is off again.
 func (e *Env) unwrittenSinceClosed(st op.Step) op.Step {
 	return followed(st, func(ctx context.Context, r *op.Run, s *Spec) error {
 		var was leftSrcNote
@@ -133,14 +133,14 @@ func (e *Env) unwrittenSinceClosed(st op.Step) op.Step {
 		}
 		change, _, err := e.changeSinceLeft(ctx, s, was.Left)
 		if err != nil {
-			return ctx.Err() // as of a stamp that sealLeft cannot take, which it has logged
+			return ctx.Err() // sealLeft failed to take this stamp too, and has logged that
 		}
 		return inUseBy(s, change == image.Changed, "it was written while it was copied, by a guest that was started on it perhaps")
 	})
 }
 
-// closed refuses a src that somebody on this host has open: a domain that runs, by libvirt
-// or by the kernel, or a mount or a device.
+// closed refuses a src that a user of this host has open: a running domain, by libvirt or by the
+// kernel, or a mount or a device.
 func (e *Env) closed(ctx context.Context, s *Spec) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -165,8 +165,7 @@ func inUseBy(s *Spec, yes bool, who string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s %s: %s is still in use: %s", s.VolumeName, s.manner(), s.Src.Path, who)
 }
 
-// hasCopy reports whether there is a dst that this host has made and, where it copies alone,
-// filled.
+// hasCopy reports whether this host has made dst and, unless other hosts copy too, filled it.
 func (e *Env) hasCopy(ctx context.Context, s *Spec) (bool, error) {
 	if s.Method == MethodLive {
 		return e.history.Made(ctx, s)
@@ -174,8 +173,8 @@ func (e *Env) hasCopy(ctx context.Context, s *Spec) (bool, error) {
 	return e.history.Copied(ctx, s)
 }
 
-// forgettingUndo makes the undo of a copy drop its cursor, before dst is removed: otherwise
-// the next copy would go on in the middle of an empty dst.
+// forgettingUndo makes the undo of a copy drop its cursor, before dst is removed: otherwise the
+// next copy would continue in the middle of an empty dst.
 func (e *Env) forgettingUndo(st op.Step) op.Step {
 	st.Undo = e.stepForget().Do
 	return st

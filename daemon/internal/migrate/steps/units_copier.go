@@ -31,7 +31,7 @@ func (c *CopyEngine) CopyUnits(ctx context.Context, req UnitsRequest) (copy.Unit
 		UnitBytes: req.UnitBytes, Ranges: req.Ranges, Again: req.Again, Still: req.Still,
 	}
 	defer c.openCursor(&spec.Spec, req.Key)()
-	if !req.Still { // guests that stand still wait for the copy, and not the copy for them
+	if !req.Still { // paused guests wait for the copy, so it does not yield to them
 		pacer := c.pace(ctx, &spec.Spec, &helpers, req.GuestStats, req.Options.Pace)
 		defer func() { c.count(pacer.Paced(), 0) }()
 	}

@@ -55,7 +55,7 @@ func (e *Env) offAtEnd(ctx context.Context, s *Spec) error {
 	case err != nil:
 		return err
 	case disk.config != OnDst:
-		return op.Retry(request.BusyDelay, chainChanged(s, disk)) // it was when this undo began
+		return op.Retry(request.BusyDelay, chainChanged(s, disk)) // it named dst when this undo began
 	case disk.active:
 		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
 		return op.UnknownOutcome(cured(api.Errorf(api.CodeChainChanged,
@@ -68,8 +68,8 @@ func (e *Env) offAtEnd(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// renameEndIfWritten has the definition name dst again if dst was written since it was compared,
-// which can happen where the guard hook does not work: what the guest wrote is there alone.
+// renameEndIfWritten changes the definition back to dst if dst was written since it was compared,
+// which is possible where the guard hook does not work: the guest's new writes are only in dst.
 func (e *Env) renameEndIfWritten(ctx context.Context, s *Spec, compared image.Stamp) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {
@@ -89,10 +89,11 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *Spec, compared image.St
 	return op.Retry(request.BusyDelay, guestIsOn(s))
 }
 
-// endDiffers is the error for a dst that reads otherwise than the image that its instance is
-// brought back to. In the pause both read the same. An image that was left and has been written
-// since was written by a guest that somebody has resumed, and dst with it, but for what was flushed
-// last before the host went down; else dst alone was written, by a guest that was started on it.
+// endDiffers returns the error for a dst that reads differently from the image to which its
+// instance is brought back. In the pause both read the same. If the old image was written since, a
+// guest that another program resumed wrote to it, and to dst too, except for the last flushed
+// writes before the host went down. Otherwise only dst was written, by a guest that was started on
+// it.
 func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	noted, err := r.Noted(toDst.nameStep(), &note)
@@ -109,8 +110,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	differs := api.Errorf(api.CodeChainChanged,
 		"instance %s was started on %s while its switch there was taken back, and has written there what %s lacks; nothing was deleted; `%s` shows what is known",
 		s.InstanceName, s.Dst.Path, s.place(s.Before()), s.whichCommand())
-	// Nobody may know that dst alone was written: by the count of a kernel that was booted since,
-	// or, where no guest stood still, of a src that is not as it was.
+	// It may be unknown whether only dst was written: the kernel that counted was rebooted since,
+	// or, without a pause, src has changed.
 	unsure := !note.DstNewer && now.Device && now.RebootedSince(note.Top)
 	if !noted {
 		unsealed := e.sealed(ctx, s, r.OpID())
@@ -131,8 +132,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	return op.UnknownOutcome(cured(differs, convert))
 }
 
-// resumedByHand is the error for a guest that was resumed in its switch, so that what it flushed
-// last may be in the image alone that was left.
+// resumedByHand returns the error for a guest that was resumed in its switch: its last flushed
+// writes may be only in the old image.
 func resumedByHand(s *Spec, runs bool) *api.Error {
 	resumed := api.Errorf(api.CodeChainChanged,
 		"instance %s was resumed by somebody while its disk was switched to %s, wrote, and the host went down before the switch was over: the last writes that it flushed may be in %s alone. "+

@@ -15,38 +15,38 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// WriteLimit is what the journal has of the limit that a migration with an overlay has put on the
-// writes of its guest. It is there from before the first change until the disk has again what it
-// had. Two want such a limit: a commit that does not catch up, and the watch of the room for
-// overlays. The lower of the two counts, and a lower one of the owner's counts more than both.
+// WriteLimit is the journal's record of the limit that a migration with an overlay has set on the
+// writes of its guest. It exists from before the first change until the disk has its own limit
+// again. There are two reasons for a limit: a commit that does not catch up, and the room for
+// overlays. The lower of the two counts, unless the owner's limit is lower.
 type WriteLimit struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
 	Target       string `json:"target"`
-	// Process is that of the guest: a limit is in the process alone.
+	// Process is the guest's process: a limit is only in the process.
 	Process string `json:"process"`
-	// Before is the limit that the disk had, whoever had set it; 0 is none.
+	// Before is the limit that the disk had, whichever program set it; 0 is none.
 	Before int64 `json:"before"`
-	// Is is the limit that the disk was seen with or given last. Next is another one that it may
-	// have: it was about to be given.
+	// Is is the limit that the disk was last seen with or given. Next is the limit that it was
+	// about to get, and may have.
 	Is   int64  `json:"is"`
 	Next *int64 `json:"next,omitempty"`
-	// Commit and Space are what is wanted for the commit and for the room; 0 is no limit.
+	// Commit and Space are the limits for the commit and for the room; 0 is no limit.
 	Commit int64 `json:"commit,omitempty"`
 	Space  int64 `json:"space,omitempty"`
-	// Theirs is the limit that somebody else has set meanwhile. It is left alone from then on.
+	// Theirs is the limit that another program has set meanwhile. It is not changed from then on.
 	Theirs *int64 `json:"theirs,omitempty"`
-	// With are the targets of the disks that have the limit too, because they share a throttle
-	// group with this one.
+	// With are the targets of the disks that get the limit too, because they share a throttle group
+	// with this one.
 	With []string `json:"with,omitempty"`
-	// Refused: the hypervisor takes no limit on the writes of this disk as it is.
+	// Refused: the hypervisor cannot limit the writes of this disk.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// wanted is the limit that the disk should have.
+// wanted returns the limit that the disk should have.
 func (l *WriteLimit) wanted() int64 { return lower(l.Before, lower(l.Commit, l.Space)) }
 
-// lower is the lower of two limits, of which 0 is none.
+// lower returns the lower of two limits; 0 is no limit.
 func lower(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -54,7 +54,7 @@ func lower(a, b int64) int64 {
 	return a
 }
 
-// mayHave reports whether the disk may have this limit without anybody else having set it.
+// mayHave reports whether the disk may have this limit without a change by another program.
 func (l *WriteLimit) mayHave(limit int64) bool {
 	return limit == l.Is || l.Next != nil && limit == *l.Next
 }
@@ -63,7 +63,7 @@ const writeLimitPrefix = "write_limit/"
 
 func writeLimitKey(migrationID string) string { return writeLimitPrefix + migrationID }
 
-// WriteLimits returns every limit that is not off again, by migration.
+// WriteLimits returns the records of all present limits, by migration.
 func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 	blobs, err := e.blobs.Blobs(ctx, writeLimitPrefix)
 	if err != nil {
@@ -80,10 +80,10 @@ func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 	return all, nil
 }
 
-// LimitForSpace has the guest of a migration write no faster than this because the room for
-// overlays is short; 0 ends that. It returns what is known then. Still is asked first, when no step
-// can take the limit off at the same time: unless it says that the overlay takes the guest's
-// writes, what is wanted stays what it was, for the op that moves the guest to end.
+// LimitForSpace limits the guest of a migration to this many bytes per second because the room for
+// overlays is short; 0 ends that. It returns the new record. It calls still first, under the lock,
+// so that no step removes the limit at the same time. Unless still reports that the overlay
+// receives the guest's writes, the reasons stay unchanged for the op that moves the guest to end.
 func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -100,12 +100,11 @@ func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, 
 	return e.setWriteLimit(ctx, s, change)
 }
 
-// ThrottleBytesPerSecond is what a guest may still write to a disk whose commit, or copy in the
-// background, does not catch up. A job to any usable disk is faster.
+// ThrottleBytesPerSecond is the limit of a guest while a commit or background copy of its disk does
+// not catch up. A job to any usable disk is faster.
 const ThrottleBytesPerSecond = 1 << 20
 
-// limitForCommit has the guest write no faster than this while a commit does not catch up; 0 ends
-// that.
+// limitForCommit limits the guest's writes while a commit does not catch up; 0 ends that.
 func (e *Env) limitForCommit(ctx context.Context, s *Spec, bytesPerSecond int64) error {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -113,8 +112,8 @@ func (e *Env) limitForCommit(ctx context.Context, s *Spec, bytesPerSecond int64)
 	return err
 }
 
-// endWriteLimits puts back the limit that the guest's writes had, at the end of a migration. One
-// that somebody has changed since is left as it is; left says so then.
+// endWriteLimits restores the guest's earlier limit at the end of a migration. If another program
+// has changed the limit since, it is not changed, and left is a remark about it.
 func (e *Env) endWriteLimits(ctx context.Context, s *Spec) (left string, err error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -126,8 +125,8 @@ func (e *Env) endWriteLimits(ctx context.Context, s *Spec) (left string, err err
 		s.Target, *l.Theirs, l.Before, api.ShellLine("virsh", "blkdeviotune", "--", s.InstanceName, s.Target)), nil
 }
 
-// setWriteLimit changes what is wanted, and gives the disk the limit that follows. It returns what
-// was known last. The caller holds writeLimits.
+// setWriteLimit changes the reasons with change, and sets the resulting limit of the disk. It
+// returns the new record. The caller holds writeLimits.
 func (e *Env) setWriteLimit(ctx context.Context, s *Spec, change func(*WriteLimit)) (WriteLimit, error) {
 	l := WriteLimit{InstanceID: s.InstanceID, InstanceName: s.InstanceName, Target: s.Target}
 	data, err := e.blobs.Blob(ctx, writeLimitKey(s.MigrationID))
@@ -150,7 +149,7 @@ func (e *Env) setWriteLimit(ctx context.Context, s *Spec, change func(*WriteLimi
 	now, err := e.lookAtWriteLimit(ctx, s, &l, kept)
 	switch {
 	case errors.Is(err, hv.ErrNotActive), errors.Is(err, hv.ErrNotFound):
-		return l, e.forgetWriteLimit(ctx, s) // it went with its process
+		return l, e.forgetWriteLimit(ctx, s) // the limit ended with its process
 	case err != nil:
 		return l, e.hvError(err)
 	}
@@ -184,22 +183,22 @@ func (e *Env) setWriteLimit(ctx context.Context, s *Spec, change func(*WriteLimi
 	return l, e.keepWriteLimit(ctx, s, &l, &before, nothing)
 }
 
-// lookAtWriteLimit reads the limit that the disk has, and notes in l whose it is. Kept says that l
-// is known from before.
+// lookAtWriteLimit reads the limit of the disk, and records in l who set it. kept: l was in the
+// journal.
 func (e *Env) lookAtWriteLimit(ctx context.Context, s *Spec, l *WriteLimit, kept bool) (now int64, err error) {
 	if now, err = e.hv.LiveWriteLimit(ctx, s.InstanceID, s.Target); err != nil {
 		return 0, err
 	}
 	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
 	if errors.Is(err, hv.ErrNoProcess) {
-		process.ID, err = l.Process, nil // nobody can tell: it is taken for the same
+		process.ID, err = l.Process, nil // unknown: it counts as the same process
 	}
 	switch {
 	case err != nil:
 		return 0, err
 	case !kept, l.Process != process.ID && (now == l.Before || !l.mayHave(now)):
-		// Another process has what its definition says. One that was restored from a save image
-		// has our limit still.
+		// Another process has the limit of its definition. A process that was restored from a save
+		// image still has ours.
 		l.Before, l.Is, l.Next, l.Theirs, l.Refused = now, now, nil, nil, false
 	case l.Theirs != nil:
 		l.Theirs = &now
@@ -212,7 +211,7 @@ func (e *Env) lookAtWriteLimit(ctx context.Context, s *Spec, l *WriteLimit, kept
 	return now, nil
 }
 
-// lookAtGroup notes which other disks get the limit too.
+// lookAtGroup records which other disks get the limit too.
 func (e *Env) lookAtGroup(ctx context.Context, s *Spec, l *WriteLimit) error {
 	dom, err := e.hv.Domain(ctx, s.InstanceID)
 	if err != nil {
@@ -228,8 +227,8 @@ func (e *Env) warnGroup(migrationID, instance, target string, with []string) {
 	e.log.Warn("the limit on the writes of a disk changes for other disks of its throttle group too", "instance", instance, "migration", migrationID, "target", target, "with", with)
 }
 
-// keepWriteLimit writes to the journal what is known now, if it is not what was known before. Over:
-// nothing of ours is left, and nothing has to be known.
+// keepWriteLimit writes the record to the journal if it changed. over: no limit of ours remains,
+// and the record is removed.
 func (e *Env) keepWriteLimit(ctx context.Context, s *Spec, l, before *WriteLimit, over bool) error {
 	if over {
 		return e.forgetWriteLimit(ctx, s)
