@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A qcow2 image may have dirty bitmaps, by which a backup program copies what was written since its
-// last backup. The copy of a frozen src has none of them. libvirt creates empty ones with the same
-// names in an overlay, and merges these into dst at the pivot: they would have only the writes
+// A qcow2 image may have dirty bitmaps: a backup program uses them to copy the blocks written since
+// its last backup. The copy of a frozen src has none of them. libvirt creates empty ones with the
+// same names in an overlay, and merges these into dst at the pivot: they would have only the writes
 // since the start, and a backup by them would be wrong without an error. A mirror of a whole image,
 // and a commit, keep the bitmaps that record writes, unchanged.
 

@@ -24,7 +24,7 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 	defer func() { e.countPaced(pacer.Paced()) }()
 	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
-	begun, pace := 0, meter{} // the run of the guest in which the job was begun
+	begun, pace := 0, meter{} // the guest's run when the job was begun
 	var stuck standstill
 	var dst silence
 	waits := "" // why the guest has to wait, if it has to

@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem returns the problem of the instance's chain because of which it must not start, nil
-// if there is none. inUse: the journal has the newest writes of the guest in the overlay. orSrc:
-// they may be in src if the definition names src. unsure: they may be in the end of a pivot
-// although the definition names the overlay. known is false if the chain cannot be read now.
+// ChainProblem returns the problem of the instance's chain that forbids a start, nil if there is
+// none. inUse: the journal has the newest writes of the guest in the overlay. orSrc: they may be in
+// src if the definition names src. unsure: they may be in the end of a pivot although the
+// definition names the overlay. known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree

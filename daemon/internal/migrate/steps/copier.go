@@ -180,7 +180,7 @@ func (c *CopyEngine) countOffloaded(n int64) {
 	c.offloaded += n
 }
 
-// optionsPoll is the interval at which a copy checks for changed options.
+// optionsPoll is the interval of a copy's checks for changed options.
 const optionsPoll = 200 * time.Millisecond
 
 // keepShare returns the share of its speed that a copy keeps while a guest suffers from it.

@@ -13,8 +13,7 @@ import (
 
 // PositionOf reads the position from a disk's chain. It compares whole chains: an overlay over
 // another image is foreign. A definition may omit the chain below the overlay, unless it states
-// that there is none: libvirt omits it if a snapshot is requested at the moment in which the guest
-// ends.
+// that there is none: libvirt omits it if a snapshot is requested when the guest is just ending.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign

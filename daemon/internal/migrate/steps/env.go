@@ -74,8 +74,8 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 // the volume was when the migration began.
 func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
 
-// CopyOptions returns the present options of a copy: those of the start, with the operator's last
-// changes, including changes from before a restart.
+// CopyOptions returns the present options of a copy: the options of the start with the operator's
+// changes, also from before a restart.
 func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
 		stored, err := e.copier.Update(s.CopyKey())
@@ -125,8 +125,8 @@ func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	return p, ok
 }
 
-// waitShutdown is the reason for which a switch waits if it would begin while the daemon stops. It
-// waits for the next start of the daemon.
+// waitShutdown is the reason why a switch waits that would begin while the daemon stops. It
+// continues after the next start of the daemon.
 const waitShutdown = "shutdown"
 
 // StopPausing is called when the daemon is asked to stop: from then on no guest is paused.
@@ -146,8 +146,8 @@ const (
 	jobPoll = 100 * time.Millisecond
 	// drainPoll is that interval while the guest is paused, when every millisecond counts.
 	drainPoll = 2 * time.Millisecond
-	// DrainBound limits the time in which the job has to catch up in a pause. After it the guest is
-	// resumed and the op is undone.
+	// DrainBound is how long the job may take to catch up in a pause. After it the guest is resumed
+	// and the op is undone.
 	DrainBound = 5 * time.Second
 	// CommitBound is how long an active commit may make no progress before the guest is slowed
 	// down, and how long again before the guest is paused.
@@ -164,9 +164,9 @@ type remarkOutput struct {
 	Remark string `json:"remark"`
 }
 
-// flushEarly puts an image to which the guest writes on stable storage, before a call that would
-// flush it with the guest paused. An error costs only time, except that the image could not store
-// writes: a later flush would not report that, so flushEarly returns that error.
+// flushEarly flushes an image that the guest writes, before a call that would flush it with the
+// guest paused. An error costs only time, except that the image could not store writes: a later
+// flush would not report that, so flushEarly returns that error.
 func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
 	if err == nil || notStored(err) {

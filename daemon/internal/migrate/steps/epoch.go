@@ -10,8 +10,8 @@ import (
 )
 
 // fence has the newest epoch of this host that the registry has reported and, for each migration,
-// the epoch in which the registry last confirmed that it belongs to this host. It is only in
-// memory: after a restart the registry reports the epoch again.
+// the epoch of the registry's last confirmation that it belongs to this host. It is only in memory:
+// after a restart the registry reports the epoch again.
 type fence struct {
 	mu     sync.Mutex
 	epoch  int64

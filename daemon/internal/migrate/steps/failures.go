@@ -52,7 +52,7 @@ const (
 	codeAbandonedKept api.Code = "abandoned_kept"
 )
 
-// hvError gives an error of the hypervisor the type by which the runner decides.
+// hvError gives an error of the hypervisor its type for the runner.
 func (e *Env) hvError(err error) error {
 	switch {
 	case err == nil:

@@ -19,7 +19,7 @@ import (
 // both images.
 
 // qemuFlushes reports whether QEMU flushes the writes of the disk's job. If so, QEMU has a
-// descriptor of its own, to which the kernel reports lost writes too, and the job fails.
+// descriptor of its own; the kernel reports lost writes there too, and the job fails.
 func (d *diskState) qemuFlushes(s *Spec) bool {
 	live := d.dom.LiveDisk(s.Target)
 	return live == nil || live.Cache != hv.CacheUnsafe

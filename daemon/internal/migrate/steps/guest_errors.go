@@ -102,9 +102,9 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
-// eitherHasMore returns the error for a guest whose process ended in its switch. The guest may have
-// written only to the end, if another program resumed it, or only to the overlay, if it was started
-// there since.
+// eitherHasMore returns the error for a guest with a process that ended in its switch. The guest
+// may have written only to the end, if another program resumed it, or only to the overlay, if it
+// was started there since.
 func eitherHasMore(s *Spec, to direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
 		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
@@ -151,7 +151,7 @@ func foldCommands(s *Spec, disk *diskState) []string {
 	return commitCommands(s, chain[s.ours(chain)].Path, disk.dom.State != hv.StatePaused)
 }
 
-// under reports whether a disk has an image over one that the migration knows. The disk may be nil.
+// under reports whether a disk has an image over an image of the migration. The disk may be nil.
 func (s *Spec) under(d *hv.Disk) bool { return d != nil && s.ours(d.Chain) > 0 }
 
 // ours returns the index in a chain of the first image that the migration knows, -1 for none.
@@ -264,7 +264,7 @@ func (e *Env) guestError(ctx context.Context, s *Spec, err error) error {
 }
 
 // guestErrorAfter is guestError for a call that was made in this run of the guest (0 if unknown).
-// So it distinguishes a guest that was stopped and started again from one that continues.
+// So it detects a guest that was stopped and started again.
 func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
 	if typed := e.hvError(err); typed != err { //nolint:errorlint // the same error, not a wrapped one
 		return typed

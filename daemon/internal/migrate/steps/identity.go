@@ -75,7 +75,7 @@ func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *Spec
 	return nil
 }
 
-// endUnchanged returns the check of the image to which a direction leads.
+// endUnchanged returns the check of a direction's end.
 func (e *Env) endUnchanged(to direction) func(context.Context, *Spec) error {
 	if to.end == OnSrc {
 		return e.srcUnchanged

@@ -96,8 +96,7 @@ func LiveOutcome(st *op.Status) *api.LiveOutcome {
 	return nil
 }
 
-// TrackedProcess returns the process in which an op has begun to track the writes of a guest, "" if
-// it has not.
+// TrackedProcess returns the guest's process that an op has begun to track, "" if it has not.
 func TrackedProcess(st *op.Status, instanceID string) string {
 	var tracked []TrackedGuest
 	decodeOutput(st, trackStep, &tracked)

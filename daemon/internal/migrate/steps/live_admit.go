@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The states of a migration in the registry in which a host may do its part.
+// A host may do its part only in these states of the registry's migration.
 var (
 	whileCopying = []api.MigrationState{api.MigrationCopying}
 	whilePaused  = []api.MigrationState{api.MigrationCompleting}

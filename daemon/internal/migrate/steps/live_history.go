@@ -28,8 +28,8 @@ type LiveHistory struct {
 	// guests' writes. Before is the state of each guest, by its id, when it was last tracked.
 	Throttles []int64
 	Before    map[string]TrackedGuest
-	// Round is the newest round for which bitmaps were swapped. Copied reports whether this host
-	// has copied it, CopiedBefore whether it has copied the previous round.
+	// Round is the newest round with swapped bitmaps. Copied reports whether this host has copied
+	// it, CopiedBefore whether it has copied the previous round.
 	Round                int
 	Copied, CopiedBefore bool
 	// Read: reading the last bitmaps was begun, and may have stopped the recording.

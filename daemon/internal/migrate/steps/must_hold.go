@@ -14,10 +14,9 @@ import (
 // MustHold reports whether the guest has to be suspended while a job of the migration begins. Some
 // versions of QEMU miss writes of a guest in that time (hv.JobStart.LosesWrites):
 //
-//   - From the moment in which QEMU inserts its filter over the disk, with all requests drained,
-//     until mirror_run has scanned the disk, the filter knows no job: a write passes it and marks
-//     nothing dirty. If the scan passed the blocks of the write before they were allocated, they
-//     are never copied.
+//   - After QEMU has inserted its filter over the disk, with all requests drained, until mirror_run
+//     has scanned the disk, the filter knows no job: a write passes it and marks nothing dirty. If
+//     the scan passed the blocks of the write before they were allocated, they are never copied.
 //   - libvirt's suspend is QEMU's stop, which returns when all requests of all disks have ended and
 //     the images are flushed. Until it is resumed a guest has no requests in flight and begins
 //     none, and no other program writes to the disk.

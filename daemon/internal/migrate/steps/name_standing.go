@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// NameStanding changes the definition of an instance to the image on which the disk of its
-// migration is, while an op of the migration waits for the operator. For a running guest that is
-// the image of its process, if libvirt and the kernel agree; for a guest that is off, the image on
-// which the op has left it. at is the position in the journal, records are the op's. Errors are
-// typed for the runner.
+// NameStanding changes the definition of an instance to the image that its migration's disk is on,
+// while an op of the migration waits for the operator. For a running guest that is the image of its
+// process, if libvirt and the kernel agree; for a guest that is off, the image where the op has
+// left it. at is the position in the journal, records are the op's. Errors are typed for the
+// runner.
 func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Status, records []op.Record) error {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree

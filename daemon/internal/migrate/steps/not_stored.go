@@ -15,8 +15,8 @@ func notStored(err error) bool {
 	return errors.As(err, &lost)
 }
 
-// lostByGuest adds to the error of a flush the consequence for an image to which the guest wrote
-// and that has no copy: its lost writes cannot be repeated.
+// lostByGuest adds to the error of a flush that the lost writes of the guest cannot be repeated,
+// since the image has no copy.
 func lostByGuest(s *Spec, err error) error {
 	if !notStored(err) {
 		return err

@@ -80,8 +80,8 @@ func (*Env) refusedCopy(err error) error {
 // plainRaw reports whether an image is raw and no slice.
 func plainRaw(i hv.Image) bool { return i.Format == string(api.FormatRaw) && i.SliceBytes == 0 }
 
-// dstIsAnswered refuses to go on with a dst to which a storage may be copying: it would overwrite
-// the guest's next writes with data of src.
+// dstIsAnswered refuses a dst while a storage may be copying there: it would overwrite the guest's
+// next writes with data of src.
 func (e *Env) dstIsAnswered(_ context.Context, s *Spec) error {
 	open, err := e.copier.Unanswered(s.CopyKey())
 	if err != nil || !open {

@@ -18,7 +18,7 @@ type PacingKind struct {
 	Requests string // reads, writes or flushes, if their latency is the reason
 }
 
-// Reasons for which a job is slow, other than a pacer.
+// Reasons for a slow job, other than a pacer.
 const (
 	doingThrottlesGuest = "throttles_guest"
 	doingWaitsForDst    = "waits_for_dst"

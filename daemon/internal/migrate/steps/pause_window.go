@@ -14,8 +14,7 @@ type pauseNote struct {
 	flushingNote
 }
 
-// pauseWindow is a time in which the guest is paused. It has the names of the steps that begin and
-// end it.
+// pauseWindow is a pause of the guest, with the names of the steps that begin and end it.
 type pauseWindow struct {
 	begin, end string
 	// cures: in the pause the guest is taken off its overlay, which cures an I/O error that had
@@ -27,7 +26,7 @@ var (
 	// toSwitch is the pause of a switch: once the job is drained both its ends are equal, and a
 	// crash loses nothing.
 	toSwitch = pauseWindow{"pause", "resume", true}
-	// toAbort is the pause in which a job is ended: otherwise the guest's process may end with the
+	// toAbort is the pause for the end of a job: otherwise the guest's process may end with the
 	// job.
 	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort", true}
 )

@@ -195,8 +195,8 @@ func (e *Env) offlinePlans() []op.Plan {
 }
 
 // mirrorPlans are the plans of method mirror: src is not frozen. QEMU makes dst equal to src and
-// keeps it equal until the switch, which is like that of method overlay. The mirror is an op of its
-// own, since it takes long and needs no lock of the instance. If it has to begin with the guest
+// keeps it equal until the switch, which is as in method overlay. The mirror is an op of its own,
+// since it takes long and needs no lock of the instance. If it has to begin with the guest
 // suspended, an op before it, which has the lock, begins it.
 func (e *Env) mirrorPlans() []op.Plan {
 	return []op.Plan{
@@ -293,7 +293,7 @@ func (e *Env) savedPlans() []op.Plan {
 	}
 }
 
-// pauseSteps are the steps at which the op may have paused the guest.
+// pauseSteps are the steps that may find the guest paused by the op.
 var pauseSteps = stepNames(
 	toBegin.begin, beginStep, toBegin.end,
 	toSwitch.begin, drainStep, compareStep, toDst.nameStep(), pivotStep, toSrc.nameStep(), toSwitch.end,

@@ -79,8 +79,8 @@ type Images interface {
 	// if its cluster does not answer.
 	Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error)
 	// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. RemoveSnapshot removes
-	// the snapshot with this name and id; a missing snapshot is no error. Their errors are those of
-	// Snapshot.
+	// the snapshot with this name and id; a missing snapshot is no error. They return the same
+	// errors as Snapshot.
 	MakeSnapshot(ctx context.Context, path, fingerprint, name string) error
 	RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error
 	// Connect drops this host's cache of the image: another host may have written to it.
@@ -88,8 +88,8 @@ type Images interface {
 	// Flush writes this host's cache of an image to stable storage. If it could not, it returns an
 	// *image.NotStoredError, and only once.
 	Flush(ctx context.Context, path string) error
-	// Answers returns an error if an NBD server answers neither a read nor a flush in a time in
-	// which any working server does. Other images are not asked.
+	// Answers returns an error if an NBD server answers neither a read nor a flush within a time
+	// that suffices for any working server. Other images are not asked.
 	Answers(ctx context.Context, path string) error
 	// Fence refuses an RBD image without an exclusive lock: a killed client could still complete a
 	// write that it had begun.
@@ -159,7 +159,7 @@ type Images interface {
 	Mark(ctx context.Context, path, text string) error
 	Marked(ctx context.Context, path, text string) (bool, error)
 	// FillFirstBlock writes the first block of a raw file, durably, if the file begins with a hole.
-	// It does not change what is read from the file. No program may write to the file meanwhile.
+	// The file's content does not change. No program may write to the file meanwhile.
 	FillFirstBlock(ctx context.Context, path string) error
 }
 

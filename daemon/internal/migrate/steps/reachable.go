@@ -44,7 +44,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	return e.mayOpen(s, user, s.Dst.Path)
 }
 
-// CheckNotDenied refuses a dst to which the guest's process may not write.
+// CheckNotDenied refuses a dst that the guest's process may not write.
 func (e *Env) CheckNotDenied(ctx context.Context, s *Spec) error {
 	return HVRefusal(e.notDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
 }
@@ -99,8 +99,8 @@ func (e *Env) mayOpen(s *Spec, user hv.ProcessUser, path string) error {
 	return image.Refused("migrate volume "+s.VolumeName, path, e.images.MayOpen(user, path))
 }
 
-// notDenied refuses an action (doing) for which the guest's process has to write to an image, if a
-// rule of the security module denies that, whoever owns the image. If that is unknown, the job
+// notDenied refuses an action (doing) that makes the guest's process write to an image, if a rule
+// of the security module denies that, whatever the image's rights are. If that is unknown, the job
 // shows it: a denied job ends before it has written anything.
 func (e *Env) notDenied(ctx context.Context, s *Spec, path, doing string) error {
 	if !s.Attached() || api.IsNetwork(path) {

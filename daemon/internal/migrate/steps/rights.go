@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// rightsOfDst returns the rights for a dst that the migration makes: those of src. They are nil for
-// a device, which gets its rights from udev.
+// rightsOfDst returns the rights for a dst that the migration makes: the rights of src. They are
+// nil for a device, which gets its rights from udev.
 func (s *Spec) rightsOfDst() *image.Rights {
 	if s.DstBlock {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// On which side of the pivot was a guest that went off or has another process? The two images may
-// differ then.
+// These functions find the side of the pivot of a guest that went off or has another process. The
+// two images may differ then.
 
 const pivotStep = "pivot"
 

@@ -55,8 +55,8 @@ func (e *Env) dstAnswersQuickly(ctx context.Context, s *Spec) error {
 }
 
 // leaveSilentDstInPause ends our job into dst if dst does not answer, with the guest suspended: no
-// write is under way of which QEMU could die, and there is no time. It returns an error if dst does
-// not answer.
+// write is under way that could make QEMU die, and there is no time. It returns an error if dst
+// does not answer.
 func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
 	silent := e.dstAnswersQuickly(ctx, s)
 	if silent == nil || ctx.Err() != nil {

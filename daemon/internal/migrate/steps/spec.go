@@ -103,7 +103,7 @@ type Spec struct {
 	DeleteSource bool `json:"delete_source"`
 	// Checkpoints is what to do with dirty bitmaps that the move would lose (api.MigrationTarget).
 	Checkpoints string `json:"checkpoints,omitempty"`
-	// CopyOptions are those of the start; Env.CopyOptions includes later changes.
+	// CopyOptions are the options of the start; Env.CopyOptions includes later changes.
 	api.CopyOptions
 	// ToType is the volume's type after the move to dst; "" to keep the present one.
 	ToType string `json:"to_type,omitempty"`

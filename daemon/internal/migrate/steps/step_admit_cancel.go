@@ -14,7 +14,7 @@ const admitStep = "admit"
 // admittedOutput records that a cancel was admitted.
 type admittedOutput struct {
 	Admitted bool `json:"admitted"`
-	// Remark reports what is special about this cancel.
+	// Remark reports a peculiarity of this cancel.
 	Remark string `json:"remark,omitempty"`
 }
 

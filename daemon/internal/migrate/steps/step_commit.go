@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// slowNote records what was done about a guest that writes faster than the commit.
+// slowNote records the measures against a guest that writes faster than the commit.
 type slowNote struct {
 	// Throttled: the guest's writes are limited until the step has ended. Recorded: the earlier
 	// limit is in the journal; older versions restored the limit of the definition.

@@ -80,7 +80,7 @@ const copyStep = "copy"
 // copiedDetail is the detail of a failed copy's error with its progress in bytes.
 const copiedDetail = "copied_bytes"
 
-// withCopied adds to the error of a copy its progress, from which the next copy continues.
+// withCopied adds to the error of a copy its progress, where the next copy continues.
 func (e *Env) withCopied(s *Spec, err error) error {
 	failed, plain := err.(*api.Error) //nolint:errorlint // errors that are typed for the runner are not changed
 	p, known := e.progress.get(s.MigrationID)

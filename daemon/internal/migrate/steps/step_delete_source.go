@@ -161,7 +161,7 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	return e.checkReleasedContent(ctx, in)
 }
 
-// checkReleasedIdentity refuses another image than the one that was moved.
+// checkReleasedIdentity refuses an image that is not the moved src.
 func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) error {
 	s := &in.Spec
 	if s.SrcPrint == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// toBegin is the pause in which a job begins (MustHold).
+// toBegin is the pause for the beginning of a job (MustHold).
 var toBegin = pauseWindow{"pause_to_begin", "resume_after_begin", false}
 
 const (

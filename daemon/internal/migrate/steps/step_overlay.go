@@ -15,7 +15,7 @@ import (
 
 // stepCreateOverlay makes the empty overlay over src, with the rights of src. QEMU needs them where
 // libvirt does not change the rights of images. The owner of src needs them afterwards, since
-// libvirt gives a src to which the guest is brought back the owner of the overlay.
+// libvirt gives src the owner of the overlay when the guest is brought back.
 func (e *Env) stepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if err := e.images.CreateOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes(), s.SrcRights); err != nil {

@@ -277,8 +277,8 @@ func (e *Env) stepDrain(to direction) op.Step {
 
 const drainStep = "drain"
 
-// givesUpPause ends a pause in which the job takes too long. A mirror stays ready and is tried
-// again in another pause.
+// givesUpPause ends a pause when the job takes too long. A mirror stays ready and is tried again in
+// another pause.
 func (e *Env) givesUpPause(ctx context.Context, s *Spec, to direction) error {
 	if to.end == OnDst {
 		if err := e.leaveSilentDstInPause(ctx, s); err != nil {

@@ -86,7 +86,7 @@ type grantOutput struct {
 	Granted bool `json:"granted"`
 }
 
-// openStates are all states of the registry's row in which it has its locks.
+// openStates are all states of the registry's row with locks.
 var openStates = []api.MigrationState{
 	api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
 	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
@@ -177,7 +177,7 @@ func (e *Env) askThroughClaim(ctx context.Context, opID string, s *Spec, to api.
 // askTransition makes the call of a transition. Its op id names the op and both ends, so a repeated
 // call gets the same answer and an undo a new one.
 //
-// It uses the present epoch, not the epoch in which the op began: a host that was fenced and has
+// It uses the present epoch, not the epoch at the op's beginning: a host that was fenced and has
 // rejoined continues the migrations that are still its own. The registry refuses others in the same
 // transaction.
 func (e *Env) askTransition(ctx context.Context, opID string, s *Spec, to api.MigrationState, why *api.Error) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// purpose is the purpose of a step of this host, with the condition on the registry's migration and
-// volume under which the step is still wanted.
+// purpose is the purpose of a step of this host, with a condition on the registry's migration and
+// volume: while it holds, the step is still wanted.
 type purpose struct {
 	verb string
 	// is reports whether the registry still wants the step.

@@ -89,7 +89,7 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *Spec, compared image.St
 	return op.Retry(request.BusyDelay, guestIsOn(s))
 }
 
-// endDiffers returns the error for a dst that reads differently from the image to which its
+// endDiffers returns the error for a dst that reads differently from the old image, where its
 // instance is brought back. In the pause both read the same. If the old image was written since, a
 // guest that another program resumed wrote to it, and to dst too, except for the last flushed
 // writes before the host went down. Otherwise only dst was written, by a guest that was started on
