@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Run brings migrations from one op to the next until ctx ends: it continues a `volume
-// migrate`, and plans again what the world has overtaken. It begins with the migrations
-// that an earlier daemon has left open, and calls caughtUp once it has looked at all of
-// them. A deletion of a source that waits for the operator looks again. The registry is told how
-// earlier moves ended that are open there. Resume the runner first.
+// Run brings migrations from one op to the next until ctx ends: it continues a `volume migrate`,
+// and plans overtaken ops again. It begins with the migrations that an earlier daemon left open,
+// and calls caughtUp after it has looked at all of them. It also continues deletions of sources
+// that wait for the operator, and reports ends of earlier moves that are open at the registry.
+// Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.all(ctx)
 	m.continueDeletions(ctx)
@@ -42,16 +42,15 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	return nil
 }
 
-// atWork says, from memory, whether an op of the migration is still at work: it may have the
-// guest paused, so the journal is not read meanwhile.
+// atWork reports, from memory, whether an op of the migration is at work. The op may have the guest
+// paused, so the journal is not read meanwhile.
 func (m *Manager) atWork(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final()
 	})
 }
 
-// advance submits the op that a migration needs next, if any. If that fails it is tried
-// again, less and less often.
+// advance submits the next op of a migration, if any. A failure is retried at growing intervals.
 func (m *Manager) advance(ctx context.Context, id string) {
 	m.admission.Lock()
 	defer m.admission.Unlock()
@@ -72,8 +71,7 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	}
 	last := h.ops[len(h.ops)-1]
 	delay := time.Duration(h.replans()) * replanDelay
-	// A wait that is longer than the delay comes from a clock that was set back: then there is
-	// no wait.
+	// A wait longer than the delay comes from a clock that was set back; then it does not wait.
 	if wait := last.FinishedAt.Add(delay).Sub(m.ports.Now()); wait > 0 && wait <= delay {
 		time.AfterFunc(wait, func() { m.watch.notify(id) })
 		return
@@ -93,8 +91,8 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	m.retries.forget(id)
 }
 
-// endedMeanwhile asks the registry about a migration that waits for somebody's call, if this
-// host was fenced. If the registry has ended the migration, a cancel is next.
+// endedMeanwhile asks the registry about a migration that waits for a call, if this host was
+// fenced. If the registry has ended the migration, a cancel is next.
 func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Goal, requestID string, ok bool) {
 	s := &h.spec
 	if state, _ := h.state(); !m.env.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
@@ -103,7 +101,7 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
 	row, err := m.ports.Registry.Migration(ctx, s.MigrationID)
-	if api.CodeOf(err) == api.CodeNotFound { // as after a restore from an older backup
+	if api.CodeOf(err) == api.CodeNotFound { // after a restore from an older backup
 		row.State, err = api.MigrationCancelled, m.recordEnds(ctx)
 	}
 	if err != nil {
@@ -113,10 +111,10 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 	return steps.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
 }
 
-// Rejoined has the manager look at every open migration, because this host was fenced and the
-// registry may have ended some of them meanwhile. The registry hears how earlier moves ended, as
-// its database may have been restored: soon, since it takes nothing from this host before Rejoined
-// has returned.
+// Rejoined makes the manager look at all open migrations, after a fence of this host: the registry
+// may have ended some. It also has the ends of earlier moves reported, since the registry's
+// database may have been restored. That happens soon after, since the registry accepts no calls of
+// this host before Rejoined has returned.
 func (m *Manager) Rejoined(ctx context.Context) error {
 	m.recordEndsSoon()
 	open, err := m.List(ctx, false)
@@ -126,7 +124,7 @@ func (m *Manager) Rejoined(ctx context.Context) error {
 	return err
 }
 
-// Wake tells the ops that wait for libvirt or for the registry that it is back.
+// Wake continues ops that wait for libvirt or the registry, which are available again.
 func (m *Manager) Wake(hypervisor, registry bool) {
 	if hypervisor {
 		m.runner.Wake(request.WaitHypervisor)
@@ -138,14 +136,13 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 	m.retries.expedite()
 }
 
-// Epoch tells the manager the epoch of this host. Call it with the epoch in the answer to
-// each report, also if that is the detail "epoch" of a stale_epoch. After a newer epoch
-// nothing touches the images of a migration until the registry has confirmed that the
-// migration still belongs to this host.
+// Epoch sets the epoch of this host. Call it with the epoch in the answer to each report, also with
+// the detail "epoch" of a stale_epoch. After a newer epoch no op touches the images of a migration
+// until the registry has confirmed that the migration still belongs to this host.
 func (m *Manager) Epoch(epoch int64) { m.env.RaiseEpoch(epoch) }
 
-// retryLater has advance called again, after a longer while each time. Only the first
-// failure is logged as a warning: a fence may last for hours.
+// retryLater has advance called again, after growing delays. Only the first failure is logged as a
+// warning: a fence may last for hours.
 func (m *Manager) retryLater(id string, why error) {
 	n := m.retries.schedule(id, why, func() { m.watch.notify(id) })
 	level := slog.LevelDebug

@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// chooseAllocation decides whether the file that the move makes gets room for all of the volume at
-// once, and notes where that is otherwise than in src. It refuses what was asked for and cannot be.
+// chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
+// if that differs from src. It refuses a request that cannot be fulfilled.
 func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
-	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil { // a file is made there below, to try it
+	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil { // the check below makes a file there
 		return err
 	}
 	dir := filepath.Dir(s.Dst.Path)
@@ -51,8 +51,8 @@ func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
 	return m.noteStorage(s, dir)
 }
 
-// noteSparse notes what dst, a sparse file that others than the copier write to, does not have of
-// src.
+// noteSparse notes the storage properties of src that a sparse dst lacks, if the copier is not its
+// only writer.
 func (m *Manager) noteSparse(s *steps.Spec, dir string) error {
 	allocation, err := m.allocationOf(s)
 	if err != nil {
@@ -64,7 +64,7 @@ func (m *Manager) noteSparse(s *steps.Spec, dir string) error {
 	return m.noteStorage(s, dir)
 }
 
-// allocationOf is the allocation of src, of which a device has none.
+// allocationOf returns the allocation of src; a device counts as thin.
 func (m *Manager) allocationOf(s *steps.Spec) (string, error) {
 	if s.SrcBlock || api.IsNetwork(s.Src.Path) || s.KeepsBase() {
 		return api.AllocationThin, nil
@@ -79,7 +79,7 @@ func (m *Manager) allocationOf(s *steps.Spec) (string, error) {
 	return api.AllocationThin, nil
 }
 
-// noteStorage notes what the file that the move makes does not have of how src is stored.
+// noteStorage notes the storage attributes of src that the new file will lack.
 func (m *Manager) noteStorage(s *steps.Spec, dir string) error {
 	if s.SrcBlock {
 		return nil
@@ -94,7 +94,7 @@ func (m *Manager) noteStorage(s *steps.Spec, dir string) error {
 	return nil
 }
 
-// checkAllocation refuses an allocation where the move makes no file.
+// checkAllocation refuses a requested allocation if the move makes no file.
 func checkAllocation(s *steps.Spec, t api.MigrationTarget) error {
 	if t.Allocation == "" || s.Allocation != "" {
 		return nil

@@ -4,15 +4,13 @@ package migrate
 
 import "sync"
 
-// stops remembers which standstills the audit trail was told of: the op of each, by the
-// migration.
+// stops has the standstills that are in the audit trail: the op of each, by migration.
 type stops struct {
 	mu    sync.Mutex
 	known map[string]string
 }
 
-// noteStop remembers that op, or none, is what the migration stands at. It returns true if
-// that is new.
+// noteStop records the op, or none, of a migration's standstill. It reports whether that is new.
 func (s *stops) noteStop(migration, op string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkQcow2 refuses a move that would lose what a qcow2 image has besides the bytes of its guest,
-// or leave dst with a dirty bitmap that lacks what was written. It notes what dst will not have.
-// Dom is nil if no instance of this host has the volume.
+// checkQcow2 refuses a move that would lose properties of a qcow2 image other than its data, or
+// leave dst with an incomplete dirty bitmap. It notes the properties that dst will lack. dom is nil
+// if no instance of this host has the volume.
 func (m *Manager) checkQcow2(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
 	if err := m.checkBitmapsOfDst(s); err != nil || s.Src.Format != api.FormatQcow2 {
 		return err
@@ -39,8 +39,8 @@ func (m *Manager) checkQcow2(ctx context.Context, s *steps.Spec, dom *hv.Domain)
 	return nil
 }
 
-// checkBitmaps refuses to lose dirty bitmaps, unless that is asked for. Instance is the one that
-// runs, empty if none does.
+// checkBitmaps refuses to lose dirty bitmaps, unless requested. instance is the running one, empty
+// if none.
 func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance string) error {
 	all, err := m.bitmaps(ctx, s, instance, s.Src.Path)
 	if err != nil {
@@ -66,8 +66,7 @@ func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance stri
 		s.Src.Path, steps.BitmapNames(all), api.CheckpointsDrop)
 }
 
-// checkIdle refuses a mirror of an image with bitmaps that a mirror leaves out, unless that is
-// asked for.
+// checkIdle refuses a mirror that would omit idle bitmaps of the image, unless requested.
 func (m *Manager) checkIdle(s *steps.Spec, all []hv.StoredBitmap) error {
 	idle := steps.IdleBitmaps(all)
 	switch {
@@ -81,8 +80,8 @@ func (m *Manager) checkIdle(s *steps.Spec, all []hv.StoredBitmap) error {
 		s.Target, s.InstanceName, steps.BitmapNames(idle), api.CheckpointsDrop, steps.RemoveBitmap(s.InstanceName, idle[0]))
 }
 
-// checkBitmapsBelow refuses the mirror of a linked clone whose base image has a bitmap that the
-// clone itself lacks: dst would have it, and it has nothing of what was written to the clone.
+// checkBitmapsBelow refuses the mirror of a linked clone if a base image has a bitmap that the
+// clone lacks: dst would have the bitmap without the writes to the clone.
 func (m *Manager) checkBitmapsBelow(ctx context.Context, s *steps.Spec, instance string, top []hv.StoredBitmap) error {
 	for _, base := range s.SrcChain()[1:] {
 		if base.Format != string(api.FormatQcow2) {
@@ -102,8 +101,7 @@ func (m *Manager) checkBitmapsBelow(ctx context.Context, s *steps.Spec, instance
 	return nil
 }
 
-// checkBitmapsOfDst refuses a dst that is there already and has dirty bitmaps: they know nothing of
-// what the move writes there.
+// checkBitmapsOfDst refuses an existing dst with dirty bitmaps: they lack the writes of the move.
 func (m *Manager) checkBitmapsOfDst(s *steps.Spec) error {
 	if s.Dst.Format != api.FormatQcow2 || s.CreateDst || s.DstBlock { // on a device the move makes a new image
 		return nil
@@ -134,7 +132,7 @@ func (m *Manager) bitmaps(ctx context.Context, s *steps.Spec, instance, path str
 	return all, nil
 }
 
-// removal says how the bitmaps of an instance that runs are taken along, where a move does that, or
+// removal describes how the bitmaps of a running instance are kept, if a move can do that, or
 // removed.
 func removal(s *steps.Spec, b hv.StoredBitmap) string {
 	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", steps.RemoveBitmap(s.InstanceName, b))

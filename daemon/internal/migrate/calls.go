@@ -16,19 +16,19 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Call is one of the calls on a started migration: copy, complete or cancel. Subject is the
-// src attachment, or the migration itself if the volume is not attached.
+// Call is one of the calls on a started migration: copy, complete or cancel. Subject is the src
+// attachment, or the migration itself if the volume is not attached.
 type Call struct {
 	OpID    string
 	Subject string
-	// DstAttachmentID is what the caller of complete takes for the destination; empty for a
-	// volume that is not attached.
+	// DstAttachmentID is the caller's destination attachment in a complete; empty for a volume that
+	// is not attached.
 	DstAttachmentID string
 }
 
-// Find returns the id of the migration that a call on this subject means: the migration
-// with this id, or, of the migrations that were started on this attachment, the open one,
-// else the newest. The error has code no_migration if there is none.
+// Find returns the id of the migration of a subject: the migration with this id, or, of those
+// started on this attachment, the open one, else the newest. The error has code no_migration if
+// there is none.
 func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	ids, err := m.ids(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	return "", api.Errorf(api.CodeNoMigration, "no migration was started on %s; `volferryctl migration start` begins one", subject)
 }
 
-// Copy begins the built-in copy of a started migration, or continues a copy that failed.
+// Copy begins the built-in copy of a started migration, or continues a failed copy.
 func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, steps.GoalCopy, c, func(h *history, state api.MigrationState) error {
 		switch state {
@@ -71,8 +71,8 @@ func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 	})
 }
 
-// notFolding refuses a copy into a dst that the job of an earlier complete still writes to:
-// the copy would overwrite what the guest has written since.
+// notFolding refuses a copy into a dst that the job of an earlier complete still writes: the copy
+// would overwrite the guest's newer writes.
 func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	s := &h.spec
 	if h.find(steps.GoalComplete) == nil || !s.Attached() {
@@ -113,14 +113,14 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 	})
 }
 
-// registryAnswers refuses a complete, before anything is touched, if the registry does not
-// answer: the complete would stop half-way until it is back.
+// registryAnswers refuses a complete, before any change, if the registry does not answer: the
+// complete would stop half-way.
 func (m *Manager) registryAnswers(ctx context.Context, h *history) error {
 	_, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
 	return err
 }
 
-// copyMayBeThere refuses a complete where nobody can have made a copy yet.
+// copyMayBeThere refuses a complete if there cannot be a copy yet.
 func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	s := &h.spec
 	if err := m.env.CheckNotResized(ctx, s); err != nil {
@@ -130,7 +130,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `%s`, or copy it yourself",
 		s.VolumeName, s.Dst.Path, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
 	if h.find(steps.GoalCopy) != nil {
-		return notThere // the built-in copy was begun and did not end well
+		return notThere // the built-in copy failed
 	}
 	if s.ExternalCopy || !s.CreateDst || api.IsNetwork(s.Dst.Path) {
 		return nil
@@ -145,15 +145,15 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	return nil
 }
 
-// Cancel brings the instance back to src. Before the pivot it always wins.
+// Cancel brings the instance back to src. Before the pivot it always succeeds.
 func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	defer m.watch.notify(id) // it stands if the cancel has not begun
+	defer m.watch.notify(id) // it is stopped if the cancel has not begun
 	defer m.cancels.begin(id)()
-	// What is stopped for a cancel is taken back, also if the caller goes away meanwhile.
+	// The cancel continues also if the caller disconnects.
 	ctx = context.WithoutCancel(ctx)
 	stopped := ""
 	for {
@@ -177,8 +177,8 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	}
 }
 
-// startTakenBack answers a cancel that has had a start undone which waited for the operator: with
-// that, everything is taken back. Without an op id there is more to cancel.
+// startTakenBack answers a cancel that has undone a start: then everything is taken back. Without
+// an op id there is more to cancel.
 func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration, string, error) {
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {
@@ -190,7 +190,8 @@ func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration,
 	return m.render(h), h.ops[0].requestID, nil
 }
 
-// notTakenBack is the error of a cancel that has stopped what ran, and could not begin itself.
+// notTakenBack returns the error of a cancel that has stopped another op, and could not begin
+// itself.
 func notTakenBack(id, stopped string, err error) error {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
@@ -202,8 +203,8 @@ func notTakenBack(id, stopped string, err error) error {
 	return &said
 }
 
-// errOtherOpBegan says that the manager has begun another op between the look at the
-// migration and the admission of a cancel.
+// errOtherOpBegan: the manager has begun another op between the look at the migration and the
+// admission of a cancel.
 var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
@@ -222,10 +223,10 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
-// stopUncommitted stops a copy, or a complete before its commit point, for a cancel. It waits
-// for the end of a start, which takes a second; a start that waits for the operator is
-// undone, or goes on as far as it can if it is past its switch. It returns what it has stopped,
-// "" for nothing. While libvirt does not answer it stops nothing: the cancel could not begin.
+// stopUncommitted stops a copy, or a complete before its commit point, for a cancel. It waits for
+// the end of a start, which takes a second; a start that waits for the operator is undone, or
+// continues if it is past its switch. It returns what it has stopped, "" for nothing. If libvirt
+// does not answer it stops nothing, since the cancel could not begin.
 func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped string, err error) {
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {
@@ -253,7 +254,7 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 			return "", steps.PastPointOfNoReturn(&h.spec)
 		case err == nil, errors.Is(err, op.ErrFinished) && parked && o.goal == steps.GoalStart:
 			stopped = string(o.goal)
-		case errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // looked at next
+		case errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // handled below
 		default:
 			return "", fmt.Errorf("stop what runs: %w", err)
 		}
@@ -264,8 +265,8 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 	return stopped, nil
 }
 
-// continueParked continues an op that waits for the operator: whoever calls again has looked,
-// and if the op still does not understand what it finds, it stops again.
+// continueParked continues an op that waits for the operator: the caller has looked, and if the op
+// still finds an unknown state, it stops again.
 func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 	if o.State != op.StateNeedsOperator {
 		return nil
@@ -276,11 +277,11 @@ func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 	return nil
 }
 
-// errServed says that the work that a call asks for is being done, or was done.
+// errServed: an op does, or has done, what a call requests.
 var errServed = errors.New("an op does this already")
 
-// call is what copy, complete and cancel share. A repeated call gets its op, and a call whose
-// work is being done, or was done, gets the op that does it; otherwise check decides.
+// call is the common part of copy, complete and cancel. A repeated call gets its op, a call that an
+// op already serves gets that op; otherwise check decides.
 func (m *Manager) call(ctx context.Context, goal steps.Goal, c Call, check func(*history, api.MigrationState) error) (api.Migration, string, error) {
 	var h *history
 	o, err := m.admission.Submit(ctx, request.Request{
@@ -308,7 +309,7 @@ func (m *Manager) call(ctx context.Context, goal steps.Goal, c Call, check func(
 	return mig, c.OpID, err
 }
 
-// called returns the migration that a call means, if it may be called by hand.
+// called returns the migration of a call, if it may be called by hand.
 func (m *Manager) called(ctx context.Context, goal steps.Goal, c Call) (*history, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
@@ -344,8 +345,8 @@ func (m *Manager) decideCall(ctx context.Context, h *history, goal steps.Goal, c
 	return &opInput{steps.Input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, kind}, nil
 }
 
-// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror,
-// which goes on by itself. A mirror that waits for the operator may be called to go on.
+// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror, which
+// continues by itself. A mirror that waits for the operator may be called.
 func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) error {
 	if h.spec.LedByRegistry() {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.spec.VolumeName)
@@ -360,7 +361,7 @@ func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) erro
 		what, h.spec.VolumeName, state, api.ShellLine("volferryctl", "migration", "cancel", h.spec.MigrationID)).With("state", state)
 }
 
-// serving returns the op that is doing, or has done, what a call asks for.
+// serving returns the op that does, or has done, what a call requests.
 func (h *history) serving(what steps.Goal) *opView {
 	o := h.find(what)
 	if o == nil || o.State == op.StateUndoing || o.undone() {
@@ -389,7 +390,7 @@ func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 		With("migration_id", h.spec.MigrationID).With("state", state)
 }
 
-// Update changes how a migration copies, until the end of the migration.
+// Update changes the options of a migration's copy, until the migration ends.
 func (m *Manager) Update(ctx context.Context, id string, in api.MigrationUpdate) (api.Migration, error) {
 	if err := in.Check(); err != nil {
 		return api.Migration{}, err

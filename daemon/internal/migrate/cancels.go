@@ -4,7 +4,7 @@ package migrate
 
 import "sync"
 
-// cancels are the calls of cancel that are being served, counted by migration.
+// cancels counts the calls of cancel that are being served, by migration.
 type cancels struct {
 	mu      sync.Mutex
 	serving map[string]int
@@ -27,7 +27,7 @@ func (c *cancels) add(id string, n int) {
 	}
 }
 
-// has reports whether a call is being served that cancels the migration.
+// has reports whether a call that cancels the migration is being served.
 func (c *cancels) has(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem is what somebody else has done to the chain of the disk of a migration.
+// ChainProblem is another program's change of the chain of a migration's disk.
 type ChainProblem struct {
 	MigrationID, InstanceName string
 	api.ChainProblem
 }
 
-// chainProblems are the problems that the watch has seen last, by migration.
+// chainProblems are the last problems that the watch has seen, by migration.
 type chainProblems struct {
 	mu    sync.Mutex
 	found map[string]ChainProblem
@@ -30,8 +30,7 @@ func (c *chainProblems) of(id string) *api.ChainProblem {
 	return nil
 }
 
-// put keeps the problem of a migration, nil for none, and reports whether it is another one than
-// before.
+// put stores the problem of a migration, nil for none, and reports whether it changed.
 func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,9 +46,9 @@ func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (chang
 	return was.ChainProblem != *p
 }
 
-// chainGlances are the disks of open migrations, by migration, as WatchChains has read them from
-// the journal: a glance each second reads none of it.
+// chainGlances are the disks of open migrations, by migration. WatchChains has read them from the
+// journal, so that the glance of each second does not read it.
 type chainGlances map[string]chainGlance
 
-// chainGlance is a disk, and the image that takes the guest's writes before the switch.
+// chainGlance is a disk, and the image that receives the guest's writes before the switch.
 type chainGlance struct{ instanceID, target, top string }

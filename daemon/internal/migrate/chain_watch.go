@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// ChainProblems returns the problems that the watch has found, ordered by the name of the
-// instance.
+// ChainProblems returns the problems that the watch has found, ordered by the name of the instance.
 func (m *Manager) ChainProblems() []ChainProblem {
 	m.chains.mu.Lock()
 	defer m.chains.mu.Unlock()
@@ -30,18 +29,18 @@ func (m *Manager) ChainProblems() []ChainProblem {
 }
 
 const (
-	// chainWatchEvery is how often the watch looks at everything without an event.
+	// chainWatchEvery is the interval of complete looks without an event.
 	chainWatchEvery = 30 * time.Second
-	// glanceEvery is how often it looks which image a disk has: libvirt has no event for a
+	// glanceEvery is the interval of looks at the top images of disks: libvirt has no event for a
 	// snapshot.
 	glanceEvery = time.Second
 )
 
-// WatchChains checks, until ctx ends, the definitions and the processes of the instances whose
-// volumes are moved: at once when somebody changes a definition, within a second when somebody puts
-// an image over a disk, and now and then. An instance whose next start would miss its newest writes
-// is guarded until that is mended. WatchChains does not look while an op works on the instance, but
-// at once when the op has ended: it may have mended what was wrong.
+// WatchChains checks, until ctx ends, the definitions and processes of instances with moving
+// volumes: at once after a change of a definition, within a second after a program put an image
+// over a disk, and at intervals. An instance that would start without its newest writes is guarded
+// until that is corrected. WatchChains does not look while an op works on the instance, but at once
+// after the op, which may have corrected the problem.
 func (m *Manager) WatchChains(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	tick, glance := time.NewTicker(chainWatchEvery), time.NewTicker(glanceEvery)
@@ -76,8 +75,8 @@ func (m *Manager) WatchChains(ctx context.Context) error {
 	}
 }
 
-// lookAtChains looks at the open migrations for which of is true. With over it looks at
-// migrations that are over as well: an older daemon may have left a guard.
+// lookAtChains looks at the open migrations that match of; with over also at ended ones, since an
+// older daemon may have left a guard.
 func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over bool) {
 	ids, err := m.ids(ctx)
 	for _, id := range ids {
@@ -98,13 +97,13 @@ func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over
 	}
 }
 
-// glanceAtChains looks at the migrations whose disks have an unexpected image on top, and at those
-// with a problem, which may have ended.
+// glanceAtChains looks at the migrations with an unexpected top image, and at those with a problem,
+// which may have ended.
 func (m *Manager) glanceAtChains(ctx context.Context) {
 	for id, disk := range m.glances {
 		top, err := m.ports.HV.TopImage(ctx, disk.instanceID, disk.target)
 		if err != nil || top == disk.top && m.chains.of(id) == nil {
-			continue // where nobody can tell now, the next glance does
+			continue // unknown now; the next glance looks again
 		}
 		if h, err := m.loadHistory(ctx, id); err == nil {
 			m.keepGlance(h)
@@ -132,7 +131,7 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 	if o := h.running(); o != nil {
 		switch {
 		case o.State == op.StateNeedsOperator:
-			look() // it keeps its turn and does nothing
+			look() // the op keeps its locks and does nothing
 		case o.leavesChain():
 			m.lookBesideCopy(ctx, h, o.Op.ID)
 		}
@@ -141,8 +140,8 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 	m.runner.TryLock([]string{h.spec.Key()}, look)
 }
 
-// lookBesideCopy is lookAtChain while a copy runs, which may take hours and does not change the
-// chain. What is found counts if the copy still runs behind it: no other op was at work then.
+// lookBesideCopy is lookAtChain during a copy, which may take hours and does not change the chain.
+// The result counts if the copy still runs afterwards: then no other op was at work.
 func (m *Manager) lookBesideCopy(ctx context.Context, h *history, copyID string) {
 	problem, known := m.chainProblem(ctx, h)
 	if !known {
@@ -150,15 +149,15 @@ func (m *Manager) lookBesideCopy(ctx context.Context, h *history, copyID string)
 	}
 	now, err := m.loadHistory(ctx, h.spec.MigrationID)
 	if err != nil {
-		return // the next look tells
+		return // the next look shows it
 	}
 	if o := now.running(); o != nil && o.Op.ID == copyID {
 		m.noteChain(&h.spec, problem)
 	}
 }
 
-// noteChain keeps the problem of a migration and guards its instance if the problem wants that, or
-// else clears the guard; nil is no problem.
+// noteChain stores the problem of a migration, nil for none. It guards the instance if the problem
+// requires that, and otherwise clears the guard.
 func (m *Manager) noteChain(s *steps.Spec, problem *api.ChainProblem) {
 	guards := m.ports.Guards
 	if problem == nil || !problem.Guarded {
@@ -168,7 +167,7 @@ func (m *Manager) noteChain(s *steps.Spec, problem *api.ChainProblem) {
 		}
 		if err != nil {
 			m.log.Warn("cannot clear a guard", "instance", s.InstanceName, "err", err)
-			return // with the problem, so that it is tried again
+			return // the problem stays, so this is tried again
 		}
 	} else if err := guards.Set(s.InstanceID, s.ChainOwner(), problem.Message); err != nil {
 		m.log.Error("cannot guard an instance", "instance", s.InstanceName, "err", err)
@@ -182,8 +181,8 @@ func (m *Manager) noteChain(s *steps.Spec, problem *api.ChainProblem) {
 	m.watch.notify(s.MigrationID)
 }
 
-// MayStart refuses the start of an instance that would not start with the chain that has
-// its newest writes. It looks itself, because the watch may not have seen the problem yet.
+// MayStart refuses the start of an instance without the chain that has its newest writes. It looks
+// itself, because the watch may not have seen the problem yet.
 func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	err := m.eachOpen(ctx, func(h *history) error {
 		if h.spec.InstanceID != instanceID || !h.spec.Watched() {
@@ -201,8 +200,8 @@ func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	return m.CheckRecorded(ctx, instanceID)
 }
 
-// chainProblem says what is wrong with the chain of the instance of a migration, nil if
-// nothing is. Known is false if nobody can tell now.
+// chainProblem returns the problem of the chain of a migration's instance, nil if there is none.
+// known is false if that is unknown now.
 func (m *Manager) chainProblem(ctx context.Context, h *history) (problem *api.ChainProblem, known bool) {
 	parked := h.running() != nil && h.running().State == op.StateNeedsOperator
 	if parked || h.onOverlay() {

@@ -13,12 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// oldestTrackingQEMU is the oldest QEMU whose bitmaps are read as this program does it.
+// oldestTrackingQEMU is the oldest QEMU with bitmaps that this program can read.
 var oldestTrackingQEMU = hv.Version{Major: 6}
 
-// CheckLive refuses a move while all guests write that this host could not do its part of: for
-// what its guests write could not be followed, or the storage would not have it. What a move
-// with all guests paused is refused for is found by CheckPaused. It changes nothing.
+// CheckLive refuses a move while all guests write if this host could not do its part: its guests'
+// writes could not be tracked, or the storage would not have them. CheckPaused has the checks of a
+// move with all guests paused. It changes nothing.
 func (m *Manager) CheckLive(ctx context.Context, in api.LiveCheck) error {
 	v := in.LiveVolume
 	if err := checkLiveVolume(&v); err != nil {
@@ -50,8 +50,7 @@ func (m *Manager) CheckLive(ctx context.Context, in api.LiveCheck) error {
 	return nil
 }
 
-// checkLiveGuest is CheckLive for one guest. Elsewhere says that guests of other hosts have the
-// volume too.
+// checkLiveGuest is CheckLive for one guest. elsewhere: guests of other hosts have the volume too.
 func (m *Manager) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.Attachment, elsewhere bool) error {
 	s := &steps.Spec{VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Method: steps.MethodLive}
 	if err := m.checkSource(ctx, s); err != nil {
@@ -64,7 +63,7 @@ func (m *Manager) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api
 	if disk.Top().Format != string(api.FormatRaw) {
 		return unsupported(s, "disk %s of instance %s is opened as %s, and only a raw one can be followed", s.Target, dom.Name, disk.Top().Format)
 	}
-	// What one host has in its page cache no other host would read, and none would copy.
+	// Data in the page cache of one host would not be read, or copied, by another host.
 	if elsewhere && !disk.PastPageCache() {
 		return unsupported(s, "disk %s of instance %s has cache mode %q, and guests of other hosts have the volume too: they need cache='none' or 'directsync'", s.Target, dom.Name, disk.Cache)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckPaused refuses a move with all guests paused for a volume that could not be moved
-// from this instance in another way either: because of its image, because of the instance
-// and its disk, or because of other users on this host. Beside are the ids of the instances
-// that have the volume by the registry, all of which are paused. It changes nothing.
+// CheckPaused refuses a move with all guests paused if the volume could not be moved from this
+// instance by any method: because of its image, the instance and its disk, or other users on this
+// host. beside are the ids of the instances that have the volume in the registry, which are all
+// paused. It changes nothing.
 func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
 	if err := m.checkRecorded(ctx, vol); err != nil {
 		return err
@@ -31,14 +31,14 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	if err := m.checkQcow2(ctx, s, dom); err != nil {
 		return err
 	}
-	// The host that copies asks the same, when the guests are saved.
+	// The host that copies repeats this when the guests are saved.
 	if err := m.checkPlace(ctx, s.VolumeName, s.Src, att.InstanceID); err != nil {
 		return err
 	}
 	return m.env.CheckSrcNotInUse(ctx, s, beside...)
 }
 
-// CheckCopySaved makes every check of CopySaved, and returns where dst would be. It changes
+// CheckCopySaved makes all checks of CopySaved, and returns the location of dst. It changes
 // nothing.
 func (m *Manager) CheckCopySaved(ctx context.Context, in api.CopySaved) (api.Location, error) {
 	h, err := m.ledHistory(ctx, in.MigrationID)

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkDeletable refuses to delete a src that is removed where it was made: what is at an address
+// checkDeletable refuses to delete a src that its storage makes and removes: an image at an address
 // (DESIGN.md of package location), and a LUN or namespace of a connector's pool.
 func (m *Manager) checkDeletable(ctx context.Context, s *steps.Spec) error {
 	switch {

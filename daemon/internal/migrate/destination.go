@@ -19,8 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// resolveDestination fills in where the volume shall go, and refuses a place
-// that is not free for it.
+// resolveDestination sets dst in the spec, and refuses a place that is not free for it.
 func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.SizeBytes(), LUKSSecret: s.Src.LUKSSecret}
 	if t.ToFormat != "" {
@@ -48,7 +47,7 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 	return m.checkKeepBase(ctx, s)
 }
 
-// checkKeepBase refuses a move that cannot leave the base images of src below dst.
+// checkKeepBase refuses a move that cannot keep the base images of src below dst.
 func (m *Manager) checkKeepBase(ctx context.Context, s *steps.Spec) error {
 	switch {
 	case !s.Src.IsLinkedClone():
@@ -65,7 +64,7 @@ func (m *Manager) checkKeepBase(ctx context.Context, s *steps.Spec) error {
 	return nil
 }
 
-// checkContainer refuses a dst that a LUKS container, which is copied byte for byte, cannot be.
+// checkContainer refuses a dst that cannot be a byte-for-byte copy of a LUKS container.
 func checkContainer(s *steps.Spec) error {
 	switch {
 	case !s.Src.IsLUKS():
@@ -96,7 +95,7 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 			return err
 		}
 	}
-	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && s.Src.Backing == s.Dst.Backing { // unless a linked clone becomes a volume of its own
+	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && s.Src.Backing == s.Dst.Backing { // a linked clone may become a volume of its own
 		if t.KeepBase {
 			return api.Errorf(api.CodeSameLocation, "volume %s is in pool %s already; without --keep-base it becomes a volume of its own there", s.VolumeName, name)
 		}
@@ -125,8 +124,8 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 	return m.checkDestinationSpace(s, free, files)
 }
 
-// checkOnDevice refuses a qcow2 image on a block device that nobody has asked for, and notes how
-// large the device has to be for one. Where begins the refusal, as in "pool p holds block devices".
+// checkOnDevice refuses a qcow2 image on a block device that was not requested, and records the
+// size that the device needs. where begins the refusal, as in "pool p holds block devices".
 func (m *Manager) checkOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget, where string) (err error) {
 	switch {
 	case s.Dst.Format == api.FormatRaw:
@@ -140,8 +139,8 @@ func (m *Manager) checkOnDevice(ctx context.Context, s *steps.Spec, t api.Migrat
 	return err
 }
 
-// roundUp makes dst as large as its pool of devices will make it: the volume is its beginning, or
-// is in the image on it.
+// roundUp sets dst to the size that its pool of devices will make. The volume is the beginning of
+// it, or in the image on it.
 func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
 	rounded, err := m.ports.HV.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
 	switch {
@@ -160,7 +159,7 @@ func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
 	return nil
 }
 
-// destinationName is a name that no other volume or migration has. It carries the migration's
+// destinationName returns a name that no other volume or migration has. It contains the migration's
 // id, so that a person who finds the file can look it up.
 func destinationName(s *steps.Spec, file bool) string {
 	name := fmt.Sprintf("%s-%s", s.VolumeName, s.MigrationID[:8])
@@ -170,9 +169,9 @@ func destinationName(s *steps.Spec, file bool) string {
 	return name
 }
 
-// checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what src
-// takes, a thick one and a block device the whole size. It notes where a sparse file may outgrow
-// its place.
+// checkDestinationSpace refuses a dst without enough space: a sparse file needs the allocated bytes
+// of src, a thick one and a block device the whole size. It notes if a sparse file may outgrow its
+// place.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
 	need := m.neededBytes(s, sparse)
 	if free < need {
@@ -190,8 +189,8 @@ func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) 
 	return nil
 }
 
-// neededBytes is what dst may take at most, but that of data which lies scattered in a raw src a
-// qcow2 dst takes whole clusters.
+// neededBytes returns the most space that dst may take. It is too low for scattered data in a raw
+// src, which takes whole clusters of a qcow2 dst.
 func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	need := s.DstRoomBytes()
 	if s.Allocation == api.AllocationThick || s.MirrorFills && !s.DstBlock {
@@ -203,8 +202,8 @@ func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	return need
 }
 
-// allocatedBytes is what a copy of what src has takes at most, with the base images of a linked
-// clone that are not kept; known is false if a device is among them.
+// allocatedBytes returns the most space that a copy of the data of src takes, including base images
+// that are not kept; known is false if one of the images is a device.
 func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)
 	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
@@ -253,7 +252,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	}
 	info, err := m.ports.Images.Inspect(ctx, api.Location{Path: path, Format: s.Dst.Format})
 	if !info.Block {
-		// A mistyped device, above all: what is made in /dev is gone at reboot.
+		// This catches mistyped devices: files in /dev are lost at reboot.
 		if err := location.CheckPersistent(path); err != nil {
 			return err
 		}
@@ -297,8 +296,8 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
 }
 
-// destinationOnDevice fills in a block device that is there already, whatever is on it, as the
-// place of dst, a qcow2 image.
+// destinationOnDevice sets an existing block device, with any content, as the device of dst, a
+// qcow2 image.
 func (m *Manager) destinationOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	if err := m.checkOnDevice(ctx, s, t, path+" is a block device"); err != nil {
@@ -321,8 +320,8 @@ func (m *Manager) destinationOnDevice(ctx context.Context, s *steps.Spec, t api.
 	return m.checkNothingLost(ctx, s, t, info)
 }
 
-// destinationToConnect fills in a volume of a target as dst. Unless it is connected for another
-// reason its size is seen when it is: until then it has to be that of the volume.
+// destinationToConnect sets a volume of a target as dst. Unless it is already connected its size is
+// unknown until it is connected, and must then be the volume's.
 func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	switch {
 	case s.LedByRegistry():
@@ -348,8 +347,8 @@ func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api
 	return m.checkNothingLost(ctx, s, t, image.Info{SizeBytes: s.DstRoomBytes(), Block: true})
 }
 
-// destinationAtExport fills in an export, which is there already, or an RBD image, which is made if
-// it is not, as dst.
+// destinationAtExport sets an existing export, or an RBD image, which is made if it does not exist,
+// as dst.
 func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if s.LedByRegistry() {
@@ -372,7 +371,7 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 	if err == nil {
 		err = m.ports.Images.Fence(ctx, path)
 	}
-	if errors.Is(err, image.ErrAbsent) { // as an RBD image alone is
+	if errors.Is(err, image.ErrAbsent) { // possible only for an RBD image
 		s.CreateDst = true
 		return nil
 	}
@@ -391,7 +390,7 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 	return m.checkNothingLost(ctx, s, t, info)
 }
 
-// checkElsewhere refuses a path at which the volume is already, by whatever name.
+// checkElsewhere refuses the present path of the volume, under any name.
 func checkElsewhere(s *steps.Spec, path string) error {
 	same, overlaps, err := location.PlaceOf(path).Meets(s.Src.Path)
 	switch {
@@ -405,7 +404,7 @@ func checkElsewhere(s *steps.Spec, path string) error {
 	return nil
 }
 
-// checkAligned refuses a larger file to which QEMU may not write.
+// checkAligned refuses a larger file that QEMU may not be able to write.
 func checkAligned(path string, info image.Info) error {
 	if info.Block || info.SizeBytes%image.MaxAlignBytes == 0 {
 		return nil
@@ -414,14 +413,14 @@ func checkAligned(path string, info image.Info) error {
 		path, info.SizeBytes, image.MaxAlignBytes).With("dst_size_bytes", info.SizeBytes)
 }
 
-// checkUneven refuses a dst to which QEMU would not write past the page cache, for its size is
-// no multiple of what its filesystem wants. Disk is the disk that moves, nil if there is none
-// or there are several.
+// checkUneven refuses a dst that QEMU could not write with O_DIRECT, since its size is no multiple
+// of the filesystem's alignment. disk is the disk that moves, nil if there is none or there are
+// several.
 func (m *Manager) checkUneven(s *steps.Spec, disk *hv.Disk) error {
 	if !s.DstIsUneven() || disk != nil && !disk.PastPageCache() {
 		return nil
 	}
-	// QEMU opens what it mirrors to while that is empty. A copy fills the first block.
+	// QEMU opens the target of a mirror while it is empty. A copy fills the first block.
 	hole := s.Method == steps.MethodMirror
 	align, err := m.ports.Images.DirectAlignBytes(filepath.Dir(s.Dst.Path), hole)
 	if err != nil {
@@ -448,7 +447,7 @@ func (m *Manager) destinationToCreate(s *steps.Spec, t api.MigrationTarget) erro
 	return m.checkDestinationSpace(s, free, true)
 }
 
-// checkNotUsed refuses a destination that somebody has.
+// checkNotUsed refuses a destination with a user.
 func (m *Manager) checkNotUsed(ctx context.Context, s *steps.Spec, path string) error {
 	return steps.HVRefusal(m.env.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 )
 
-// findPool names the pool of a dst that is there before the move, if an active pool of this host
-// has it: the volume is found in the pool afterwards, as one is that was adopted by its path. The
-// pool neither makes nor removes it for the move. In a move that the registry leads, dst stays what
-// the registry has reserved, which is the same place on every host of the volume's guests.
+// findPool sets the pool of an existing dst, if an active pool of this host lists it: the volume is
+// then found in the pool, as after an adoption by path. The pool neither makes nor removes dst. In
+// a move that the registry leads, dst stays as the registry has reserved it, the same on all hosts
+// of the volume's guests.
 func (m *Manager) findPool(ctx context.Context, s *steps.Spec) (err error) {
 	switch {
 	case s.LedByRegistry():

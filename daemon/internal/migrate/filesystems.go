@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkFilesystems refuses directories whose filesystem cannot hold the images that the move makes
-// there, or is to write to. Each directory is tried with a file that is removed. Disk is the disk
-// that moves, nil if there is none or there are several.
+// checkFilesystems refuses directories on a filesystem that cannot hold, or store the writes of,
+// the move's images. Each directory is tried with a file that is removed. disk is the disk that
+// moves, nil if there is none or there are several.
 func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.Disk) error {
 	user, confined, err := hv.ConfinedUser(ctx, m.ports.HV, s.InstanceID)
 	switch {
@@ -40,7 +40,7 @@ func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.
 	}
 	needs := image.Needs{FileBytes: s.DstFileBytes(), Named: s.CreateDst && s.Dst.Pool == "", Direct: direct}
 	if !s.CreateDst {
-		user = hv.ProcessUser{} // who may open a file that is there says the file
+		user = hv.ProcessUser{} // an existing file has its own rights
 	}
 	return m.tryDirectory(s, user, s.Dst.Path, needs)
 }

@@ -9,10 +9,9 @@ import (
 )
 
 // checkFits refuses a dst that libvirt does not allow for the disk as it is defined: libvirt would
-// refuse the new definition after the whole copy. The disk is nil if the volume is attached to no
-// instance. The function immovable has the settings that libvirt allows for no other image at all.
-// Of all other settings libvirt checks whether they fit the bus, the device or each other, and a
-// move changes none of these.
+// refuse the new definition after the whole copy. disk is nil for a volume without instance.
+// immovable checks the settings that libvirt allows for no other image at all. For all other
+// settings libvirt checks the bus, the device or other settings, and a move changes none of these.
 func checkFits(s *steps.Spec, disk *hv.Disk) error {
 	if disk == nil {
 		return nil

@@ -18,25 +18,24 @@ import (
 )
 
 const (
-	// fullBelow: a filesystem with less free than this counts as full. QEMU asks for more
-	// than a byte at a time, and filesystems keep some blocks for themselves.
+	// fullBelow is the free space below which a filesystem counts as full. QEMU needs more than a
+	// byte at a time, and filesystems keep some blocks for themselves.
 	fullBelow = 16 << 20
 	// enoughRoom has to be free before a guest that an I/O error has paused is resumed.
 	enoughRoom = 64 << 20
 
-	// resumeDelay is how long a guest is not resumed again after it was resumed. It is
-	// doubled each time that the guest is paused again within that time, up to
-	// maxResumeDelay.
+	// resumeDelay is how long a resumed guest is not resumed again. It doubles each time that the
+	// guest is paused again within that time, up to maxResumeDelay.
 	resumeDelay    = 30 * time.Second
 	maxResumeDelay = 10 * time.Minute
 )
 
-// enospc is the reason that the hypervisor gives for an I/O error for want of room.
+// enospc is the hypervisor's reason for an I/O error without free space.
 const enospc = "enospc"
 
-// WatchOverlays looks, until ctx ends, for guests that an I/O error has paused while their
-// newest writes are in an overlay. It resumes a guest when there is room again for an overlay
-// that had none. It touches no guest that a person or an op has paused.
+// WatchOverlays looks, until ctx ends, for guests that an I/O error has paused while their newest
+// writes are in an overlay. It resumes a guest when its full overlay has space again. It does not
+// touch guests that a person or an op has paused.
 func (m *Manager) WatchOverlays(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	for e, more := (hv.Event{}), true; more; e, more = m.nextOverlayEvent(ctx, events) {
@@ -45,8 +44,8 @@ func (m *Manager) WatchOverlays(ctx context.Context) error {
 	return nil
 }
 
-// nextOverlayEvent waits for an event by which a guest may have been paused, or until it is
-// time to look at all guests, which is the zero event.
+// nextOverlayEvent waits for an event that may come with a paused guest, or until it is time to
+// look at all guests, which is the zero event.
 func (m *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) (e hv.Event, more bool) {
 	tick := time.NewTimer(m.ioStops.every())
 	defer tick.Stop()
@@ -67,9 +66,9 @@ func (m *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) 
 	}
 }
 
-// besideIOErrors says of a lifecycle event that it is not for want of room: an I/O error that
-// pauses a guest has an event of its own. These come in the pause of a switch, which a look would
-// make longer: libvirt answers one question about a domain at a time.
+// besideIOErrors reports whether a lifecycle event has nothing to do with free space: an I/O error
+// that pauses a guest has an event of its own. These events come in the pause of a switch, and a
+// look would prolong it: libvirt answers one question about a domain at a time.
 func besideIOErrors(e hv.Event) bool { return e.Detail == "suspended" || e.Detail == "defined" }
 
 func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
@@ -94,8 +93,8 @@ func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 	}
 }
 
-// lookAtOverlay looks at one guest. NoRoom says that the hypervisor has just reported that
-// there is no room for its overlay.
+// lookAtOverlay looks at one guest. noRoom: the hypervisor has just reported that its overlay has
+// no space.
 func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool) {
 	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	was := m.ioStops.get(s.MigrationID)
@@ -104,7 +103,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool)
 		m.ioStops.set(s.MigrationID, nil)
 		return
 	case err != nil:
-		return // what was seen before stands
+		return // the last result stays
 	}
 	if !stoppedByIO(dom) {
 		m.noteRunning(s, was)
@@ -134,13 +133,13 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool)
 	}
 }
 
-// stoppedByIO reports whether an I/O error has paused the guest, and nobody else.
+// stoppedByIO reports whether only an I/O error has paused the guest.
 func stoppedByIO(dom *hv.Domain) bool {
 	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
 }
 
-// noteRunning notes that a guest runs. A guest that was resumed is remembered as long as it
-// must not be resumed again.
+// noteRunning records that a guest runs. A resumed guest stays recorded while it must not be
+// resumed again.
 func (m *Manager) noteRunning(s *steps.Spec, was *ioStop) {
 	if was == nil {
 		return
@@ -155,8 +154,8 @@ func (m *Manager) noteRunning(s *steps.Spec, was *ioStop) {
 	}
 }
 
-// resumeGuest resumes a guest for whose overlay there is room again. The caller holds the
-// keys of the instance, so that no op has paused the guest or is about to.
+// resumeGuest resumes a guest after its overlay has space again. The caller has the keys of the
+// instance, so that no op has paused the guest or is about to.
 func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
 	if err := m.env.StillOurs(ctx, s); err != nil {
 		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
@@ -164,7 +163,7 @@ func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
 	}
 	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	if err != nil || !stoppedByIO(dom) || dom.Occupied {
-		return // it is looked at again
+		return // the next look tries again
 	}
 	is.resumeAfter = m.ports.Now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
 	is.resumes++
@@ -178,7 +177,7 @@ func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
 	m.noteRunning(s, &is)
 }
 
-// auditGuest tells the audit trail what happened to the guest of a migration.
+// auditGuest adds an event about the guest of a migration to the audit trail.
 func (m *Manager) auditGuest(s *steps.Spec, what string, details map[string]any) {
 	if m.ports.Audit == nil {
 		return

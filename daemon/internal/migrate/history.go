@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// opView is one op of a migration and where it stands.
+// opView is an op of a migration with its status.
 type opView struct {
 	op.Status
 	goal      steps.Goal
@@ -25,12 +25,12 @@ type opView struct {
 // undone reports whether the op is over and was undone.
 func (o *opView) undone() bool { return o.State == op.StateUndone }
 
-// overtaken reports whether the op was undone because the world had changed under it.
+// overtaken reports whether the op was undone because the state of the host had changed.
 func (o *opView) overtaken() bool {
 	return o.undone() && steps.Overtaken(o.Failure)
 }
 
-// ended is why the registry has ended the migration of an op that is over, nil if it has not.
+// ended returns why the registry has ended the migration of a finished op, nil if it has not.
 func (o *opView) ended() *op.Failure {
 	if is, _ := steps.Abandoned(o.Failure); o.undone() && is {
 		return o.Failure
@@ -40,16 +40,15 @@ func (o *opView) ended() *op.Failure {
 	}
 	behind := steps.AbandonedBehind(&o.Status)
 	if _, kept := steps.Abandoned(behind); kept && o.goal == steps.GoalCancel {
-		return nil // the guest is on src already, where the registry has the volume
+		return nil // the guest is already on src, as in the registry
 	}
 	return behind
 }
 
-// abandoned reports whether the op is over because the registry had ended the migration.
+// abandoned reports whether the op ended because the registry had ended the migration.
 func (o *opView) abandoned() bool { return o.ended() != nil }
 
-// abandoned returns why nothing is done for the migration any more, nil if the
-// registry has not ended it.
+// abandoned returns why the registry has ended the migration, nil if it has not.
 func (h *history) abandoned() *api.Error {
 	for i := range h.ops {
 		if ended := h.ops[i].ended(); ended != nil {
@@ -59,9 +58,9 @@ func (h *history) abandoned() *api.Error {
 	return nil
 }
 
-// keptSrc says, of a migration that the registry has ended, whether the instance still had
-// src when that was last found out: then what the guest wrote to the overlay belongs there. A guest
-// that was switched to dst, or brought back to src, has nothing more in its overlay.
+// keptSrc reports whether the instance of a migration that the registry has ended still had src
+// when that was found: then the guest's writes in the overlay belong there. The overlay of a guest
+// that was switched to dst, or brought back to src, has nothing newer.
 func (h *history) keptSrc() bool {
 	for _, o := range slices.Backward(h.ops) {
 		if ended := o.ended(); ended != nil {
@@ -72,23 +71,21 @@ func (h *history) keptSrc() bool {
 	return false
 }
 
-// leavesChain reports whether the op never changes the chain of its guest, as a copy: if that
-// changes meanwhile, it was somebody else.
+// leavesChain reports whether the op never changes the chain of its guest, as a copy: then only
+// another program can have changed it.
 func (o *opView) leavesChain() bool { return o.Op.Kind == steps.KindCopy }
 
 func (o *opView) failedWith(code api.Code) bool {
 	return o.undone() && o.Failure != nil && o.Failure.Code == string(code)
 }
 
-// history is a migration: its spec and its ops, oldest first. All its methods
-// are pure.
+// history is a migration: its spec and its ops, oldest first. Its methods are pure.
 type history struct {
 	spec steps.Spec
 	ops  []opView
 }
 
-// loadHistory reads a migration from the journal. An *api.Error with not_found
-// if there is none.
+// loadHistory reads a migration from the journal. A missing one is an *api.Error with not_found.
 func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) {
 	ops, err := m.journal.Group(ctx, id)
 	if err != nil {
@@ -115,15 +112,14 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 	return h, nil
 }
 
-// copiedBefore reports whether the built-in copier finished in one of the first i
-// ops.
+// copiedBefore reports whether the built-in copier finished in one of the first i ops.
 func (h *history) copiedBefore(i int) bool {
 	return slices.ContainsFunc(h.ops[:i], func(o opView) bool {
 		return o.goal == steps.GoalCopy && o.Op.Kind != steps.KindBeginMirror && o.State == op.StateDone
 	})
 }
 
-// copiedBytes is how much the built-in copier has copied, while it is not at work.
+// copiedBytes returns the copied bytes while no copy runs.
 func (h *history) copiedBytes() int64 {
 	if h.copiedBefore(len(h.ops)) {
 		return h.spec.SizeBytes()
@@ -136,8 +132,7 @@ func (h *history) copiedBytes() int64 {
 	return 0
 }
 
-// running returns the op that is not final yet, the newest if there are
-// several; nil if none.
+// running returns the newest op that is not final, nil if none.
 func (h *history) running() *opView {
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		if !h.ops[i].State.Final() {
@@ -147,7 +142,7 @@ func (h *history) running() *opView {
 	return nil
 }
 
-// find returns the newest op for a goal, nil if there is none.
+// find returns the newest op for a goal, nil if none.
 func (h *history) find(g steps.Goal) *opView {
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		if h.ops[i].goal == g {
@@ -157,7 +152,7 @@ func (h *history) find(g steps.Goal) *opView {
 	return nil
 }
 
-// op returns the op with this id, which is one of the migration's.
+// op returns the op with this id, which must be the migration's.
 func (h *history) op(id string) *opView {
 	return &h.ops[slices.IndexFunc(h.ops, func(o opView) bool { return o.Op.ID == id })]
 }
@@ -202,8 +197,7 @@ func sortByAge(ops []op.Op) {
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }
 
-// eachOpen calls f for the migrations that were not seen to be over, until f returns an
-// error.
+// eachOpen calls f for the migrations that are not known to have ended, until f returns an error.
 func (m *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
 	ids, err := m.ids(ctx)
 	if err != nil {
@@ -242,7 +236,7 @@ func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error)
 	return nil, nil
 }
 
-// position is the position of the volume by the journal.
+// position returns the position of the volume in the journal.
 func (h *history) position() steps.Position {
 	s, at := &h.spec, steps.OnSrc
 	for i := range h.ops {
@@ -259,7 +253,7 @@ func (h *history) position() steps.Position {
 	return at
 }
 
-// chain is where the volume is by the journal.
+// chain returns the chain of the volume in the journal.
 func (h *history) chain() []api.Location {
 	s := &h.spec
 	switch h.position() {
@@ -272,7 +266,7 @@ func (h *history) chain() []api.Location {
 	return withBases(s.Src)
 }
 
-// withBases is the chain of a location, top first.
+// withBases returns the chain of a location, top first.
 func withBases(l api.Location) []api.Location {
 	chain := []api.Location{l}
 	for _, b := range l.Backing.Images() {

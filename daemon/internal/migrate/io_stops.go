@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// overlayWatchEvery is how often the watch looks without an event, and overlayPoll how
-	// often while a guest is paused by an I/O error.
+	// overlayWatchEvery is the interval of looks without an event, and overlayPoll while a guest is
+	// paused by an I/O error.
 	overlayWatchEvery = 30 * time.Second
 	overlayPoll       = 5 * time.Second
 )
 
-// ioStop is a guest that an I/O error has paused while its newest writes were in an
-// overlay.
+// ioStop is a guest that an I/O error has paused while its newest writes were in an overlay.
 type ioStop struct {
-	// text tells a person about it, "" while the guest runs.
+	// text describes it, "" while the guest runs.
 	text string
-	// full: there was no room for the overlay while the guest was paused. Only then is the
-	// guest resumed when there is room.
+	// full: the overlay had no space while the guest was paused. Only then is the guest resumed
+	// when there is space.
 	full    bool
 	resumes int
 	// resumeAfter is when the guest may be resumed again.
 	resumeAfter time.Time
 }
 
-// ioStops are the guests that an I/O error has paused, by migration. A restart loses the
-// count of resumes, and that an overlay was full if it has room again before anybody looks.
+// ioStops are the guests that an I/O error has paused, by migration. A restart loses the count of
+// resumes, and that an overlay was full if it has space again before the next look.
 type ioStops struct {
 	mu   sync.Mutex
 	byID map[string]*ioStop
@@ -46,7 +45,7 @@ func (s *ioStops) get(id string) *ioStop {
 	return nil
 }
 
-// set keeps what is known of a guest, nil for nothing.
+// set stores the state of a guest, nil for none.
 func (s *ioStops) set(id string, is *ioStop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +57,7 @@ func (s *ioStops) set(id string, is *ioStop) {
 	}
 }
 
-// keep forgets the guests of all other migrations, which are over.
+// keep forgets the guests of all other migrations, which have ended.
 func (s *ioStops) keep(open map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

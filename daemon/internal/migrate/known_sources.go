@@ -8,19 +8,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// writtenSource is a released source that may have what its volume lacks, with the ids of the
+// writtenSource is a released source that may have data that its volume lacks, with the ids of the
 // instances that have the volume.
 type writtenSource struct {
 	api.ReleasedSource
 	instances []string
 }
 
-// writtenSources are those that the watch has seen last.
+// writtenSources are the written sources at the watch's last look.
 type writtenSources struct {
 	mu    sync.Mutex
 	found []writtenSource
-	// failed is why the watch could not look at all of them, as it was logged last.
+	// failed is the error of the last incomplete look, as it was logged.
 	failed string
-	// noted has the migrations whose sources the audit trail was told of.
+	// noted has the migrations with a written source in the audit trail.
 	noted map[string]bool
 }

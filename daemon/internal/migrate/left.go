@@ -19,9 +19,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Left returns the paths of the images that a volume has left by moves of this host, but for
-// those that are a volume's now, and for those that are seen to be gone. Its errors are those
-// of registry and hypervisor.
+// Left returns the paths of the images that a volume has left by moves of this host, except those
+// that are volumes now, and those that are seen to be gone. Its errors are the registry's and the
+// hypervisor's.
 func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
 	look, err := m.ports.Claims.Look(ctx)
 	if err != nil {
@@ -39,7 +39,8 @@ func ofVolume(volumeID string) func(*steps.Spec) bool {
 	return func(s *steps.Spec) bool { return s.VolumeID == volumeID }
 }
 
-// newestOfEach returns the newest of the migrations that have left each image, newest first.
+// newestOfEach returns, for each image, the newest of the migrations that have left it, newest
+// first.
 func newestOfEach(all []*history) []*history {
 	var out []*history
 	for _, h := range slices.Backward(all) {
@@ -51,8 +52,7 @@ func newestOfEach(all []*history) []*history {
 	return out
 }
 
-// leavers returns those of the wanted migrations whose src is there and is no volume's now,
-// oldest first.
+// leavers returns the wanted migrations with a src that exists and is no volume, oldest first.
 func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(*steps.Spec) bool) ([]*history, error) {
 	all, err := m.kept(ctx, wanted)
 	return slices.DeleteFunc(all, func(h *history) bool { return isVolumes(look, h) }), err
@@ -64,9 +64,8 @@ func isVolumes(look *location.Look, h *history) bool {
 	return unknown == nil && holder.Volume != nil
 }
 
-// kept returns those of the wanted migrations that have left their src and whose src is there
-// and not copied over, whoever has it now, oldest first. Only of migrations whose src is there the
-// whole history is read.
+// kept returns the wanted migrations that have left their src, if that exists and was not copied
+// over, oldest first. src may be in use. It reads the whole history only if src exists.
 func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*history, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
@@ -100,9 +99,9 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 	return out, nil
 }
 
-// isGone reports whether the src of a migration is seen to be gone: nothing is at its path, or
-// another image, or the socket of an export's server is not there. What is on another machine is
-// not asked: it may be away for a moment, and would hold up the list of all others.
+// isGone reports whether the src of a migration is seen to be gone: its path is empty or has
+// another image, or the socket of an export's server does not exist. Images on other machines are
+// not asked: they may be unavailable for a moment, and would delay the list.
 func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 	if api.IsRemote(s.Src.Path) {
 		return false
@@ -118,13 +117,13 @@ func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 	return s.SrcPrint != "" && !location.SameImagePrint(s.SrcPrint, now)
 }
 
-// leftSource reports whether a migration has left its src to nobody.
+// leftSource reports whether a migration has left its src.
 func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
 	if !h.spec.LedByRegistry() {
 		state, _ := h.state()
 		return state.Final() && h.position() == steps.OnDst, nil
 	}
-	// Where it ended is the registry's word.
+	// The registry decides where the move has ended.
 	mig, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return false, nil
@@ -145,8 +144,8 @@ func (m *Manager) releasedInput(ctx context.Context, h *history) (*steps.Release
 	return &steps.ReleasedInput{Spec: h.spec, Seal: facts.Seal, EndedAt: ended}, nil
 }
 
-// endOf returns when a migration that has left its src ended. Of one that the registry leads only
-// the registry knows.
+// endOf returns the end time of a migration that has left its src. Only the registry knows it for a
+// move that it leads.
 func (m *Manager) endOf(ctx context.Context, h *history) (time.Time, error) {
 	if !h.spec.LedByRegistry() {
 		_, ended := h.times()
@@ -162,22 +161,22 @@ func (m *Manager) endOf(ctx context.Context, h *history) (time.Time, error) {
 	return *mig.FinishedAt, nil
 }
 
-// releasedSource is the src that a migration has left, without what only a look tells.
+// releasedSource describes the src that a migration has left, without looking at it.
 func releasedSource(s *steps.Spec, ended time.Time) api.ReleasedSource {
 	return api.ReleasedSource{
 		MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended,
 	}
 }
 
-// readableDomains returns the domains of this host but for those that cannot be read: what one of
-// these has written is seen at the image.
+// readableDomains returns the domains of this host that can be read. Writes of the others show in
+// the image.
 func (m *Manager) readableDomains(ctx context.Context) ([]hv.Domain, error) {
 	doms, _, err := hv.Readable(m.ports.HV.Domains(ctx))
 	return doms, err
 }
 
-// leaverOf returns the newest migration of this host that has left the image at a path, nil
-// if none has, or if a later one has begun to copy over it: what was there is gone then.
+// leaverOf returns the newest migration of this host that has left the image at a path, nil if none
+// has, or if a later one has begun to overwrite it.
 func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
@@ -216,8 +215,8 @@ func (m *Manager) leaverAmong(ctx context.Context, starts []op.Op, path string) 
 	return nil, nil
 }
 
-// lastCopyOnto returns the newest of the migrations that these ops have begun, oldest first, that
-// has written to a path, nil if none has: a copy that was refused has not.
+// lastCopyOnto returns the newest migration that has written to a path, among those that these ops
+// have begun (oldest first), nil if none has. A refused copy has not.
 func (m *Manager) lastCopyOnto(ctx context.Context, starts []op.Op, path string) (*history, error) {
 	for _, o := range slices.Backward(starts) {
 		s, err := specOf(o)
@@ -252,8 +251,8 @@ func (m *Manager) wroteDst(ctx context.Context, h *history) (bool, error) {
 	return false, nil
 }
 
-// changeOf reports whether the src that a migration has left was written since, and why if nobody
-// can tell.
+// changeOf reports whether the src that a migration has left was written since; why is the reason
+// if that is unknown.
 func (m *Manager) changeOf(ctx context.Context, h *history) (change image.Change, why string, err error) {
 	in, err := m.releasedInput(ctx, h)
 	if err != nil {
@@ -263,8 +262,8 @@ func (m *Manager) changeOf(ctx context.Context, h *history) (change image.Change
 }
 
 // checkNotWritten refuses to overwrite an image that a volume of this host has left and that was
-// written since: it may be the only one that has what a guest wrote there. One of which nobody can
-// tell is overwritten if the target says so, or if others copy.
+// written since: it may have the only copy of a guest's writes. If that is unknown, it is
+// overwritten only if the target allows that, or if another program copies.
 func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	h, err := m.leaverOf(ctx, path)
@@ -291,9 +290,9 @@ func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.Migr
 		With("migration_id", h.spec.MigrationID)
 }
 
-// checkNothingLost refuses to overwrite what is the way back of another volume, and a file with
-// data that no move of this host has put there, unless the target says that it may be, or others
-// copy. Who names a device or an export has made it for the volume.
+// checkNothingLost refuses to overwrite another volume's way back, or a file with data that no move
+// of this host has written, unless the target allows that, or another program copies. A named
+// device or export was made for the volume.
 func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.MigrationTarget, info image.Info) error {
 	if t.Overwrite || t.ExternalCopy {
 		return nil
@@ -328,9 +327,9 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.Mig
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 
-// copiedInVain reports whether all that is in the file at the dst of s was put there by the copy of
-// a move that was taken back: it is the same file, and nothing has written to it since that move
-// ended. Of a move that the registry leads this host does not know how it ended.
+// copiedInVain reports whether all data in the file at the dst of s is from the copy of a move that
+// was taken back: it is the same file, unwritten since that move ended. For a move that the
+// registry leads this host does not know how it ended.
 func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, s *steps.Spec) (bool, error) {
 	h, err := m.lastCopyOnto(ctx, starts, s.Dst.Path)
 	if err != nil || h == nil || h.spec.LedByRegistry() || h.position() == steps.OnDst {
@@ -351,9 +350,8 @@ func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, s *steps.Spe
 	return err == nil && !now.WrittenSince(*left), err
 }
 
-// CheckAdoptable refuses an image that a volume has left by a move of this host, while there is
-// that volume: it is the older copy, and whoever wants it as a volume of its own says so. Verdict
-// begins the refusal.
+// CheckAdoptable refuses an image that a volume has left by a move of this host, while that volume
+// exists: it is the older copy, and its adoption must be forced. verdict begins the refusal.
 func (m *Manager) CheckAdoptable(ctx context.Context, path, verdict string) error {
 	h, err := m.leaverOf(ctx, path)
 	if err != nil || h == nil {

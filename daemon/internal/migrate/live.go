@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Live begins this host's next part of a move while all guests write: in is the body of one
-// of the calls of package api whose names begin with Live. It returns as soon as the op has
-// begun. What ends something stops the copy that is under way first.
+// Live begins this host's next part of a move while all guests write. in is the body of one of the
+// calls of package api with names that begin with Live. It returns as soon as the op has begun. A
+// call that ends something first stops the running copy.
 func (m *Manager) Live(ctx context.Context, opID string, in any) error {
 	live, err := liveInput(in)
 	if err != nil {
@@ -37,7 +37,7 @@ func (m *Manager) Live(ctx context.Context, opID string, in any) error {
 	return err
 }
 
-// liveInput is the input of the op that a body asks for.
+// liveInput returns the input of the op for a body.
 func liveInput(in any) (*steps.LiveInput, error) {
 	var live steps.LiveInput
 	switch in := in.(type) {
@@ -65,7 +65,7 @@ func liveInput(in any) (*steps.LiveInput, error) {
 	return &live, checkLive(&live)
 }
 
-// checkLive refuses what makes no sense by itself.
+// checkLive refuses a body that is invalid by itself.
 func checkLive(in *steps.LiveInput) error {
 	if err := checkLiveVolume(&in.LiveVolume); err != nil {
 		return err
@@ -87,7 +87,7 @@ func checkLive(in *steps.LiveInput) error {
 	return in.CopyOptions.Check()
 }
 
-// checkLiveVolume is checkLive for what every call says. Dst has no path before it is made.
+// checkLiveVolume is checkLive for the common part of all calls. dst has no path before it is made.
 func checkLiveVolume(in *api.LiveVolume) error {
 	size := in.Src.SizeBytes
 	if _, err := uuid.Parse(in.MigrationID); err != nil {
@@ -104,8 +104,8 @@ func checkLiveVolume(in *api.LiveVolume) error {
 	return nil
 }
 
-// decideLive finds what the registry does not say in its calls: the disks of the guests, and
-// what src and dst are.
+// decideLive adds what the registry's calls lack: the disks of the guests, and the kinds of src and
+// dst.
 func (m *Manager) decideLive(ctx context.Context, in *steps.LiveInput) (err error) {
 	if in.Guests, err = m.liveGuests(ctx, in); err != nil {
 		return err
@@ -134,9 +134,8 @@ func (m *Manager) decideLive(ctx context.Context, in *steps.LiveInput) (err erro
 	return nil
 }
 
-// liveGuests are the guests that were there when the move began on this host, by the
-// journal: while it lasts no instance gets or loses the volume. For the first call they are
-// looked up.
+// liveGuests returns the guests at the move's beginning on this host, from the journal: during a
+// move no instance gets or loses the volume. For the first call they are looked up.
 func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.LiveGuest, error) {
 	ops, err := m.journal.Group(ctx, in.Group())
 	if err != nil {
@@ -153,7 +152,7 @@ func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.
 		return first.Guests, nil
 	}
 	if in.Kind != steps.KindLiveTrack {
-		return nil, nil // nothing was begun here
+		return nil, nil // nothing was begun on this host
 	}
 	vol, err := m.ports.Registry.Volume(ctx, in.VolumeID)
 	if err != nil {
@@ -186,8 +185,7 @@ func attachmentOf(vol *api.Volume, instanceID string) (api.Attachment, error) {
 	return vol.Attachments[i], nil
 }
 
-// stopLiveCopies has the copies of a move end. What was asked for behind them gets its turn
-// when they are over.
+// stopLiveCopies ends the copies of a move. Requests that wait for them begin afterwards.
 func (m *Manager) stopLiveCopies(ctx context.Context, migrationID string) error {
 	for _, st := range m.runner.Active() {
 		if st.Op.Group != steps.LiveGroup(migrationID) || st.Op.Kind != steps.KindLiveRound && st.Op.Kind != steps.KindLiveLast {
@@ -206,8 +204,8 @@ func (m *Manager) stopLiveCopies(ctx context.Context, migrationID string) error 
 	return nil
 }
 
-// LiveOutcome is what an op of a move while all guests write has found, nil of other ops and
-// before the end of the op.
+// LiveOutcome returns the result of an op of a move while all guests write, nil for other ops and
+// before the op's end.
 func LiveOutcome(st *op.Status) *api.LiveOutcome {
 	if st.State != op.StateDone {
 		return nil

@@ -15,11 +15,11 @@ import (
 // liveProgress is what this host has done in a move while all guests write.
 type liveProgress struct {
 	ops int
-	// tracked: guests were followed. over: that was ended, and nothing is left.
+	// tracked: guests were tracked. over: that was ended, and nothing remains.
 	tracked, over bool
-	// lastCopied: what they wrote last was copied.
+	// lastCopied: the guests' last writes were copied.
 	lastCopied bool
-	// read is the input of the newest op that has read what they wrote last, nil if none has.
+	// read is the input of the newest op that has read the guests' last writes, nil if none has.
 	read *steps.LiveInput
 }
 

@@ -18,13 +18,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// liveWatchEvery is how often it is looked whether the registry still wants the guests followed.
+// liveWatchEvery is the interval of the checks whether the registry still wants the guests tracked.
 const liveWatchEvery = time.Minute
 
-// WatchLive ends what is left of a move while all guests write that the registry has ended
-// without this host, or that it does not know (a backup was restored), until ctx ends: bitmaps
-// cost the guests time, and guards keep them off. The registry asks for it itself, but it may
-// have been away, or this host fenced.
+// WatchLive ends, until ctx ends, the remains of moves while all guests write that the registry has
+// ended without this host, or does not know (after a restore): bitmaps cost the guests time, and
+// guards keep them off. The registry requests that itself, but it may have been unavailable, or
+// this host fenced.
 func (m *Manager) WatchLive(ctx context.Context) error {
 	tick := time.NewTicker(liveWatchEvery)
 	defer tick.Stop()
@@ -40,7 +40,7 @@ func (m *Manager) WatchLive(ctx context.Context) error {
 	}
 }
 
-// untrackUnwanted untracks the guests of every move that the registry does not lead any more.
+// untrackUnwanted untracks the guests of all moves that the registry no longer leads.
 func (m *Manager) untrackUnwanted(ctx context.Context) error {
 	ops, err := m.journal.Ops(ctx, steps.KindLiveTrack, false)
 	if err != nil {
@@ -83,14 +83,14 @@ func (m *Manager) untrackIfUnwanted(ctx context.Context, track op.Op) error {
 		return nil
 	}
 	m.log.Warn("the registry leads a move no more whose guests are still followed; that is ended", "migration", in.MigrationID, "volume", in.VolumeName)
-	// The same id after a crash, and another one if this op ends without having done it.
+	// The id is the same after a crash, and another one if this op ends without having done it.
 	id := uuid.NewSHA1(uuid.MustParse(in.MigrationID), fmt.Appendf(nil, "untrack %d", live.ops)).String()
 	return m.Live(ctx, id, api.LiveUntrack{LiveVolume: in.LiveVolume})
 }
 
-// StoodStill refuses to go on with a guest that has written since the last of what its volume's
-// guests wrote was read, in a move while all of them write: its process still knows, and is about
-// to end. It is nil for every other move. Nobody may let the guest run meanwhile.
+// StoodStill returns an error if a guest has written since the last read of its writes, in a move
+// while all guests write: its process, which is about to end, still has the bitmap. It returns nil
+// for other moves. The guest must not be resumed meanwhile.
 func (m *Manager) StoodStill(ctx context.Context, migrationID, instanceID string) error {
 	live, err := m.liveDone(ctx, migrationID)
 	if err != nil || !live.tracked {

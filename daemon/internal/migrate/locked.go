@@ -9,16 +9,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkSrcNotLocked refuses a src that no guest here runs from, and to which QEMU may write all the
-// same: on another host, that has the file over NFS as well, or in a process that libvirt does not
-// know. Who only reads may go on.
+// checkSrcNotLocked refuses a src without a guest on this host if QEMU may write to it: on another
+// host that has the file over NFS, or in a process that libvirt does not know. Readers are allowed.
 func (m *Manager) checkSrcNotLocked(ctx context.Context, s *steps.Spec) error {
 	if s.Attached() {
 		dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 		if err != nil {
 			return steps.HVRefusal(err)
 		}
-		if dom.State.Active() { // its own locks let nobody else write there
+		if dom.State.Active() { // its own locks prevent other writers
 			return nil
 		}
 	}
@@ -33,7 +32,7 @@ func (m *Manager) checkSrcNotLocked(ctx context.Context, s *steps.Spec) error {
 	return nil
 }
 
-// checkDstNotLocked refuses to write to a file that QEMU has open, be it to read.
+// checkDstNotLocked refuses to write to a file that QEMU has open, also for reading.
 func (m *Manager) checkDstNotLocked(ctx context.Context, path string) error {
 	locks, err := m.ports.Images.Locks(ctx, path)
 	switch {

@@ -19,20 +19,19 @@ import (
 type Config struct {
 	// OverlayDir is the directory of this host's overlays, on a persistent filesystem.
 	OverlayDir string
-	// OverlaysShared says that OverlayDir is on storage that other hosts see.
+	// OverlaysShared: OverlayDir is on storage that other hosts see.
 	OverlaysShared bool
-	// Rules say where a destination given by path may be.
+	// Rules limit the paths of destinations.
 	Rules location.Rules
-	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts; less is
-	// enough if the overlay of the volume cannot grow as large.
+	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts, or less if the
+	// overlay cannot grow as large.
 	OverlayMinFreeBytes int64
-	// ThrottleBelowBytes is how much has to be free for overlays, or the writes of the guests
-	// to them are slowed down; 0 never slows one. They are slowed so that what is free lasts for
-	// ThrottleFor.
+	// While less than ThrottleBelowBytes is free for overlays, the guests' writes to them are
+	// limited so that the free space lasts for ThrottleFor; 0 is no limit.
 	ThrottleBelowBytes int64
 	ThrottleFor        time.Duration
-	// SharedPools are pools in which other hosts see the same bytes, in addition to pools
-	// whose type says so.
+	// SharedPools are pools with the same bytes on other hosts, in addition to pools of a shared
+	// type.
 	SharedPools []string
 }
 
@@ -47,29 +46,28 @@ type Manager struct {
 	log     *slog.Logger
 	runner  *op.Runner
 	watch   *watchers
-	opEnds  *watchers // of ops of all managers, by the keys that become free
+	opEnds  *watchers // of ops of all managers, by the keys that became free
 
-	// ended has the ids of migrations that were seen to be over. They stay so, and their
-	// history is not read again to list the open ones.
+	// ended has the ids of migrations that have ended, so that their history is not read again to
+	// list the open ones.
 	ended sync.Map
 
-	// groups has the migration of each op, so that followers are told without a look at
-	// the op.
+	// groups has the migration of each op, so that followers are notified without a look at the op.
 	groups sync.Map
 
 	retries retries
 	cancels cancels
-	endsDue chan struct{} // of recordEndsSoon
+	endsDue chan struct{} // for recordEndsSoon
 
 	chains  chainProblems
-	glances chainGlances // of WatchChains alone
+	glances chainGlances // only for WatchChains
 	ioStops ioStops
 	slowed  slowedGuests
 	stops   stops
 	sources writtenSources
 
-	// admission is locked from the look at a migration to the submission of its next op.
-	// Migrations last, so that no request waits behind one; the deletion of a source does not.
+	// admission is locked from the look at a migration to the submission of its next op. Migrations
+	// take long, so a request does not wait for one; but it waits for the deletion of a source.
 	admission request.Admission
 }
 
@@ -80,32 +78,30 @@ func (m *Manager) overlayPath(migrationID string) string {
 // Plans returns the plans of all op kinds of a migration.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
-// Probe returns once no decision about a migration is being made. Decisions are made one
-// after the other, and ask libvirt, the registry and the storage: a decision that hangs
-// blocks all others.
+// Probe returns once no decision about a migration is being made. Decisions are made one after the
+// other, and ask libvirt, the registry and the storage: a decision that hangs blocks all others.
 func (m *Manager) Probe(context.Context) error {
 	m.admission.Lock()
 	defer m.admission.Unlock()
 	return nil
 }
 
-// Journal is where migrations survive: a migration is the group of its ops, and everything
-// about it is computed from them.
+// Journal stores migrations: a migration is the group of its ops, and its state is computed from
+// them.
 type Journal interface {
 	op.Journal
-	// Ops returns the ops of one kind, oldest first; all of them, or those that
-	// are not finished.
+	// Ops returns all ops of a kind, or only the unfinished ones, oldest first.
 	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
 }
 
-// changed is called by the runner: something was recorded of this op.
+// changed is called by the runner after each record of an op.
 func (m *Manager) changed(opID string) {
 	known, _ := m.groups.Load(opID)
 	if id, ok := known.(string); ok {
 		m.watch.notify(id)
 		return
 	}
-	// From memory, as the op is not retired yet: no change may be missed.
+	// This is from memory, as the op is not retired yet: no change may be missed.
 	st, err := m.runner.Status(context.Background(), opID)
 	if err != nil {
 		m.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
@@ -117,7 +113,7 @@ func (m *Manager) changed(opID string) {
 	}
 }
 
-// finished is called by the runner: this op has ended, and its keys are free.
+// finished is called by the runner when an op has ended and its keys are free.
 func (m *Manager) finished(st op.Status) {
 	for _, key := range st.Op.Keys {
 		m.opEnds.notify(key)

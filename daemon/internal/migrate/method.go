@@ -14,16 +14,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// How a disk is moved: what it can have, and whether its instance runs, decide.
+// The method of a move depends on the disk, and on whether its instance runs.
 
-// chooseOverNetwork is chooseMethod for a volume that comes from or goes to an address.
+// chooseOverNetwork is chooseMethod for a volume from or to an address.
 func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
 	if err := m.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
 		return err
 	}
 	if s.Method == steps.MethodMirror {
-		// Of a src at an address nobody can tell, after a power cut, whether it was written behind
-		// dst.
+		// After a power cut nothing shows whether a src at an address has writes that dst lacks.
 		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
 	if disk.Cache == hv.CacheUnsafe && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
@@ -32,11 +31,11 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 	if s.Method != steps.MethodOverlay || !api.IsNetwork(s.Src.Path) {
 		return nil
 	}
-	if err := m.ports.Images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to it
+	if err := m.ports.Images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
 		return err
 	}
-	// Of a file the stamp and QEMU's locks tell of a start of the guest on src; of an address
-	// nothing does.
+	// A start of the guest on src shows in the stamp and QEMU's locks of a file, but not at an
+	// address.
 	if err := m.ports.Guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
 			s.VolumeName, dom.Name, api.AddressKind(s.Src.Path), err)
@@ -44,7 +43,7 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 	return nil
 }
 
-// checkKeptOff refuses a move that has to keep an instance stopped, where nothing would.
+// checkKeptOff refuses a move that has to keep an instance off if the guard is not enforced.
 func (m *Manager) checkKeptOff(s *steps.Spec, dom *hv.Domain) error {
 	if err := m.ports.Guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
@@ -87,7 +86,7 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 	return m.checkKeptOff(s, dom)
 }
 
-// mirrorFills reports whether QEMU may write what is a hole in the disk to the target of a mirror.
+// mirrorFills reports whether QEMU may write holes of the disk as zeros to the target of a mirror.
 // libvirt 9.0 had QEMU open each target so that zeros may be holes there; 11.3 does so only for a
 // disk with discard='unmap'.
 func (m *Manager) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
@@ -98,7 +97,7 @@ func (m *Manager) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
 	return err != nil || !about.Libvirt.Before(hv.Version{Major: 9, Minor: 1})
 }
 
-// immovable says why a disk cannot be moved at all, "" if it can.
+// immovable returns why a disk cannot be moved at all, "" if it can.
 func immovable(d *hv.Disk) string {
 	switch {
 	case d.Device != "disk":
@@ -117,30 +116,30 @@ func immovable(d *hv.Disk) string {
 	return ""
 }
 
-// Why a disk gets no overlay that may be mirrored. libvirt refuses one where another guest may have
-// the disk open as well, or where the guest does not write to it. We do where a full overlay would
-// not pause the guest but be an I/O error of it, or, with the policy ignore, a write that is lost
-// in silence.
+// Reasons why a disk gets no overlay but may be mirrored. libvirt refuses an overlay if another
+// guest may have the disk open, or if the guest does not write to it. Volferry refuses one if a
+// full overlay would not pause the guest but be its I/O error or, with the policy ignore, a
+// silently lost write.
 const (
 	notShareable = "is <shareable/>"
 	notReadOnly  = "is <readonly/>"
 	notPaused    = "has another error_policy than stop or enospace"
 )
 
-// mirrorable reports whether a disk that cannot have an overlay for this reason can be mirrored.
+// mirrorable reports whether a disk without overlay for this reason can be mirrored.
 func mirrorable(reason string) bool {
 	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }
 
-// onlyMirrored refuses what a mirror does not do of a disk that nothing else moves while its
-// instance runs: which says that, and what to do.
+// onlyMirrored refuses a request that a mirror cannot serve, for a disk that can only be mirrored
+// while its instance runs. which completes the message: the limitation, and what to do.
 func onlyMirrored(s *steps.Spec, which string) *api.Error {
 	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",
 		s.Target, s.InstanceName, s.OnlyMirrored, which)
 }
 
-// notOverlayable says why no overlay is put on a disk that could be moved otherwise, "" if one
-// is.
+// notOverlayable returns why a disk that can be moved otherwise gets no overlay, "" if it can get
+// one.
 func notOverlayable(d *hv.Disk) string {
 	switch {
 	case d.CopyOnRead:
@@ -151,14 +150,14 @@ func notOverlayable(d *hv.Disk) string {
 		return notShareable
 	case d.ReadOnly:
 		return notReadOnly
-	case !slices.Contains([]string{"", pausedByAnyError, "enospace"}, d.ErrorPolicy): // none is enospace
+	case !slices.Contains([]string{"", pausedByAnyError, "enospace"}, d.ErrorPolicy): // the default is enospace
 		return notPaused
 	}
 	return ""
 }
 
-// notEncryptable says why a LUKS container can have no overlay, which is encrypted by its
-// passphrase, "" if it can. It notes how much of the container the guest sees.
+// notEncryptable returns why a LUKS container can have no overlay, which is encrypted with its
+// passphrase; "" if it can. It records the size of the container's payload.
 func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason string, err error) {
 	if err := m.ports.Images.CheckSecret(ctx, s.SrcImage()); err != nil {
 		if errors.Is(err, hv.ErrUnavailable) {
@@ -173,9 +172,9 @@ func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason str
 	return "", err
 }
 
-// checkMethod holds the caller to the method that was asked for. A mirror that was
-// asked for of an instance that is stopped, or of a volume without one, is made
-// offline: there is no QEMU that could mirror, and no guest to spare.
+// checkMethod refuses a method other than the requested one. A mirror that is requested for a
+// stopped instance, or a volume without one, is made offline: no QEMU runs that could mirror, and
+// no guest has to continue.
 func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
 	switch {
 	case t.Method == steps.MethodOverlay && s.Attached() && s.Method != steps.MethodOverlay:

@@ -10,18 +10,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Misnamed returns the disks of an instance that is off whose newest writes are in the overlay of a
-// migration which their definition does not name, with the chain that it is to name. The caller
-// holds the key of the instance. It is an error if an operation of the migration has stopped at
-// it, and if src was written since: the overlay belongs to src as it was.
-// Of a src that keeps no record of that, srcUnwritten is the word of a person who knows.
+// Misnamed returns the disks of an instance that is off with the newest writes in the overlay of a
+// migration, if the definition does not name the overlay, each with the chain to name. The caller
+// has the key of the instance. It is an error if an op of the migration has stopped at the disk, or
+// if src was written since, so that the overlay does not match it. For a src that keeps no record
+// of writes, srcUnwritten is a person's statement that it was not.
 func (m *Manager) Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) (out []hv.NamedChain, err error) {
 	err = m.eachOpen(ctx, func(h *history) error {
 		s := &h.spec
 		if s.InstanceID != instanceID || !s.Watched() {
 			return nil
 		}
-		if o := h.running(); o != nil && steps.GoalOf(o.Op.Kind) != steps.GoalCopy { // which looks at no definition
+		if o := h.running(); o != nil && steps.GoalOf(o.Op.Kind) != steps.GoalCopy { // a copy does not use the definition
 			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `%s` says how it goes on",
 				s.InstanceName, s.MigrationID, s.Target, api.ShellLine("volferryctl", "migration", "show", s.MigrationID))
 		}

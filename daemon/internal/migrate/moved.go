@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Moved returns where this host has moved volumes since they were as the caller knows them,
-// by the id of the volume: what a registry said before a move has the volume at src, and the
-// generation of before.
+// Moved returns, by volume id, the new locations of volumes that this host has moved since the
+// caller's state of them: a registry's answer from before a move has the volume at src, with the
+// old generation.
 func (m *Manager) Moved(ctx context.Context, known []api.Volume) (map[string]api.Location, error) {
 	generations := make(map[string]int64, len(known))
 	for i := range known {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// New makes a manager, registers its plans with the runner of its ops, and follows these
-// ops. Journal is the runner's journal. Host returns this host once the registry knows it.
+// New makes a manager, registers its plans with the runner, and follows the runner's ops. journal
+// is the runner's journal. host returns this host once the registry knows it.
 func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
 		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(), glances: chainGlances{}, endsDue: make(chan struct{}, 1),

@@ -10,14 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// errCancelled is the failure of an op that a cancel has stopped. The detail tells those who
-// waited for the op, before the migration's own state does.
+// errCancelled is the failure of an op that a cancel has stopped. The detail reports the cancel to
+// callers that wait for the op, before the migration's own state does.
 var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
-// next is what the manager does by itself now: it plans anew an op that the world has
-// overtaken, and brings a `volume migrate` from one call to the next, also after a copy that had
-// failed and that somebody has asked for again. It returns the goal and the id of the request
-// that it serves; ok is false if there is nothing to do.
+// next returns what the manager does now by itself: it plans an overtaken op again, and brings a
+// `volume migrate` from one call to the next, also after a failed copy that an operator repeated.
+// It returns the goal and the id of the request; ok is false if there is nothing to do.
 func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 	if h.running() != nil || h.spec.LedByRegistry() {
 		return "", "", false
@@ -45,10 +44,9 @@ func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 	return "", "", false
 }
 
-// nextOfMirror is next for a mirror, which nobody calls step by step. After an op that the
-// world has overtaken it begins with the mirror again: the job may be gone, and a job that is
-// there is taken up. After any other failure the migration is given up: src is not frozen, so
-// nothing is gained by keeping it open.
+// nextOfMirror is next for a mirror, which is not called step by step. After an overtaken op it
+// begins with the mirror again, which adopts an existing job. After any other failure the migration
+// is given up: src is not frozen, so keeping it open has no use.
 func (h *history) nextOfMirror(last *opView) (todo steps.Goal, requestID string, ok bool) {
 	switch {
 	case last.goal == steps.GoalCancel:
@@ -62,7 +60,7 @@ func (h *history) nextOfMirror(last *opView) (todo steps.Goal, requestID string,
 	return steps.GoalCancel, last.requestID, true
 }
 
-// givenUp is why the manager cancels by itself, nil if somebody has asked for the cancel.
+// givenUp returns why the manager itself cancels, nil for a requested cancel.
 func (h *history) givenUp(todo steps.Goal) *api.Error {
 	if why := cmp.Or(h.abandoned(), h.notFrozen()); why != nil {
 		return why
@@ -74,8 +72,8 @@ func (h *history) givenUp(todo steps.Goal) *api.Error {
 	return steps.APIError(last.Failure)
 }
 
-// notFrozen is why a start came to nothing after its guest was on the overlay, nil if
-// src was seen to be frozen.
+// notFrozen returns why a start failed after its guest was on the overlay, nil if src was seen
+// frozen.
 func (h *history) notFrozen() *api.Error {
 	o := h.find(steps.GoalStart)
 	if o == nil {
@@ -84,8 +82,8 @@ func (h *history) notFrozen() *api.Error {
 	return steps.NotFrozen(&o.Status, &h.spec)
 }
 
-// requestState is how a request stands. The caller knows it by the id of its first op; its
-// state is the state of the last op that serves it, unless another op is to come.
+// requestState returns the state of a request, by the id of its first op: the state of its last op,
+// or running if another op follows.
 func (h *history) requestState(requestID string) (state op.State, failure *api.Error, last *opView) {
 	for i := range h.ops {
 		if h.ops[i].requestID == requestID {
@@ -101,15 +99,15 @@ func (h *history) requestState(requestID string) (state op.State, failure *api.E
 	}
 	switch {
 	case state == op.StateDone && last.why != nil:
-		return op.StateUndone, last.why, last // it was given up
+		return op.StateUndone, last.why, last // the migration was given up
 	case state == op.StateDone:
 		failure = nil
 	}
 	return state, failure, last
 }
 
-// shownState is state as callers see it: a cancel that the manager is about to begin by
-// itself has begun. Whoever watches would take the failure before it for the end.
+// shownState is state for callers: a cancel that the manager is about to submit counts as begun.
+// Otherwise a watcher would take the failure before it for the end.
 func (h *history) shownState() (api.MigrationState, *api.Error) {
 	state, failure := h.state()
 	if todo, _, more := h.next(); more && todo == steps.GoalCancel {

@@ -11,20 +11,20 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Observer is notified of what migrations did, for metrics.
+// Observer receives the events of migrations, for metrics.
 type Observer interface {
-	// PhaseDone reports that a phase (start, copy, complete, cancel) has reached its goal,
-	// and how long after the request.
+	// PhaseDone reports that a phase (start, copy, complete, cancel) has ended well, and its time
+	// since the request.
 	PhaseDone(phase string, took time.Duration)
-	// GuestStalled reports how long the guest could not write, at "start" or at the
+	// GuestStalled reports how long the guest could not write, at "start", at "job" or at the
 	// "switch" that ends the migration.
 	GuestStalled(at string, d time.Duration)
 	// MigrationEnded reports that a migration is over; result is a final state.
 	MigrationEnded(result api.MigrationState)
 }
 
-// Notify notifies the observer of what the end of this op means for its migration. It
-// ignores ops of other kinds. Call it once for each op that ends.
+// Notify reports the end of this op to the observer. It ignores ops of other kinds. Call it once
+// for each op that ends.
 func Notify(st op.Status, to Observer) {
 	phase := steps.GoalOf(st.Op.Kind)
 	switch {
@@ -33,7 +33,7 @@ func Notify(st op.Status, to Observer) {
 	case st.State == op.StateUndone && phase == steps.GoalStart:
 		to.MigrationEnded(api.MigrationError)
 	case st.State == op.StateDone:
-		// The clock of the host may have been set back meanwhile.
+		// The host's clock may have been set back meanwhile.
 		to.PhaseDone(string(phase), max(0, st.FinishedAt.Sub(st.Op.CreatedAt)))
 		if state := after[phase]; state.Final() {
 			to.MigrationEnded(state)
@@ -52,8 +52,8 @@ func Notify(st op.Status, to Observer) {
 
 func inMilliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// GuestDisk returns the instance and the target of the disk that an op of a migration works
-// on; ok is false for other ops and for a volume that is not attached.
+// GuestDisk returns the instance and target of the disk of a migration's op; ok is false for other
+// ops and for a volume that is not attached.
 func GuestDisk(o op.Op) (instanceID, target string, ok bool) {
 	if steps.GoalOf(o.Kind) == "" {
 		return "", "", false

@@ -20,8 +20,8 @@ type opInput struct {
 	kind string
 }
 
-// Variant implements request.Varied: a request has a goal, and the kind of the op that
-// reaches it is chosen when the request is admitted.
+// Variant implements request.Varied: a request has a goal, and the op kind is chosen when the
+// request is admitted.
 func (in *opInput) Variant(string) string { return in.kind }
 
 // Keys implements request.Input.
@@ -29,7 +29,7 @@ func (in *opInput) Keys() []string {
 	spec := &in.Spec
 	switch steps.GoalOf(in.kind) {
 	case steps.GoalCopy:
-		if in.kind != steps.KindBeginMirror { // which suspends the guest
+		if in.kind != steps.KindBeginMirror { // KindBeginMirror suspends the guest
 			return []string{spec.CopyKey()}
 		}
 	case steps.GoalStart:
@@ -42,15 +42,15 @@ func (in *opInput) Keys() []string {
 // Group implements request.Input: a migration is the group of its ops.
 func (in *opInput) Group() string { return in.Spec.MigrationID }
 
-// followUpID is the id of the nth op of a migration, if the manager submits it by itself. It
-// is the same after a crash, so the op is not submitted twice.
+// followUpID returns the id of the nth op of a migration, if the manager itself submits it. It is
+// the same after a crash, so the op is not submitted twice.
 func followUpID(migrationID string, n int) string {
 	return uuid.NewSHA1(uuid.MustParse(migrationID), fmt.Appendf(nil, "op %d", n)).String()
 }
 
-// nextKind is kindFor for a migration that has a history: a migration that the registry has
-// ended is only released, or rolled back if src is still the instance's, and a guest whose
-// overlay somebody else has committed is on src already.
+// nextKind is kindFor for a migration with a history. A migration that the registry has ended is
+// only released, or rolled back if src still belongs to the instance. A guest is already on src if
+// another program has committed its overlay.
 func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (string, error) {
 	ended := h.abandoned() != nil
 	if ended && what == steps.GoalCancel && (!h.keptSrc() || h.spec.Method != steps.MethodOverlay) {
@@ -75,16 +75,15 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (st
 	return kind, err
 }
 
-// rollbackKinds has, for each kind of cancel, the kind that takes its place if the registry has
-// ended the migration.
+// rollbackKinds has, for each kind of cancel, its replacement if the registry has ended the
+// migration.
 var rollbackKinds = map[string]string{
 	steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelLiveHeld: steps.KindRollbackLiveHeld, steps.KindCancelCold: steps.KindRollbackCold,
 }
 
-// mirrorKind reports whether a mirror goes on, or has to begin with its guest suspended first. If
-// the last op has begun the mirror with the guest suspended, the next op is the mirror, without
-// another look at the job: if the job is gone by now, that op finds out, and the manager plans
-// again.
+// mirrorKind decides whether a mirror continues, or first has to begin with its guest suspended.
+// After an op that began it so, the mirror follows without another look at the job: if the job is
+// gone, that op finds out, and the manager plans again.
 func (m *Manager) mirrorKind(ctx context.Context, h *history) (string, error) {
 	if last := &h.ops[len(h.ops)-1]; last.Op.Kind == steps.KindBeginMirror && last.State == op.StateDone {
 		return steps.KindMirror, nil
@@ -100,12 +99,12 @@ func (m *Manager) mirrorKind(ctx context.Context, h *history) (string, error) {
 	return steps.KindBeginMirror, nil
 }
 
-// kindFor picks the op kind that reaches a goal, by whether the instance runs now.
+// kindFor returns the op kind for a goal, by whether the instance runs now.
 func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (string, error) {
 	switch {
 	case s.Method == steps.MethodMirror:
 		if what == steps.GoalComplete { // a cancel leaves the guest on src
-			// The op finds out about a guest that cannot be looked at.
+			// If the guest cannot be looked at, the op finds that.
 			if dom, err := m.ports.HV.Domain(ctx, s.InstanceID); err == nil {
 				if err := m.env.CheckSwitchable(ctx, s, dom.State); err != nil {
 					return "", err
@@ -127,7 +126,7 @@ func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (
 	}
 	if dom.State.Active() {
 		hold := false
-		if what != steps.GoalStart { // which begins no job
+		if what != steps.GoalStart { // a start begins no job
 			if err = m.env.CheckSwitchable(ctx, s, dom.State); err != nil {
 				return "", err
 			}
@@ -135,7 +134,7 @@ func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (
 				return "", steps.CannotLookAt(s, err)
 			}
 		}
-		if what == steps.GoalComplete && !hold { // the plan that ends a job, and begins another one
+		if what == steps.GoalComplete && !hold { // the held plan ends a job, and begins another one
 			if hold, err = m.env.EndNotStored(ctx, s); err != nil {
 				return "", err
 			}

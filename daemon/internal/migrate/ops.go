@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Owns reports whether ops of this kind belong to a migration, so that Request has their
-// status.
+// Owns reports whether ops of this kind belong to a migration, so that Request has their status.
 func Owns(kind string) bool { return steps.GoalOf(kind) != "" }
 
 // Request returns the status of the request that began with this op of a migration.
@@ -28,7 +27,7 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 		return api.Op{}, err
 	}
 	state, failure, last := h.requestState(opID)
-	if last == nil { // an op that the manager submitted by itself
+	if last == nil { // an op that the manager itself submitted
 		last = h.op(opID)
 		state, failure = last.State, steps.APIError(last.Failure)
 	}
@@ -38,15 +37,14 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	return out, err
 }
 
-// Await returns the status of the request that began with this op once the request is over
-// or needs the operator. If ctx ends first it returns the present status, which is no
-// error.
+// Await returns the status of the request that began with this op once the request has ended or
+// needs the operator. If ctx ends first it returns the present status, without an error.
 func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	now, err := m.Request(ctx, opID)
 	if err != nil {
 		return now, err
 	}
-	// Watch begins with how things are, so that nothing is missed in between.
+	// Watch begins with the present state, so no change is missed.
 	watchErr := m.Watch(ctx, now.MigrationID, func(api.Event) bool {
 		now, err = m.Request(context.WithoutCancel(ctx), opID)
 		return err == nil && !op.State(now.State).Settled()
@@ -57,16 +55,16 @@ func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	return now, err
 }
 
-// RenderOp returns the API's document of one op of a migration that is not finished, without the
-// other ops of the same request.
+// RenderOp returns the API's document of one unfinished op of a migration, without the other ops of
+// the request.
 func RenderOp(st *op.Status) api.Op {
 	out := request.Render(st, st.State, steps.APIError(st.Failure))
 	out.MigrationID = st.Op.Group
 	return out
 }
 
-// madeLocation is the dst that an op of CopySaved or MakeLive has made, nil for other ops and
-// before the end of the op.
+// madeLocation returns the dst that an op of CopySaved or MakeLive has made, nil for other ops and
+// before the op's end.
 func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Location, error) {
 	if st.Op.Kind != steps.KindCopySaved && st.Op.Kind != steps.KindMakeLive || st.State != op.StateDone {
 		return nil, nil

@@ -12,17 +12,15 @@ import (
 )
 
 const (
-	// pausedByAnyError is the error_policy with which any error of the overlay pauses the guest.
-	// With the others QEMU pauses it for ENOSPC alone, and not for EDQUOT.
+	// pausedByAnyError is the error_policy that pauses the guest for any error of the overlay. With
+	// the others QEMU pauses it only for ENOSPC, not for EDQUOT.
 	pausedByAnyError = "stop"
-	// notPausedByQuota is the reason why another disk gets no overlay where that would be under a
-	// quota.
+	// notPausedByQuota is the reason why a disk with another policy gets no overlay under a quota.
 	notPausedByQuota = "has not the error_policy stop, and its overlay would be under a quota (volferryctl doctor names it)"
 )
 
-// overlayQuotas returns the quotas that the overlay of a migration counts against in a directory:
-// those of the user that it belongs to while its guest runs, and of the directory's project. S is
-// nil for guests in general.
+// overlayQuotas returns the quotas on the overlay of a migration in a directory: the quotas of its
+// owner while the guest runs, and of the directory's project. s is nil for guests in general.
 func (m *Manager) overlayQuotas(ctx context.Context, dir string, s *steps.Spec) ([]quota.Limit, error) {
 	instanceID := ""
 	if s != nil {
@@ -32,19 +30,19 @@ func (m *Manager) overlayQuotas(ctx context.Context, dir string, s *steps.Spec) 
 	if err != nil {
 		return nil, err
 	}
-	if s != nil && !owner.Given && s.SrcRights != nil { // it keeps the owner that it is made with
+	if s != nil && !owner.Given && s.SrcRights != nil { // the overlay keeps the owner from its creation
 		owner.UID, owner.GID = s.SrcRights.UID, s.SrcRights.GID
 	}
 	return m.ports.Images.Quotas(ctx, dir, owner)
 }
 
-// OverlayFreeBytes returns how much the overlays of this host may grow still.
+// OverlayFreeBytes returns by how much the overlays of this host may still grow.
 func (m *Manager) OverlayFreeBytes(ctx context.Context) (int64, error) {
 	return m.overlayFreeBytes(ctx, m.cfg.OverlayDir, nil)
 }
 
-// overlayFreeBytes is how much the overlay of a migration may grow still. Where nobody can say
-// which quotas there are, what the filesystem has counts.
+// overlayFreeBytes returns by how much the overlay of a migration may still grow. If the quotas are
+// unknown, the free space of the filesystem counts.
 func (m *Manager) overlayFreeBytes(ctx context.Context, dir string, s *steps.Spec) (int64, error) {
 	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
@@ -52,13 +50,13 @@ func (m *Manager) overlayFreeBytes(ctx context.Context, dir string, s *steps.Spe
 	}
 	limits, err := m.overlayQuotas(ctx, dir, s)
 	if err != nil {
-		return free, nil //nolint:nilerr // the start has logged it, and doctor says it
+		return free, nil //nolint:nilerr // the start has logged it, and doctor reports it
 	}
 	return quota.Free(free, limits), nil
 }
 
-// underQuota returns the reason why a disk gets no overlay if QEMU would not pause its guest for a
-// quota that is used up, "" if it gets one.
+// underQuota returns the reason why a disk gets no overlay if QEMU would not pause its guest for an
+// exceeded quota, "" if it gets one.
 func (m *Manager) underQuota(ctx context.Context, s *steps.Spec, disk *hv.Disk) string {
 	if disk.ErrorPolicy == pausedByAnyError {
 		return ""

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkOverlaySpace refuses to begin without room for the overlay besides what the overlays of the
-// other open migrations may still take: one that fills its filesystem pauses all their guests.
-// Starts are decided one after the other, so each counts those before it.
+// checkOverlaySpace refuses a start without space for the overlay, less the space that the overlays
+// of the other open migrations may still take: an overlay that fills its filesystem pauses all
+// their guests. Starts are decided one after the other, so each counts those before it.
 func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
 	free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, s)
 	if err != nil {
@@ -43,9 +43,8 @@ func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
 	return nil
 }
 
-// overlayRoom is how much has to be free for an overlay that has nothing yet. No overlay grows
-// beyond the volume and its own tables, and the keys of an encrypted one, which those of the
-// container are as large as.
+// overlayRoom returns the free space that a new overlay needs. An overlay does not grow beyond the
+// volume with its tables and, if it is encrypted, keys, which are as large as the container's.
 func (m *Manager) overlayRoom(s *steps.Spec) int64 {
 	return min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Plan says what `volume migrate` would do, or why it would be refused. It makes the checks of
-// Start, and changes nothing.
+// Plan returns what `volume migrate` would do, or its refusal. It makes the checks of Start, and
+// changes nothing.
 func (m *Manager) Plan(ctx context.Context, volumeID string, target api.MigrationTarget) (api.MigrationPlan, error) {
 	s, err := m.specFor(ctx, StartRequest{VolumeID: volumeID, Target: target, Composite: true})
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 			plan.DstLeftBy = h.spec.MigrationID
 		}
 	}
-	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !api.IsNetwork(s.Dst.Path) { // of which nobody says how much room there is
+	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !api.IsNetwork(s.Dst.Path) { // the free space of devices and addresses is unknown
 		needed := m.neededBytes(s, !s.DstBlock)
 		free, err := m.destinationFreeBytes(ctx, s)
 		if err != nil {
@@ -75,15 +75,15 @@ func (m *Manager) isAway(ctx context.Context, path string) (bool, error) {
 	return false, err
 }
 
-// withoutID is a location with <id> in place of the beginning of a migration's id, which each
-// call makes anew: what is planned is never made under it.
+// withoutID replaces the beginning of the migration's id by <id>: each call makes another id, so
+// the planned one is never used.
 func withoutID(l api.Location, id string) api.Location {
 	name := strings.ReplaceAll(l.Name, id[:8], "<id>")
 	l.Path, l.Name = strings.TrimSuffix(l.Path, l.Name)+name, name
 	return l
 }
 
-// destinationFreeBytes is what is free where dst is, with what a file has that is overwritten.
+// destinationFreeBytes returns the free space for dst, including the space of an overwritten file.
 func (m *Manager) destinationFreeBytes(ctx context.Context, s *steps.Spec) (int64, error) {
 	if !s.CreateDst {
 		free, err := m.ports.Images.FreeBytes(filepath.Dir(s.Dst.Path))

@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// preflight makes every check that can be made before anything is touched, and
-// turns what the caller asks for into a spec. It changes nothing.
+// preflight makes all checks that are possible before a change, and returns the spec of a request.
+// It changes nothing.
 func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*steps.Spec, error) {
 	if err := checkTarget(target); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkRecorded(ctx, vol); err != nil {
 		return nil, err
 	}
-	if vol.Unheld() { // what a guest has is looked at with the guest
+	if vol.Unheld() { // an attached src is checked with its instance
 		if err := m.checkPlace(ctx, vol.Name, vol.Location); err != nil {
 			return nil, err
 		}
@@ -109,8 +109,8 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	return s, m.checkFilesystems(ctx, s, disk)
 }
 
-// checkWritable refuses a move that could not be finished, or not be cancelled, since this
-// program may not write where one of its images is.
+// checkWritable refuses a move that could not be finished, or not be cancelled, since this program
+// may not write in the directory of an image.
 func (m *Manager) checkWritable(s *steps.Spec) error {
 	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (m *Manager) checkWritable(s *steps.Spec) error {
 	return nil
 }
 
-// checkTarget refuses what makes no sense by itself.
+// checkTarget refuses a target that is invalid by itself.
 func checkTarget(t api.MigrationTarget) error {
 	if err := t.Check(); err != nil {
 		return err
@@ -136,9 +136,9 @@ func checkTarget(t api.MigrationTarget) error {
 	return nil
 }
 
-// checkVolume checks what the registry says of the volume. It decides nothing: the registry
-// checks the same again in the transaction that takes the lock (checkMigratable of its package
-// store). A rule that is added here belongs there too.
+// checkVolume checks the registry's state of the volume. The registry repeats these checks in the
+// transaction that takes the lock (checkMigratable of its package store), and that decides: add a
+// new rule there too.
 func checkVolume(vol api.Volume) error {
 	if n := len(vol.Attachments); n > 1 && !vol.Unheld() {
 		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all, which saves and restores them", vol.Name, n)
@@ -149,8 +149,8 @@ func checkVolume(vol api.Volume) error {
 	return nil
 }
 
-// checkReach refuses a volume whose bytes, or whose instance, are on another host. A volume
-// that is at no instance of any host can be moved by every host that has its shared pool.
+// checkReach refuses a volume with its bytes, or its instance, on another host. A volume at no
+// instance of any host can be moved by each host that has its shared pool.
 func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Host) error {
 	owner := vol.Host
 	if !vol.Unheld() {
@@ -174,8 +174,8 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 	return nil
 }
 
-// checkSource looks at the image of src: it must be what the registry says, and must not
-// need other files.
+// checkSource checks the image of src: it must be as in the registry, and must not need other
+// files.
 func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	if s.LedByRegistry() && api.IsNetwork(s.Src.Path) {
 		return unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
@@ -194,7 +194,7 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}
 	if err != nil {
-		return steps.HVRefusal(err) // of libvirt, which gives the key of a cluster
+		return steps.HVRefusal(err) // an error of libvirt, which returns the key of a cluster
 	}
 	s.SrcBlock = info.Block
 	if s.SrcPrint, err = m.ports.Images.Fingerprint(ctx, s.Src.Path); err != nil {
@@ -207,7 +207,7 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	return err
 }
 
-// checkInstance looks at the disk that the volume is, and chooses the method.
+// checkInstance checks the disk of the volume, and chooses the method.
 func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, target api.MigrationTarget) (*hv.Domain, *hv.Disk, error) {
 	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
@@ -219,7 +219,7 @@ func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Atta
 	return dom, disk, m.chooseMethod(ctx, s, dom, disk, target.Method)
 }
 
-// checkDisk checks an instance and the disk that the volume is in it, for every method.
+// checkDisk checks an instance and its disk, for all methods.
 func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 	switch {
@@ -252,9 +252,8 @@ func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachme
 	return dom, disk, nil
 }
 
-// checkOpen refuses a src that the process of its guest does not have open, by the kernel's word:
-// the name of the guest's device is another device's by now, which would be copied in its place, or
-// libvirt shows a chain of before.
+// checkOpen refuses a src that the kernel does not show open in its guest's process: the device's
+// name belongs to another device now, which would be copied instead, or libvirt shows an old chain.
 func (m *Manager) checkOpen(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() || api.IsNetwork(s.Src.Path) {
 		return nil
@@ -271,7 +270,7 @@ func (m *Manager) checkOpen(ctx context.Context, s *steps.Spec, dom *hv.Domain) 
 		s.VolumeName, s.Target, dom.Name, s.Src.Path, api.ShellLine("volferryctl", "volume", "which", s.VolumeName))
 }
 
-// checkDomain refuses instances in a state in which nothing may be changed.
+// checkDomain refuses instances in a state that allows no change.
 func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:
@@ -291,7 +290,7 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
 
-// checkJob refuses a disk that somebody else's block job works on.
+// checkJob refuses a disk with another program's block job.
 func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() {
 		return nil
@@ -317,9 +316,9 @@ func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) e
 	return nil
 }
 
-// chooseVerify fills in what an empty verify means. A copy of a frozen src is read back. Both
-// sides of a mirror can be compared only while the guest is paused, so that has to be asked
-// for; and only between raw images, since QEMU holds the locks of a qcow2 image then.
+// chooseVerify replaces an empty verify. A copy of a frozen src is read back. Both sides of a
+// mirror can be compared only with the guest paused, so that must be requested, and only between
+// raw images, since QEMU then has the locks of a qcow2 image.
 func chooseVerify(s *steps.Spec) error {
 	switch {
 	case s.Method != steps.MethodMirror && s.Verify == "":

@@ -14,28 +14,28 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// quiescePoll is how often it is looked whether a switch is over: a switch takes some
-// tens of milliseconds.
+// quiescePoll is the interval of looks for the end of a switch, which takes some tens of
+// milliseconds.
 const quiescePoll = 5 * time.Millisecond
 
-// Quiesce is called when the daemon is told to stop, before the connection to libvirt is
-// closed: from then on no guest is paused. It returns when no guest is paused for a switch
-// any more, or when ctx ends. So a daemon that stops leaves no guest paused; after a kill
-// the next daemon resumes the guest.
+// Quiesce is called when the daemon is asked to stop, before the connection to libvirt is closed:
+// from then on no guest is paused. It returns when no guest is paused for a switch any more, or
+// when ctx ends. So a daemon that stops leaves no guest paused; after a kill the next daemon
+// resumes the guest.
 func (m *Manager) Quiesce(ctx context.Context) {
 	m.env.StopPausing()
 	m.AwaitSwitches(ctx)
 }
 
-// AwaitSwitches returns when no guest is paused for a switch, or when ctx ends. New
-// switches may begin meanwhile.
+// AwaitSwitches returns when no guest is paused for a switch, or when ctx ends. New switches may
+// begin meanwhile.
 func (m *Manager) AwaitSwitches(ctx context.Context) {
-	// Its only error is that ctx has ended.
+	// The only error is ctx's.
 	_, _ = retry.Poll(ctx, quiescePoll, retry.Forever, func() (bool, error) { return !m.anySwitch(), nil })
 }
 
-// anySwitch reports whether an op is between the pause of its guest and its end, or
-// wakes a guest that was saved.
+// anySwitch reports whether an op is between the pause of its guest and its end, or wakes a saved
+// guest.
 func (m *Manager) anySwitch() bool {
 	for _, st := range m.runner.Active() {
 		if st.Waiting == "" && st.State != op.StateNeedsOperator && (steps.PausesGuest(st.Step) || slices.Contains(instance.WakingSteps(), st.Step)) {
@@ -45,8 +45,8 @@ func (m *Manager) anySwitch() bool {
 	return false
 }
 
-// Switching reports whether a migration may have the instance paused now: nobody else may let
-// it run then.
+// Switching reports whether a migration may have paused the instance now: then nothing else may
+// resume it.
 func (m *Manager) Switching(instanceID string) bool {
 	for _, st := range m.runner.Active() {
 		if steps.PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {

@@ -14,18 +14,17 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// recordEnds reports to the registry how those moves of this host ended that are over by the
-// journal and open there: its database was restored from a backup of the time when they were under
-// way. The oldest is first, since a later move of the volume begins where an earlier one has ended.
-// An error says that the registry is away, or that this host has not rejoined; what the registry
-// refuses is in the log.
+// recordEnds reports to the registry the ends of this host's moves that have ended in the journal
+// and are open there: its database was restored from a backup from the time of these moves. The
+// oldest is first, since a later move of the volume begins where an earlier one has ended. It
+// returns an error if the registry is unavailable, or this host has not rejoined; a refusal of the
+// registry is logged.
 func (m *Manager) recordEnds(ctx context.Context) error {
 	_, err := m.recordEndsAt(ctx, slog.LevelWarn)
 	return err
 }
 
-// recordEndsAt is recordEnds, which logs at a level what the registry refuses, and reports whether
-// it refused any.
+// recordEndsAt is recordEnds with a level for refusals, and reports whether there was one.
 func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused bool, err error) {
 	rows, err := m.ports.Claims.Site.Migrations(ctx, "", false)
 	if err != nil {
@@ -34,7 +33,7 @@ func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused b
 	for _, row := range slices.Backward(rows) {
 		h, err := m.loadHistory(ctx, row.ID)
 		if api.CodeOf(err) == api.CodeNotFound {
-			continue // of another host, or of a journal that is lost: nobody here knows its end
+			continue // of another host, or of a lost journal: its end is unknown here
 		}
 		if err == nil {
 			err = m.recordEnd(ctx, h)
@@ -50,9 +49,9 @@ func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused b
 	return refused, nil
 }
 
-// keepEndsRecorded calls recordEnds now and whenever it is told to, until ctx ends. What the
-// registry does not take is reported again, less and less often: it may wait for an operator there.
-// It is a warning once.
+// keepEndsRecorded calls recordEnds now and after each recordEndsSoon, until ctx ends. A refused
+// report is repeated at growing intervals: it may wait for an operator at the registry. It is a
+// warning once.
 func (m *Manager) keepEndsRecorded(ctx context.Context) {
 	backoff := retry.Backoff{First: replanDelay, Max: endsDelay}
 	level := slog.LevelWarn
@@ -75,18 +74,18 @@ func (m *Manager) keepEndsRecorded(ctx context.Context) {
 	}
 }
 
-// endsDelay bounds the delay between two reports of an end that the registry did not take.
+// endsDelay bounds the delay between two reports of an end that the registry refused.
 const endsDelay = time.Minute
 
-// recordEndsSoon has keepEndsRecorded look, if Run is called.
+// recordEndsSoon makes keepEndsRecorded look soon, if Run is called.
 func (m *Manager) recordEndsSoon() {
 	select {
 	case m.endsDue <- struct{}{}:
-	default: // it has a look to come
+	default: // a look is pending
 	}
 }
 
-// recordEnd reports to the registry how a move has ended, if its end is in the journal.
+// recordEnd reports to the registry the end of a move, if it is in the journal.
 func (m *Manager) recordEnd(ctx context.Context, h *history) error {
 	end, known := h.recordedEnd()
 	if !known {
@@ -96,9 +95,9 @@ func (m *Manager) recordEnd(ctx context.Context, h *history) error {
 	return m.env.RecordEnd(ctx, &h.spec, last.Op.ID, end, last.why)
 }
 
-// recordedEnd returns the end of a move that this host made, and has brought to that end: the
-// volume is at dst, or at src again. Of a move that the registry had ended, and of one that the
-// registry leads, the journal does not know it.
+// recordedEnd returns the end of a move that this host has brought to that end: the volume is at
+// dst, or at src again. The journal does not know the end of a move that the registry had ended, or
+// leads.
 func (h *history) recordedEnd() (end api.MigrationState, known bool) {
 	if h.spec.LedByRegistry() || h.abandoned() != nil {
 		return "", false

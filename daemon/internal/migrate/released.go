@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Released returns the sources that moves of this host have left and that are still there,
-// the newest first (DESIGN.md, section 11): those of one volume, by id or name, or all if volume
-// is empty. It changes nothing.
+// Released returns the existing sources that moves of this host have left, the newest first
+// (DESIGN.md, section 11), of one volume, by id or name, or of all if volume is empty. It changes
+// nothing.
 func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSource, error) {
 	look, err := m.ports.Claims.Look(ctx)
 	if err != nil {
@@ -52,8 +52,8 @@ func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSo
 	return out, nil
 }
 
-// describeReleased describes the src that a migration has left. What cannot be looked at is
-// described too, with the reason.
+// describeReleased describes the src that a migration has left. A src that cannot be checked is
+// described with the reason.
 func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Domain) api.ReleasedSource {
 	s := &h.spec
 	in, err := m.releasedInput(ctx, h)
@@ -84,14 +84,14 @@ func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Do
 	return r
 }
 
-// checkReleased makes every check of a deletion. Vol and unknown are what the registry answers of
-// the volume that has left the src.
+// checkReleased makes all checks of a deletion. vol and unknown are the registry's answer about the
+// volume that has left the src.
 func (m *Manager) checkReleased(ctx context.Context, in *steps.ReleasedInput, vol api.Volume, unknown error) error {
 	if err := m.env.CheckReleased(ctx, in); err != nil {
 		return steps.HVRefusal(request.Refused(err))
 	}
 	if api.CodeOf(unknown) == api.CodeNotFound {
-		return nil // of a volume that is gone nothing is to be asked
+		return nil // the volume is deleted
 	}
 	if unknown != nil {
 		return unknown
@@ -99,9 +99,9 @@ func (m *Manager) checkReleased(ctx context.Context, in *steps.ReleasedInput, vo
 	return m.checkVolumeOfReleased(ctx, &in.Spec, vol)
 }
 
-// checkVolumeOfReleased refuses the src of a volume whose image is not there, and of one whose
-// guest is here and is not where the volume is by the record: src may be the only copy, or the
-// one that the guest needs.
+// checkVolumeOfReleased refuses the src of a volume with a missing image, and of a volume with a
+// guest on this host that is on another image than recorded: src may be the only copy, or the guest
+// may need it.
 func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol api.Volume) error {
 	if m.reaches(ctx, vol) {
 		if path := m.absentOf(ctx, withBases(vol.Location)); path != "" {
@@ -120,11 +120,11 @@ func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol 
 	return nil
 }
 
-// DeleteSource deletes the src that a migration of this host has left, and returns what it was. It
-// refuses a src that anything uses, that was written since, or that is not the image any more that
-// was moved; without force also one of which nobody can tell whether it was written. Ref is the
-// migration's id or the beginning of its id. A repeated request gets the same answer. A deletion of
-// this source that waits for the operator goes on, and its end is the answer.
+// DeleteSource deletes the src that a migration of this host has left, and returns its description.
+// It refuses a src that is used, that was written since, or that is no longer the moved image;
+// without force also a src that may have been written. ref is the migration's id or the beginning
+// of it. A repeated request gets the same answer. A deletion of this source that waits for the
+// operator is continued, and its result is the answer.
 func (m *Manager) DeleteSource(ctx context.Context, opID, ref string, force bool) (api.ReleasedSource, error) {
 	var body any = ref
 	if force {
@@ -157,7 +157,7 @@ func (m *Manager) DeleteSource(ctx context.Context, opID, ref string, force bool
 	return releasedBy(st.Op)
 }
 
-// forcedDeletion is what the caller of a deletion by force sent.
+// forcedDeletion is the body of a deletion by force.
 type forcedDeletion struct {
 	Migration string `json:"migration"`
 	Force     bool   `json:"force"`
@@ -185,8 +185,7 @@ func (m *Manager) parkedDeletion(ctx context.Context, ref string) (opID string, 
 	return "", nil
 }
 
-// continueDeletion lets a deletion go on that waits for the operator, and looks again at what is
-// there.
+// continueDeletion continues a deletion that waits for the operator; it checks everything again.
 func (m *Manager) continueDeletion(ctx context.Context, opID string) error {
 	err := m.runner.Continue(ctx, opID)
 	if err == nil || errors.Is(err, op.ErrNotParked) || errors.Is(err, op.ErrFinished) {
@@ -195,7 +194,7 @@ func (m *Manager) continueDeletion(ctx context.Context, opID string) error {
 	return request.JournalError(err)
 }
 
-// continueDeletions lets the deletions go on that an earlier daemon has left to the operator.
+// continueDeletions continues the deletions that wait for the operator since an earlier daemon.
 func (m *Manager) continueDeletions(ctx context.Context) {
 	for _, st := range m.parkedDeletions() {
 		if err := m.continueDeletion(ctx, st.Op.ID); err != nil {
@@ -238,7 +237,7 @@ func (m *Manager) decideDeleteSource(ctx context.Context, ref string, force bool
 	return in, nil
 }
 
-// checkNotCopiedOver refuses to delete the src of a migration onto which a later one has copied.
+// checkNotCopiedOver refuses to delete the src of a migration if a later one has copied onto it.
 func (m *Manager) checkNotCopiedOver(ctx context.Context, h *history) error {
 	starts, err := m.starts(ctx)
 	if err != nil {
@@ -253,7 +252,7 @@ func (m *Manager) checkNotCopiedOver(ctx context.Context, h *history) error {
 		h.spec.MigrationID, h.spec.VolumeName, h.spec.Src.Path, over.spec.MigrationID, over.spec.VolumeName)
 }
 
-// deletedBefore refuses to delete the src of a migration that DeleteSource has deleted.
+// deletedBefore refuses to delete a src that DeleteSource has already deleted.
 func (m *Manager) deletedBefore(ctx context.Context, h *history) error {
 	deletions, err := m.journal.Ops(ctx, steps.KindDeleteSource, false)
 	if err != nil {
@@ -276,7 +275,7 @@ func (m *Manager) deletedBefore(ctx context.Context, h *history) error {
 	return nil
 }
 
-// releasedBy is the src that an op has deleted.
+// releasedBy returns the src that an op has deleted.
 func releasedBy(o op.Op) (api.ReleasedSource, error) {
 	var in steps.ReleasedInput
 	if err := json.Unmarshal(o.Input, &in); err != nil {

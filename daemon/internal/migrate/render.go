@@ -14,14 +14,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// render makes the API's document of a migration out of its history and of
-// what is known in memory.
+// render returns the API's document of a migration, from its history and the state in memory.
 func (m *Manager) render(h *history) api.Migration {
 	mig, _ := m.renderPaced(h)
 	return mig
 }
 
-// renderPaced is render, with the kind of Pacing that the document has in words.
+// renderPaced is render, with the kind of the document's Pacing.
 func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 	s := &h.spec
 	state, failure := h.shownState()
@@ -62,8 +61,8 @@ func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 	return mig, pacing
 }
 
-// remark is how the result of the migration differs, or may differ, from what the caller may
-// expect.
+// remark returns how the result of the migration differs, or may differ, from the caller's
+// expectation.
 func remark(h *history, state api.MigrationState) string {
 	var remarks []string
 	if state.Final() {
@@ -75,13 +74,13 @@ func remark(h *history, state api.MigrationState) string {
 	return strings.Join(slices.DeleteFunc(remarks, func(r string) bool { return r == "" }), "; ")
 }
 
-// overlayShared reports whether the overlay outlives the loss of this host. The settings may have
-// changed since the start: an overlay that was made elsewhere then is not shared.
+// overlayShared reports whether the overlay survives the loss of this host. The settings may have
+// changed since the start: an overlay in another directory is not shared.
 func (m *Manager) overlayShared(s *steps.Spec) bool {
 	return m.cfg.OverlaysShared && filepath.Dir(s.Overlay) == m.cfg.OverlayDir
 }
 
-// exposure is for how long the guest's newest writes were in the overlay alone.
+// exposure returns how long the guest's newest writes were only in the overlay.
 func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	if ended.IsZero() {
 		ended = m.ports.Now()
@@ -89,7 +88,7 @@ func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	return max(0, ended.Sub(frozen))
 }
 
-// phaseOf is the detail beside the state: what the op waits for, or its step.
+// phaseOf returns the detail of the state: what the op waits for, or its step.
 func phaseOf(h *history, state api.MigrationState) string {
 	o := h.running()
 	switch {
@@ -141,12 +140,12 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing steps.Pac
 	return pacing
 }
 
-// movesBytes reports whether the op is at a step whose progress is shown.
+// movesBytes reports whether the op is at a step with a progress to show.
 func movesBytes(o *opView) bool {
 	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
 }
 
-// guestPaused says why the guest of a migration is paused, "" if no I/O error was seen.
+// guestPaused returns why the guest of a migration is paused, "" if no I/O error was seen.
 func (m *Manager) guestPaused(h *history) string {
 	if stop := m.ioStops.get(h.spec.MigrationID); stop != nil && h.onOverlay() {
 		return stop.text

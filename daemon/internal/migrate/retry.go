@@ -9,18 +9,17 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// maxRetryDelay bounds the delay between two attempts to begin an op: a host that was fenced
-// begins nothing before it has rejoined.
+// maxRetryDelay bounds the delay between two attempts to begin an op: a fenced host begins nothing
+// before it has rejoined.
 const maxRetryDelay = 10 * time.Second
 
-// retries has the migrations whose next op could not be begun.
+// retries are the migrations with a next op that could not begin.
 type retries struct {
 	mu   sync.Mutex
 	byID map[string]*attempts
 }
 
-// why returns why the next op of a migration could not be begun when that was last tried, nil if
-// it was begun.
+// why returns why the last attempt to begin the next op of a migration failed, nil if it has begun.
 func (s *retries) why(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,15 +29,15 @@ func (s *retries) why(id string) error {
 	return nil
 }
 
-// attempts are the attempts of one migration since expedite was called last.
+// attempts are the attempts of one migration since the last expedite.
 type attempts struct {
 	n       int
-	why     error // of the last one
+	why     error // of the last attempt
 	backoff retry.Backoff
 	next    *time.Timer
 }
 
-// schedule counts an attempt that failed, and has f called when the next one is due.
+// schedule counts a failed attempt, and calls f when the next one is due.
 func (s *retries) schedule(id string, why error, f func()) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +57,7 @@ func (s *retries) schedule(id string, why error, f func()) (n int) {
 	return t.n
 }
 
-// forget forgets a migration that went on.
+// forget forgets a migration with a next op that has begun.
 func (s *retries) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +67,7 @@ func (s *retries) forget(id string) {
 	}
 }
 
-// expedite has all migrations tried soon, since something has changed.
+// expedite makes the next attempts of all migrations due soon, after a change.
 func (s *retries) expedite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,6 +78,6 @@ func (s *retries) expedite() {
 	}
 }
 
-// replanDelay, times the number of plans in a row, is the delay before another plan: an
-// instance may be restarted in a loop.
+// replanDelay, times the number of plans in a row, is the delay before another plan: an instance
+// may restart in a loop.
 const replanDelay = 100 * time.Millisecond

@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// CopySaved makes dst and copies src to it, while every guest of the volume is saved. It
-// returns as soon as the op has begun. The op has dst as its location (see Request); if it is
-// undone it has removed what it made.
+// CopySaved makes dst and copies src to it, while all guests of the volume are saved. It returns as
+// soon as the op has begun. The op has dst as its location (Request); an undone op has removed what
+// it made.
 func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindCopySaved, Body: in,
@@ -34,7 +34,7 @@ func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) 
 }
 
 // MakeLive makes dst for a move while all guests write, empty and as large as src. It returns as
-// soon as the op has begun. The op has dst as its location, like that of CopySaved.
+// soon as the op has begun. The op has dst as its location, as with CopySaved.
 func (m *Manager) MakeLive(ctx context.Context, opID string, in api.LiveMake) error {
 	v := in.LiveVolume
 	_, err := m.admission.Submit(ctx, request.Request{
@@ -69,8 +69,8 @@ func (m *Manager) decideLed(ctx context.Context, opID, kind, method string, in a
 	return &opInput{steps.Input{Spec: *spec, RequestID: opID}, kind}, nil
 }
 
-// ledHistory reads what this host has done for a move that the registry leads: an empty
-// history if it has done nothing yet.
+// ledHistory returns this host's history of a move that the registry leads, empty if it has done
+// nothing.
 func (m *Manager) ledHistory(ctx context.Context, id string) (*history, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", id)
@@ -85,8 +85,7 @@ func (m *Manager) ledHistory(ctx context.Context, id string) (*history, error) {
 	return h, err
 }
 
-// mayCopyLed refuses a copy while or after another copy is made, and after a request to
-// drop it.
+// mayCopyLed refuses a copy during or after another copy, and after a request to drop it.
 func (h *history) mayCopyLed() error {
 	if o := h.find(steps.GoalCancel); o != nil && !o.undone() {
 		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.spec.VolumeName, h.spec.MigrationID)
@@ -98,7 +97,7 @@ func (h *history) mayCopyLed() error {
 	return nil
 }
 
-// preflightLed makes every check that can be made before anything is touched.
+// preflightLed makes all checks that are possible before a change.
 func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySaved) (*steps.Spec, error) {
 	target := api.MigrationTarget{ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, CopyOptions: in.CopyOptions, Overwrite: in.Overwrite}
 	if target.ToPool == "" {
@@ -123,8 +122,7 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		CopyOptions: in.CopyOptions, Method: method,
 	}
-	// The volume may be on another host, which has said where it is, and the registry has passed
-	// that on.
+	// The volume may be on another host; then that host has reported the place to the registry.
 	if err := m.checkPlace(ctx, s.VolumeName, s.Src, location.InstancesOf(vol)...); err != nil {
 		return nil, err
 	}
@@ -152,7 +150,7 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 	return s, m.checkFilesystems(ctx, s, nil)
 }
 
-// nameDestination gives dst in a pool the name that the registry has reserved.
+// nameDestination sets the registry's reserved name of a dst in a pool.
 func nameDestination(s *steps.Spec, name string) error {
 	if name == "" || s.Dst.Pool == "" {
 		return nil
@@ -164,9 +162,8 @@ func nameDestination(s *steps.Spec, name string) error {
 	return nil
 }
 
-// DropSaved removes src or dst of the copy that this host made for a move that the registry
-// leads. It returns as soon as the op has begun. A copy that still runs is stopped first,
-// and a copy that is asked for later is refused.
+// DropSaved removes src or dst of this host's copy for a move that the registry leads. It returns
+// as soon as the op has begun. A running copy is stopped first, and a later copy is refused.
 func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
 	kind := map[string]string{api.DropSrc: steps.KindDropSrc, api.DropDst: steps.KindDropDst}[in.Drop]
 	if kind == "" {
@@ -203,7 +200,7 @@ func (m *Manager) decideDropSaved(ctx context.Context, opID, kind string, in api
 	return &opInput{steps.Input{Spec: spec, RequestID: opID}, kind}, nil
 }
 
-// mayDrop refuses to remove what somebody may still need, or still write to.
+// mayDrop refuses to remove an image that may still be needed, or written.
 func (m *Manager) mayDrop(ctx context.Context, h *history, kind string, in api.DropSaved) error {
 	done := h.copiedBefore(len(h.ops))
 	if h.spec.Method == steps.MethodLive {
@@ -222,8 +219,7 @@ func (m *Manager) mayDrop(ctx context.Context, h *history, kind string, in api.D
 	return nil
 }
 
-// stopCopySaved stops a copy whose dst is to be dropped, and waits until it is
-// undone.
+// stopCopySaved stops a copy before its dst is dropped.
 func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 	h, err := m.ledHistory(ctx, in.MigrationID)
 	if err != nil || in.Drop != api.DropDst {
@@ -239,5 +235,5 @@ func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 	if err := m.runner.Interrupt(o.Op.ID, errCancelled); err != nil && !errors.Is(err, op.ErrFinished) {
 		return fmt.Errorf("stop the copy: %w", err)
 	}
-	return nil // the drop gets its turn behind it
+	return nil // the drop begins after it
 }

@@ -4,22 +4,22 @@ package migrate
 
 import "sync"
 
-// slowedGuests are the guests that are slowed down because the room for overlays is short, by
-// migration. The journal has what was done to them; this is what is said of it.
+// slowedGuests are the guests with limited writes because the room for overlays is short, by
+// migration. The journal has the limits; these are the texts about them.
 type slowedGuests struct {
 	mu    sync.Mutex
 	texts map[string]string
 	left  []string
 }
 
-// text says how fast the guest of a migration may write, "" if it may as fast as it likes.
+// text describes the limit of a migration's guest, "" if it has none.
 func (g *slowedGuests) text(migrationID string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.texts[migrationID]
 }
 
-// set replaces what is known, and returns the migrations of which something else is known now.
+// set replaces the texts, and returns the migrations with a changed text.
 func (g *slowedGuests) set(texts map[string]string, left []string) (changed []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,22 +10,22 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkRecorded refuses a move, or a part in one that the registry leads, if the journal of this
+// checkRecorded refuses a move, or a part in a move that the registry leads, if the journal of this
 // host has the volume elsewhere than the registry.
 func (m *Manager) checkRecorded(ctx context.Context, vol api.Volume) error {
 	return image.Prefixed("cannot migrate volume "+vol.Name, m.CheckVolumeRecorded(ctx, vol))
 }
 
-// checkPlace refuses a place that the registry says if no volume may be there on this host: another
-// host may have chosen it, also of a volume that is this host's by now. In no pool there may also
-// be the image that the definition of one of these instances has: those that have src, and none for
-// dst.
+// checkPlace refuses the registry's place for an image if no volume may be there on this host:
+// another host may have chosen it, even for a volume that is now this host's. Outside pools, images
+// in the definitions of these instances are allowed too: give the instances that have src, and none
+// for dst.
 func (m *Manager) checkPlace(ctx context.Context, volume string, l api.Location, instances ...string) error {
 	return steps.HVRefusal(m.cfg.Rules.CheckHeld(ctx, m.ports.HV, l, "cannot migrate volume "+volume, instances...))
 }
 
 // checkBases refuses a linked clone over the image of a volume, or of a migration: another host may
-// have said what is below it.
+// have reported its base images.
 func (m *Manager) checkBases(ctx context.Context, s *steps.Spec) error {
 	if s.Src.Backing == "" {
 		return nil

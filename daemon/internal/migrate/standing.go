@@ -19,7 +19,7 @@ func (m *Manager) Standing(ctx context.Context, instanceID string) (standing boo
 	return standing, err
 }
 
-// standing is the op of a migration of an instance that waits for the operator, nil for none.
+// standing returns the op of a migration of an instance that waits for the operator, nil if none.
 func (h *history) standing(instanceID string) *opView {
 	if o := h.running(); o != nil && o.State == op.StateNeedsOperator && h.spec.InstanceID == instanceID && !h.spec.LedByRegistry() {
 		return o
@@ -27,9 +27,9 @@ func (h *history) standing(instanceID string) *opView {
 	return nil
 }
 
-// NameStanding has the definition of an instance name the image where the disk of a migration is
-// whose op waits for the operator. The op keeps its turn, and is not continued. Errors are typed
-// for the runner.
+// NameStanding changes the definition of an instance to the present image of a migration's disk,
+// while an op of the migration waits for the operator. The op keeps its locks, and is not
+// continued. Errors are typed for the runner.
 func (m *Manager) NameStanding(ctx context.Context, instanceID string) error {
 	named := false
 	err := m.eachOpen(ctx, func(h *history) error {
@@ -46,8 +46,8 @@ func (m *Manager) NameStanding(ctx context.Context, instanceID string) error {
 	return err
 }
 
-// nameStanding is NameStanding for an op that is kept from being continued. What was read of it
-// before that may be old.
+// nameStanding is NameStanding for an op that cannot be continued meanwhile. The caller's view of
+// the op may be old.
 func (m *Manager) nameStanding(ctx context.Context, migrationID, opID string) error {
 	h, err := m.loadHistory(ctx, migrationID)
 	if err != nil {

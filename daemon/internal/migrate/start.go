@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// StartRequest asks for a migration. With Composite (`volume migrate`) it goes on to the
+// StartRequest is a request for a migration. With Composite (`volume migrate`) it continues to the
 // end or, with an external copy, to the point where that copy is to be made.
 type StartRequest struct {
 	OpID      string
@@ -21,9 +21,8 @@ type StartRequest struct {
 	Composite bool
 }
 
-// Start makes all checks, stores the migration and begins it. It returns as soon as the
-// registry has granted the lock, or has refused. A repeated request gets the same
-// migration.
+// Start makes all checks, stores the migration and begins it. It returns as soon as the registry
+// has granted or refused the lock. A repeated request gets the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: req.OpID, Variants: steps.KindsFor(steps.GoalStart), Body: req,
@@ -48,7 +47,7 @@ func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*opInput, 
 	return &opInput{steps.Input{Spec: *spec, RequestID: req.OpID}, kind}, nil
 }
 
-// specFor makes all checks of a start and says what it would do. It changes nothing.
+// specFor makes all checks of a start and returns its spec. It changes nothing.
 func (m *Manager) specFor(ctx context.Context, req StartRequest) (*steps.Spec, error) {
 	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
 	if err != nil {
@@ -70,12 +69,11 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*steps.Spec, e
 	return spec, checkByHand(spec, req)
 }
 
-// noOther refuses a second migration of a volume before anything is stored. It decides
-// nothing: that is the transaction at the registry which takes the lock (stepRegister).
-// Journal and registry are both asked, as either may know of a migration that the other
-// does not: the registry of one that another host makes or that it leads itself, the
-// journal of one that a registry restored from a backup has never heard of, and of one that
-// is over at the registry and not here yet.
+// noOther refuses a second migration of a volume early. The decision is made by the registry's
+// transaction that takes the lock (stepRegister). Journal and registry are both asked, as either
+// may know a migration that the other does not: the registry a migration that another host makes or
+// that it leads itself; the journal a migration that a restored registry does not know, or that has
+// ended at the registry and not here.
 func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	open, err := m.List(ctx, false)
 	if err != nil {
@@ -94,8 +92,8 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	return nil
 }
 
-// checkByHand refuses a mirror step by step: between start and complete there is nothing that
-// a person could do, and src is not frozen.
+// checkByHand refuses a mirror step by step: between start and complete there is nothing that a
+// person could do, and src is not frozen.
 func checkByHand(s *steps.Spec, req StartRequest) error {
 	switch {
 	case s.Method != steps.MethodMirror || req.Composite:
@@ -106,13 +104,12 @@ func checkByHand(s *steps.Spec, req StartRequest) error {
 	return onlyMirrored(s, "is not done step by step; use `volferryctl volume migrate`, or stop the instance")
 }
 
-// grantBound is how long a request waits for the registry's word before it is
-// answered with what is known.
+// grantBound is how long a request waits for the registry's answer before it returns the present
+// state.
 const grantBound = 10 * time.Second
 
-// granted waits until the start has got its lock, so that a refusal is the answer to the
-// request. The answer is the same however often and late it is asked for: a start that got
-// its lock is a migration, even if it failed afterwards.
+// granted waits until the start has its lock, so that the request returns a refusal. A repeated
+// request gets the same answer: a start that got its lock is a migration, even if it failed later.
 func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
@@ -135,8 +132,8 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 	return m.Get(ctx, id)
 }
 
-// refuseParked takes back a start that has its turn behind an op that waits for the operator, and
-// returns the refusal. Behind another migration it waits (DESIGN.md, section 4).
+// refuseParked takes back a start that would wait for an op that waits for the operator, and
+// returns the refusal. A start waits for another migration, though (DESIGN.md, section 4).
 func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	st, err := m.runner.Status(ctx, opID)
 	if err != nil {
@@ -148,7 +145,7 @@ func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	if st, err = m.admission.Wait(ctx, opID); err != nil {
 		return request.JournalError(err)
 	}
-	if st.State != op.StateUndone { // it has got its turn since
+	if st.State != op.StateUndone { // it has begun since
 		return nil
 	}
 	return steps.APIError(st.Failure)

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// state is the state of the migration and, if its last op failed, why.
+// state returns the state of the migration and, if its last op failed, the reason.
 func (h *history) state() (api.MigrationState, *api.Error) {
 	if h.spec.LedByRegistry() {
 		return h.stateOfSaved()
@@ -28,7 +28,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			state, failure = after[o.goal], o.why
 			switch {
 			case o.abandoned() && h.spec.Attached():
-				state = api.MigrationCancelling // it is taken back or let go next
+				state = api.MigrationCancelling // it is taken back or released next
 			case o.abandoned(), o.Op.Kind == steps.KindRelease:
 				state = api.MigrationError
 			case o.Op.Kind == steps.KindBeginMirror:
@@ -50,8 +50,8 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 	return state, failure
 }
 
-// standstill is the error of an op that waits for the operator. Behind the commands that it names
-// comes the one that goes on.
+// standstill returns the error of an op that waits for the operator, with the command that
+// continues the op after the commands that it names.
 func (h *history) standstill(o *opView) *api.Error {
 	why := steps.APIError(o.Failure)
 	cure, known := why.Details[api.DetailCure].(string)
@@ -63,8 +63,8 @@ func (h *history) standstill(o *opView) *api.Error {
 	return again.With(api.DetailCure, cure+api.CureSeparator+h.again(o.goal))
 }
 
-// again is the command that goes on with an op that waits for the operator. A start is taken
-// back, or goes on to its end, by a cancel.
+// again returns the command that continues an op that waits for the operator. A cancel takes a
+// start back, or completes it.
 func (h *history) again(goal steps.Goal) string {
 	s := &h.spec
 	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
@@ -89,12 +89,12 @@ var (
 	}
 )
 
-// stateUndone is the state that an undone op leaves the migration in. A cancel
-// that was accepted never flips back: part of the overlay may be in src.
+// stateUndone returns the state of a migration after an undone op. The state after an admitted
+// cancel never goes back: src may have a part of the overlay.
 func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.MigrationState {
 	switch {
 	case o.abandoned() && h.spec.Attached():
-		return api.MigrationCancelling // it is taken back or let go next
+		return api.MigrationCancelling // it is taken back or released next
 	case o.goal == steps.GoalStart, o.abandoned():
 		return api.MigrationError
 	case o.goal == steps.GoalCancel && h.refusedAtOnce(i):
@@ -126,34 +126,33 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 }
 
 // refusedAtOnce reports whether the ith op, a cancel, was undone before it changed anything,
-// because somebody else has changed the disk: the cancel may be asked for again.
+// because another program has changed the disk: the cancel may be repeated.
 func (h *history) refusedAtOnce(i int) bool {
 	o := &h.ops[i]
 	return o.failedWith(api.CodeChainChanged) && !steps.CancelAdmitted(&o.Status)
 }
 
-// isOver reports whether this host has nothing more to do for a migration. A migration that the
-// registry leads is over here when it is copied.
+// isOver reports whether this host has finished a migration. A move that the registry leads is
+// finished here with the copy.
 func isOver(mig *api.Migration) bool {
 	return mig.State.Final() || (mig.LedByRegistry() && mig.State == api.MigrationCopied)
 }
 
-// onOverlay reports whether the newest writes of the guest are in the overlay, by the journal.
+// onOverlay reports whether the journal has the guest's newest writes in the overlay.
 func (h *history) onOverlay() bool {
 	state, _ := h.state()
 	return !state.Final() && h.position() == steps.OnOverlay
 }
 
-// inPivot: an op stands in its pivot. Of a complete the definition names dst since the step before,
-// rightly, whether QEMU has gone over to it or not; of a cancel libvirt has it name src once QEMU
-// has.
+// inPivot reports whether an op is in its pivot. In a complete the definition already names dst,
+// which is right on either side of the pivot; in a cancel libvirt names src after QEMU's pivot.
 func (h *history) inPivot(goal steps.Goal) bool {
 	o := h.running()
 	return o != nil && o.goal == goal && o.Step == "pivot"
 }
 
-// mayHaveRunAtEnd: an op stands in or behind the pivot of a job in the background, of which the
-// definition does not tell on which side of it the guest was when it went off.
+// mayHaveRunAtEnd reports whether an op is in or after the pivot of a background job: the
+// definition does not show the side where the guest went off.
 func (h *history) mayHaveRunAtEnd() bool {
 	o := h.running()
 	if o == nil || o.goal == steps.GoalCancel || !h.spec.Background() {
@@ -176,12 +175,12 @@ func (h *history) times() (frozen, ended time.Time) {
 	return frozen, ended
 }
 
-// maxReplans bounds how often in a row an op is planned anew because the world
-// overtook it: more often is no accident. Calling again starts over.
+// maxReplans bounds how often in a row an op is planned again after it was overtaken: more often is
+// no coincidence. Another call starts over.
 const maxReplans = 10
 
-// replans counts how many of the last ops in a row, of one request, the world
-// overtook. A mirror that was begun or taken up again in between is none.
+// replans counts the last ops of one request that were overtaken in a row, without mirrors that
+// were begun or adopted in between.
 func (h *history) replans() int {
 	n, last := 0, h.ops[len(h.ops)-1].requestID
 	for i := len(h.ops) - 1; i >= 0; i-- {

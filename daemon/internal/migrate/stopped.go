@@ -16,16 +16,16 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stop is a standstill: nothing more is done for the migration until somebody asks for it, or
-// changes what is in its way.
+// stop is a standstill: nothing more is done for the migration until a call, or until an obstacle
+// is removed.
 type stop struct {
-	op      string // whose failure it is
+	op      string // the failed op
 	at      time.Time
 	failure *api.Error
 }
 
-// stopped returns the standstill of a migration, nil if the migration is over, goes on by
-// itself, or waits for the next call of whoever makes it step by step.
+// stopped returns the standstill of a migration, nil if the migration has ended, continues by
+// itself, or waits for the next call of a migration step by step.
 func (m *Manager) stopped(h *history) *stop {
 	at := h.stopped()
 	switch {
@@ -34,22 +34,22 @@ func (m *Manager) stopped(h *history) *stop {
 	case at.failure == nil || at.failure.Message != errCancelled.Message:
 		return at
 	case m.cancels.has(h.spec.MigrationID):
-		return nil // whoever asked for the cancel begins it now
+		return nil // the call that cancels is about to begin the cancel
 	}
 	at.failure = errCancelNotBegun
 	return at
 }
 
-// errCancelNotBegun is why a migration stands whose op was stopped for a cancel that did not
-// begin.
+// errCancelNotBegun is the reason for a standstill after an op was stopped for a cancel that did
+// not begin.
 var errCancelNotBegun = api.Errorf(api.CodeStateForbidden, "a cancel has stopped what ran, and has not begun itself: volferryd ended meanwhile, or could not begin it; nothing was taken back yet")
 
-// heldUpAfter is for how long the next op of a migration may be put off before that is taken for
-// a standstill: a libvirt or a registry that is restarted is none.
+// heldUpAfter is how long the next op of a migration may be delayed before that is a standstill: a
+// restart of libvirt or of the registry is none.
 const heldUpAfter = 10 * time.Minute
 
-// heldUp returns the standstill of a migration that would go on by itself, and cannot: its guest
-// is saved, for example. It is tried again all the time.
+// heldUp returns the standstill of a migration that would continue by itself, and cannot: its guest
+// is saved, for example. The next op is tried again all the time.
 func (m *Manager) heldUp(h *history) *stop {
 	why := m.retries.why(h.spec.MigrationID)
 	if _, _, more := h.next(); !more || why == nil {
@@ -62,7 +62,8 @@ func (m *Manager) heldUp(h *history) *stop {
 	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: api.AsError(steps.HVRefusal(request.Refused(why)))}
 }
 
-// stopped is Manager.stopped as far as the journal says. What was stopped for a cancel stands.
+// stopped is Manager.stopped from the journal alone. After an op was stopped for a cancel, it is a
+// standstill.
 func (h *history) stopped() *stop {
 	state, failure := h.state()
 	if state.Final() {
@@ -81,8 +82,9 @@ func (h *history) stopped() *stop {
 	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: failure}
 }
 
-// auditStop adds to the audit trail that the migration has stopped, once for each standstill.
-// What had stopped before the daemon began is there already: silent only remembers it.
+// auditStop adds to the audit trail that the migration has stopped, once for each standstill. With
+// silent it only records the standstill: those from before the daemon's start are already in the
+// trail.
 func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	if m.ports.Audit == nil {
 		return
@@ -93,12 +95,12 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	}
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {
-		return // advance has said so
+		return // advance has logged it
 	}
 	at := m.stopped(h)
 	if at != nil && at.failure == errCancelNotBegun {
-		// The cancel may have begun, and its call ended, since the history was read: then it is
-		// in there now.
+		// The cancel may have begun, and its call ended, since the history was read; then the
+		// history has it now.
 		if h, err = m.loadHistory(ctx, id); err != nil {
 			return
 		}
@@ -123,8 +125,8 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	})
 }
 
-// worksOn says, from memory, whether an op of the migration does something now. Unlike for
-// atWork, an op that waits for the operator does nothing.
+// worksOn reports, from memory, whether an op of the migration is doing something. Unlike for
+// atWork, an op that waits for the operator is not.
 func (m *Manager) worksOn(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final() && st.State != op.StateNeedsOperator

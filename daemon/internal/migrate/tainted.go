@@ -16,23 +16,23 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// TaintedGuest is a guest whose process a move has asked by its monitor: for what it writes, in a
-// move while all guests write, for what it has at an address, or for its dirty bitmaps. libvirt
-// calls the domain tainted for as long as the process lives.
+// TaintedGuest is a guest with a process that a move has sent monitor commands: for its writes, in
+// a move while all guests write, for its images at addresses, or for its dirty bitmaps. libvirt
+// marks the domain as tainted until the process ends.
 type TaintedGuest struct {
 	InstanceName, MigrationID, VolumeName string
 }
 
-// TaintedGuests are the guests of this host that are tainted by a move, by the process that was
-// noted when their writes were first followed, or when they were put onto their overlay. A move
-// while all guests write that went through has ended the process.
+// TaintedGuests returns the guests of this host that a move has tainted, by the process that was
+// recorded when its tracking began, or when it was switched to its overlay. A completed move while
+// all guests write has ended the process.
 func (m *Manager) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
 	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesUnderOverlays} {
 		processes, err := asked(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range slices.Backward(processes) { // the newest is most likely of the process that runs
+		for _, p := range slices.Backward(processes) { // the newest is most likely the running process
 			known := slices.ContainsFunc(all, func(t TaintedGuest) bool { return t.InstanceName == p.InstanceName })
 			if known || p.process == "" {
 				continue
@@ -50,7 +50,7 @@ func (m *Manager) TaintedGuests(ctx context.Context) (all []TaintedGuest, err er
 	return all, nil
 }
 
-// askedProcess is the process of a guest that a move has asked.
+// askedProcess is a guest's process that received monitor commands from a move.
 type askedProcess struct {
 	TaintedGuest
 
@@ -58,7 +58,7 @@ type askedProcess struct {
 	process    string
 }
 
-// trackedProcesses are those whose guests' writes were followed.
+// trackedProcesses returns the processes of guests that were tracked.
 func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, steps.KindLiveTrack, func(in *steps.LiveInput, st *op.Status) {
 		for _, g := range in.Guests {
@@ -68,8 +68,8 @@ func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err
 	return all, err
 }
 
-// processesUnderOverlays are those that were put onto the overlay of a move from or to an address,
-// or of a qcow2 image, which may have dirty bitmaps.
+// processesUnderOverlays returns the processes that were switched to the overlay of a move from or
+// to an address, or of a qcow2 image, which may have dirty bitmaps.
 func (m *Manager) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, steps.KindStart, func(in *steps.Input, st *op.Status) {
 		s := &in.Spec
@@ -80,7 +80,7 @@ func (m *Manager) processesUnderOverlays(ctx context.Context) (all []askedProces
 	return all, err
 }
 
-// eachOp visits the ops of a kind in the journal, in order, each with its input.
+// eachOp visits the ops of a kind in the journal, in order, with their inputs.
 func eachOp[In any](ctx context.Context, m *Manager, kind string, visit func(in *In, st *op.Status)) error {
 	ops, err := m.journal.Ops(ctx, kind, false)
 	if err != nil {

@@ -16,30 +16,30 @@ import (
 )
 
 const (
-	// roomWatchEvery is how often the watch looks how much room there is for overlays, where
-	// guests are slowed down for that; what is free can become little within seconds.
+	// roomWatchEvery is the interval of looks at the free space for overlays, if guests are limited
+	// for that; the space can run out within seconds.
 	roomWatchEvery = time.Second
-	// leftLimitEvery is how often it looks for limits that could not be taken off, where no guest
-	// is slowed down.
+	// leftLimitEvery is the interval of looks for limits that could not be removed, if no guest is
+	// limited.
 	leftLimitEvery = 30 * time.Second
-	// roomBack is the part of ThrottleBelowBytes by which more has to be free before the guests
-	// write at full speed again.
+	// roomBack is the part of ThrottleBelowBytes that has to be free in addition before the limits
+	// are removed.
 	roomBack = 4
-	// limitStep is the part of a limit by which another has to differ before it is set.
+	// limitStep is the smallest change of a limit that is set, as a part of the limit.
 	limitStep = 5
 )
 
-// LeftLimits says which guests have a limit on their writes still that a move has left behind
-// because it could not be taken off.
+// LeftLimits describes the limits on guests' writes that a move has left because they could not be
+// removed.
 func (m *Manager) LeftLimits() []string {
 	m.slowed.mu.Lock()
 	defer m.slowed.mu.Unlock()
 	return m.slowed.left
 }
 
-// WatchRoom slows down, until ctx ends, what guests write to overlays while the room for these is
-// short, if that is asked for (Config.ThrottleBelowBytes). It takes off what a daemon that died, or
-// one with another configuration, has left.
+// WatchRoom limits, until ctx ends, the guests' writes to overlays while the free space for these
+// is short, if that is configured (Config.ThrottleBelowBytes). It removes limits from a daemon that
+// died, or had another configuration.
 func (m *Manager) WatchRoom(ctx context.Context) error {
 	every := leftLimitEvery
 	if m.cfg.ThrottleBelowBytes > 0 {
@@ -59,8 +59,8 @@ func (m *Manager) WatchRoom(ctx context.Context) error {
 	}
 }
 
-// lookAtRoom looks at the room for overlays once, and at every guest that writes there or is
-// slowed down.
+// lookAtRoom looks once at the free space for overlays, and at all guests that write there or are
+// limited.
 func (m *Manager) lookAtRoom(ctx context.Context) error {
 	limits, err := m.env.WriteLimits(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (m *Manager) lookAtRoom(ctx context.Context) error {
 		case h.onOverlay():
 			writers = append(writers, h)
 		case h.running() != nil:
-			delete(limits, h.spec.MigrationID) // the op takes it off, and says whose it found
+			delete(limits, h.spec.MigrationID) // the op removes it, and reports a foreign limit
 		}
 		return nil
 	}); err != nil {
@@ -99,7 +99,7 @@ func (m *Manager) lookAtRoom(ctx context.Context) error {
 			}
 			rooms[dir] = r
 		}
-		if r == nil { // what was set stands
+		if r == nil { // the present limit stays
 			texts[h.spec.MigrationID] = m.slowed.text(h.spec.MigrationID)
 			continue
 		}
@@ -117,16 +117,16 @@ func (m *Manager) lookAtRoom(ctx context.Context) error {
 	return errors.Join(failures, err)
 }
 
-// room is how much there is in one directory of overlays, and what each guest that writes there
-// may write; 0 is as much as it likes.
+// room is the free space in a directory of overlays, and the limit of each guest that writes there;
+// 0 is no limit.
 type room struct {
 	dir            string
 	free           int64
 	bytesPerSecond int64
 }
 
-// lookAtRoomIn decides what guests may write to the overlays in a directory: what is free, over the
-// time for which it is to last, shared evenly. Each is left what a commit needs to end, at least.
+// lookAtRoomIn computes the limit of the guests with overlays in a directory: the free space,
+// divided by ThrottleFor, in equal shares, and at least as much as a commit needs to end.
 func (m *Manager) lookAtRoomIn(ctx context.Context, dir string, writers []*history, limits map[string]steps.WriteLimit) (*room, error) {
 	free, err := m.overlayFreeBytes(ctx, dir, nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func (m *Manager) lookAtRoomIn(ctx context.Context, dir string, writers []*histo
 	return r, nil
 }
 
-// slow gives the guest of a migration the limit of the room, and says what it may write.
+// slow sets the limit of the room for the guest of a migration, and describes the guest's limit.
 func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.WriteLimit) (string, error) {
 	s := &h.spec
 	to := r.bytesPerSecond
@@ -182,8 +182,8 @@ func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.Write
 	return m.slowText(s, r, &l), nil
 }
 
-// stillOnOverlay reports whether the overlay takes what the guest writes, by the journal of now and
-// by its own chain.
+// stillOnOverlay reports whether the overlay receives the guest's writes, by the present journal
+// and chain.
 func (m *Manager) stillOnOverlay(ctx context.Context, s *steps.Spec) (bool, error) {
 	h, err := m.loadHistory(ctx, s.MigrationID)
 	if err != nil || !h.onOverlay() {
@@ -199,7 +199,7 @@ func (m *Manager) stillOnOverlay(ctx context.Context, s *steps.Spec) (bool, erro
 	return dom.State.Active() && steps.PositionOf(s, dom.LiveDisk(s.Target)) == steps.OnOverlay, nil
 }
 
-// slowText says what the guest of a migration may write, "" if that is nothing of ours.
+// slowText describes the limit of a migration's guest, "" if it has none of ours.
 func (m *Manager) slowText(s *steps.Spec, r *room, l *steps.WriteLimit) string {
 	if l.Space == 0 {
 		return ""
@@ -222,15 +222,15 @@ func (m *Manager) slowText(s *steps.Spec, r *room, l *steps.WriteLimit) string {
 		s.InstanceName, api.Bytes(l.Is), disk, why, api.Bytes(below+below/roomBack))
 }
 
-// takeOffLimits takes off what was put on guests that write to no overlay of ours any more. It
-// returns what is left.
+// takeOffLimits removes the limits of guests that no longer write to our overlays. It returns
+// descriptions of the remaining limits.
 func (m *Manager) takeOffLimits(ctx context.Context, limits map[string]steps.WriteLimit, writers []*history) (left []string, failures error) {
 	for _, h := range writers {
 		delete(limits, h.spec.MigrationID)
 	}
 	for id, l := range limits {
 		if l.Space == 0 && l.Commit > 0 {
-			continue // its op takes it off
+			continue // its op removes it
 		}
 		s := &steps.Spec{MigrationID: id, InstanceID: l.InstanceID, InstanceName: l.InstanceName, Target: l.Target}
 		if _, err := m.env.LimitForSpace(ctx, s, 0, nil); err != nil {

@@ -17,19 +17,19 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// unrecordedMove is a move of this host that is over, and that the registry does not know, or has
-// open: its database was restored from a backup of before. The registry has the volume at one
-// place, and the journal, with all that was written since, at another.
+// unrecordedMove is a finished move of this host that the registry does not know, or has open: its
+// database was restored from an older backup. The registry has the volume at one place, and the
+// journal has it, with all later writes, at another.
 type unrecordedMove struct {
 	h   *history
 	vol api.Volume
-	// open is the state that the registry has the move in, "" if it does not know it. It hears the
-	// end from recordEnds.
+	// open is the registry's state of the move, "" if it does not know it. recordEnds reports the
+	// end.
 	open api.MigrationState
 }
 
-// unrecorded returns the last move of a volume on this host (lastMove) if it is an unrecorded one,
-// else nil.
+// unrecorded returns the last move of a volume on this host (lastMove) if it is unrecorded, else
+// nil.
 func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, last *history) (*unrecordedMove, error) {
 	if last == nil || !last.contradicts(&vol) {
 		return nil, nil
@@ -42,15 +42,15 @@ func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, last *history)
 	case err != nil:
 		return nil, err
 	case last.spec.LedByRegistry():
-		return nil, nil // where it ended is the registry's word
+		return nil, nil // the registry decides where it ended
 	case mig.State.Final() && mig.State != api.MigrationCompleted:
-		return nil, nil // a person has abandoned it, and has said which copy is kept
+		return nil, nil // an operator has abandoned it, and has chosen the copy to keep
 	}
 	return &unrecordedMove{last, vol, open}, nil
 }
 
 // contradicts reports whether the journal has the volume elsewhere than the registry, and the
-// registry knows of no later move.
+// registry knows no later move.
 func (h *history) contradicts(vol *api.Volume) bool {
 	if h.spec.LedByRegistry() {
 		return sameImage(h.spec.Src.Path, vol.Location.Path)
@@ -59,9 +59,9 @@ func (h *history) contradicts(vol *api.Volume) bool {
 	return !found.moving() && !found.overtaken() && !sameImage(h.chain()[0].Path, vol.Location.Path)
 }
 
-// lastMove returns the newest migration of a volume, among those that these ops have begun, oldest
-// first, that may say where the volume is; nil if there is none. One that the registry leads may
-// say it only if this host has copied all of the volume to dst, and has not dropped that.
+// lastMove returns the newest migration of a volume that can show where the volume is, among those
+// that these ops have begun (oldest first); nil if there is none. A move that the registry leads
+// counts only if this host has copied the whole volume to dst, and has not dropped dst.
 func (m *Manager) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history, error) {
 	for _, start := range slices.Backward(starts) {
 		s, err := specOf(start)
@@ -82,8 +82,8 @@ func (m *Manager) lastMove(ctx context.Context, starts []op.Op, volumeID string)
 	return nil, nil
 }
 
-// copiedLed reports whether the dst of a move that the registry leads has all of the volume, and
-// was not dropped.
+// copiedLed reports whether the dst of a move that the registry leads has the whole volume, and was
+// not dropped.
 func (m *Manager) copiedLed(ctx context.Context, h *history) (bool, error) {
 	if drop := h.find(steps.GoalCancel); !h.copiedBefore(len(h.ops)) || drop != nil && !drop.undone() {
 		return false, nil
@@ -95,8 +95,8 @@ func (m *Manager) copiedLed(ctx context.Context, h *history) (bool, error) {
 	return live.lastCopied, err
 }
 
-// CheckVolumeRecorded refuses what depends on where a volume is, as CheckRecorded does of an
-// instance. Without the registry it is refused, too.
+// CheckVolumeRecorded refuses calls that depend on the place of a volume, as CheckRecorded does for
+// an instance. Without the registry it refuses, too.
 func (m *Manager) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
 	move, err := m.unrecordedOfVolume(ctx, vol)
 	if err != nil || move == nil {
@@ -114,8 +114,7 @@ func (m *Manager) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unre
 	return m.unrecordedIn(ctx, starts, vol)
 }
 
-// unrecordedIn returns an unrecorded move of a volume among those that these ops have begun, oldest
-// first; nil if there is none.
+// unrecordedIn is unrecordedOfVolume among the migrations that these ops have begun, oldest first.
 func (m *Manager) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volume) (*unrecordedMove, error) {
 	last, err := m.lastMove(ctx, starts, vol.ID)
 	if err != nil {
@@ -127,11 +126,11 @@ func (m *Manager) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volu
 // Contradiction is a volume that the journal of this host has elsewhere than the registry.
 type Contradiction struct {
 	Volume api.Volume
-	// Witnesses say where each of them has the volume, and WayOut what an operator does.
+	// Witnesses describes where each witness has the volume, and WayOut what an operator does.
 	Witnesses, WayOut string
 }
 
-// Contradictions returns the volumes of which registry and journal do not agree
+// Contradictions returns the volumes with a registry and journal that disagree
 // (CheckVolumeRecorded). It changes nothing.
 func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	starts, err := m.starts(ctx)
@@ -153,7 +152,8 @@ func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	return out, err
 }
 
-// contradicted says what each witness has of an unrecorded move, and what an operator does.
+// contradicted returns the error with the view of each witness of an unrecorded move, and the way
+// out.
 func (m *Manager) contradicted(ctx context.Context, move *unrecordedMove) error {
 	dom, err := m.domainOf(ctx, move)
 	if err != nil {
@@ -162,7 +162,7 @@ func (m *Manager) contradicted(ctx context.Context, move *unrecordedMove) error 
 	return api.Errorf(api.CodeChainChanged, "%s; %s", move.witnesses(dom), move.wayOut(dom)).With("migration_id", move.h.spec.MigrationID)
 }
 
-// domainOf returns a domain of this host to which the volume is attached, nil if there is none.
+// domainOf returns a domain of this host that the volume is attached to, nil if there is none.
 func (m *Manager) domainOf(ctx context.Context, move *unrecordedMove) (*hv.Domain, error) {
 	for i := range move.vol.Attachments {
 		dom, err := m.ports.HV.Domain(ctx, move.vol.Attachments[i].InstanceID)
@@ -176,8 +176,9 @@ func (m *Manager) domainOf(ctx context.Context, move *unrecordedMove) (*hv.Domai
 	return nil, nil
 }
 
-// CheckRecorded refuses what depends on where the volumes of an instance are if the registry does
-// not know a move of one of them that this host has ended. Without the registry nobody can tell.
+// CheckRecorded refuses calls that depend on the places of an instance's volumes if the registry
+// does not know a move of one of them that this host has ended. Without the registry it allows
+// them.
 func (m *Manager) CheckRecorded(ctx context.Context, instanceID string) error {
 	move, err := m.unrecordedOf(ctx, instanceID)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) || api.CodeOf(err) == api.CodeNotFound {
@@ -189,8 +190,7 @@ func (m *Manager) CheckRecorded(ctx context.Context, instanceID string) error {
 	return m.contradicted(ctx, move)
 }
 
-// unrecordedOf returns an unrecorded move of one of the volumes of an instance, nil if there is
-// none.
+// unrecordedOf returns an unrecorded move of a volume of an instance, nil if there is none.
 func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecordedMove, error) {
 	starts, err := m.starts(ctx)
 	if err != nil || len(starts) == 0 {
@@ -222,7 +222,7 @@ func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecor
 	return nil, nil
 }
 
-// place is where the volume is by the journal.
+// place returns where the journal has the volume.
 func (u *unrecordedMove) place() string {
 	if u.h.spec.LedByRegistry() {
 		return u.h.spec.Dst.Path
@@ -243,7 +243,7 @@ func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Di
 	return nil
 }
 
-// witnesses say each what it has. The running guest is named only if there is one.
+// witnesses describes the view of each witness. The running guest is named only if there is one.
 func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	s := &u.h.spec
 	moved, knows := "has it at", "does not know"
@@ -266,8 +266,8 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	return strings.Join(says, "; ")
 }
 
-// wayOut is what an operator does: the volume becomes one where its definition has it. A move that
-// the registry has open needs nothing but that the registry takes changes.
+// wayOut describes what an operator does: the volume is adopted again where its definition has it.
+// A move that the registry has open needs only a registry that accepts changes.
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if u.open != "" && !u.open.Final() {
 		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
@@ -291,7 +291,7 @@ func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 		api.ShellLine("volferryctl", "instance", "adopt", instance))
 }
 
-// explain makes an answer about the volume say that registry and journal contradict each other.
+// explain adds to an answer about the volume that registry and journal contradict each other.
 func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Agree = false
 	if w.Authoritative != nil && !sameImage(w.Authoritative[0].Path, u.place()) {
@@ -309,7 +309,7 @@ func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 func (m *Manager) holdsUnrecorded(ctx context.Context, h *history, look *location.Look) (bool, error) {
 	holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.spec.VolumeID {
-		return false, nil //nolint:nilerr // the next look may know whose image it is
+		return false, nil //nolint:nilerr // the next look may know the image's volume
 	}
 	move, err := m.unrecordedOfVolume(ctx, *holder.Volume)
 	return move != nil && move.h.spec.MigrationID == h.spec.MigrationID, err

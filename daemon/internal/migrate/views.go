@@ -30,20 +30,20 @@ func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 	return out, nil
 }
 
-// PacedMigration is a migration with the kind of what its Pacing says in words.
+// PacedMigration is a migration with the kind of its Pacing.
 type PacedMigration struct {
 	api.Migration
 
 	PacingKind steps.PacingKind
 }
 
-// Open returns the migrations of this host that are not over, oldest first.
+// Open returns the open migrations of this host, oldest first.
 func (m *Manager) Open(ctx context.Context) (open []PacedMigration, err error) {
 	err = m.each(ctx, false, func(mig PacedMigration) { open = append(open, mig) })
 	return open, err
 }
 
-// each calls visit with the migrations of this host, oldest first: the open ones, or all.
+// each calls visit for the open or all migrations of this host, oldest first.
 func (m *Manager) each(ctx context.Context, all bool, visit func(PacedMigration)) error {
 	ids, err := m.ids(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *Manager) each(ctx context.Context, all bool, visit func(PacedMigration)
 	return nil
 }
 
-// Resolve returns the migration with this id, or the only migration whose id begins with
+// Resolve returns the migration with this id, or the only migration with an id that begins with
 // name.
 func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
 	ids, err := m.ids(ctx)
@@ -85,8 +85,8 @@ func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, erro
 	return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "%s could be any of the migrations %s", name, strings.Join(found, ", "))
 }
 
-// Watch yields the migration now and after every change, until it is over or ctx ends. Seq
-// grows with the journal; progress between two records has the Seq of the first.
+// Watch yields the migration now and after each change, until it has ended or ctx ends. Seq grows
+// with the journal; progress between two records has the Seq of the first.
 func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
 	for range m.watch.changes(ctx, id) {
 		h, err := m.loadHistory(ctx, id)

@@ -10,16 +10,16 @@ import (
 	"sync"
 )
 
-// watchers wakes the followers of migrations. It never waits for a follower: a slow follower
-// sees fewer, newer states, and misses no migration.
+// watchers wakes the followers of migrations. It never waits for a follower: a slow one sees fewer,
+// newer states, and misses no migration.
 type watchers struct {
 	mu   sync.Mutex
 	subs map[*follower]bool
 }
 
-// follower follows one migration or all. Due is guarded by the watchers' mu.
+// follower follows one migration or all. due is guarded by the watchers' mu.
 type follower struct {
-	only string // the migration that is followed, "" for all
+	only string // the followed migration, "" for all
 	due  map[string]bool
 	wake chan struct{}
 }
@@ -40,11 +40,11 @@ func (f *follower) notify(id string) {
 	f.due[id] = true
 	select {
 	case f.wake <- struct{}{}:
-	default: // it has a wake-up to come
+	default: // a wake-up is pending
 	}
 }
 
-// take returns the ids that are due, and forgets them.
+// take returns the due ids, and clears them.
 func (w *watchers) take(f *follower) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *watchers) subscribe(ctx context.Context, f *follower) {
 	})
 }
 
-// follow yields the ids of the migrations that change from now on, until ctx ends.
+// follow yields the ids of changed migrations from now on, until ctx ends.
 func (w *watchers) follow(ctx context.Context, f *follower) iter.Seq[string] {
 	w.subscribe(ctx, f)
 	return func(yield func(string) bool) {
@@ -88,13 +88,12 @@ func newFollower(only string) *follower {
 	return &follower{only: only, due: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// all yields the id of every migration that changes, until ctx ends.
+// all yields the ids of all changed migrations, until ctx ends.
 func (w *watchers) all(ctx context.Context) iter.Seq[string] {
 	return w.follow(ctx, newFollower(""))
 }
 
-// changes yields at once, and again after every change of one migration, until
-// ctx ends.
+// changes yields at once, and again after each change of one migration, until ctx ends.
 func (w *watchers) changes(ctx context.Context, id string) iter.Seq[string] {
 	f := newFollower(id)
 	f.notify(id)

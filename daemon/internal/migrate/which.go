@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Which returns what registry, journal and libvirt each have as the volume's chain, and
-// which chain has every write that the guest was told is done. It changes nothing and
-// guesses nothing. With an error the answer has what could be seen, and no verdict counts.
+// Which returns the chains of the volume in registry, journal and libvirt, and the chain that has
+// every acknowledged write of the guest. It changes nothing and guesses nothing. With an error the
+// answer is incomplete and has no valid verdict.
 func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
 	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: withBases(vol.Location)}
 	h, err := m.newest(ctx, vol.ID)
@@ -25,7 +25,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 		return w, err
 	}
 	found := holder{vol: vol, newest: h}
-	// Where a move ended that the registry leads is its word.
+	// The registry decides where a move that it leads has ended.
 	if h != nil && !h.spec.LedByRegistry() && !found.overtaken() {
 		w.Journal = h.chain()
 	}
@@ -36,7 +36,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if m.witnessesDisagree(ctx, &w, &found) {
 		return w, nil
 	}
-	if move, err := m.unrecordedOfVolume(ctx, vol); err == nil && move != nil { // without the registry it catches up, or nobody can tell
+	if move, err := m.unrecordedOfVolume(ctx, vol); err == nil && move != nil { // without the registry this is unknown
 		move.explain(&w, found.dom)
 	}
 	m.recognizeCommit(ctx, &w, &found)
@@ -48,8 +48,8 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	return w, m.compareOthers(ctx, &w, &found)
 }
 
-// compareOthers compares what the other instances of this host have that share the volume.
-// One that is amiss is what the answer is about.
+// compareOthers compares the chains of the other instances of this host that share the volume. The
+// answer is about one with a problem, if any.
 func (m *Manager) compareOthers(ctx context.Context, w *api.Which, found *holder) error {
 	if found.hold != holdHere {
 		return nil
@@ -87,9 +87,9 @@ func cannotLook(att *api.Attachment, err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 }
 
-// witnessesDisagree reports whether libvirt and the kernel disagree where the guest of an open
-// migration is: whatever is recorded, it may write somewhere else. While an op is at work they
-// may for a moment, and the op looks itself.
+// witnessesDisagree reports whether libvirt and the kernel disagree about the guest of an open
+// migration: it may write to another image than the recorded one. During an op they may disagree
+// for a moment, and the op looks itself.
 func (m *Manager) witnessesDisagree(ctx context.Context, w *api.Which, found *holder) bool {
 	h := found.newest
 	if found.dom == nil || !found.moving() || found.atWork() || !h.spec.Watched() || h.spec.InstanceID != found.dom.ID {
@@ -102,9 +102,9 @@ func (m *Manager) witnessesDisagree(ctx context.Context, w *api.Which, found *ho
 	return why != ""
 }
 
-// recognizeCommit settles an answer where somebody else has committed the overlay of an open
-// migration into src under the running guest, as a cancel of that migration would see it: src has
-// every write then, and the guest goes on there.
+// recognizeCommit corrects an answer if another program has committed the overlay of an open
+// migration into src under the running guest, by the check of a cancel: src has every write, and
+// the guest is there.
 func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *holder) {
 	if w.Authoritative != nil || w.Live == nil || !found.moving() || found.atWork() {
 		return
@@ -118,8 +118,8 @@ func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *hold
 		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
 }
 
-// explainSnapshot adds to an answer how to merge what somebody else has put over the disk of an
-// open migration.
+// explainSnapshot adds to an answer how to merge another program's images over the disk of an open
+// migration.
 func (m *Manager) explainSnapshot(ctx context.Context, w *api.Which, found *holder) {
 	h := found.newest
 	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !h.spec.Watched() || h.spec.InstanceID != found.dom.ID {
@@ -130,9 +130,9 @@ func (m *Manager) explainSnapshot(ctx context.Context, w *api.Which, found *hold
 	}
 }
 
-// confirmLive asks the kernel whether the process of the guest has the image open that the
-// answer says it writes to. A libvirtd that died inside a call shows the chain of before.
-// While an op is at work that chain may change at any moment, and the op looks itself.
+// confirmLive asks the kernel whether the guest's process has the image of the answer open. A
+// libvirtd that died inside a call shows the old chain. During an op the chain may change at any
+// moment, and the op looks itself.
 func (m *Manager) confirmLive(ctx context.Context, w *api.Which, found *holder) error {
 	if w.Live == nil || w.Authoritative == nil || found.atWork() {
 		return nil
@@ -142,7 +142,7 @@ func (m *Manager) confirmLive(ctx context.Context, w *api.Which, found *holder) 
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot see what the process of instance %s has open: %v", found.dom.Name, err)
 	}
-	// QEMU may open the images of a guest that never ran since it was restored for reading only.
+	// QEMU may open the images of a guest that has not run since its restore for reading only.
 	writes := found.dom.State == hv.StateRunning && !found.dom.LiveDisk(found.of.Device).ReadOnly
 	if open.Process && (!open.Open || writes && !open.Writable) {
 		w.Authoritative, w.Agree = nil, false
@@ -151,9 +151,9 @@ func (m *Manager) confirmLive(ctx context.Context, w *api.Which, found *holder) 
 	return nil
 }
 
-// confirmAtRest looks whether the images are there that the answer names of a volume that no
-// guest runs on: registry and journal agree also on a path whose filesystem is not mounted.
-// One that cannot be looked at, or not by this host, is not said to be missing.
+// confirmAtRest checks that the images of the answer exist, for a volume without a running guest:
+// registry and journal also agree on a path in a filesystem that is not mounted. An image that
+// cannot be checked, or not by this host, does not count as missing.
 func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder) {
 	if w.Authoritative == nil || w.Live != nil || found.moving() || found.hold != holdHere && !m.reaches(ctx, found.vol) {
 		return
@@ -164,14 +164,14 @@ func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder
 	}
 }
 
-// reaches reports whether the image of a volume can be looked at on this host. Without the registry
-// a daemon that has just begun does not know its own host yet, and cannot tell.
+// reaches reports whether this host can look at the image of a volume. Without the registry a new
+// daemon does not know its own host yet; then it is false.
 func (m *Manager) reaches(ctx context.Context, vol api.Volume) bool {
 	host, err := m.host(ctx)
 	return err == nil && m.checkReach(ctx, vol, host) == nil
 }
 
-// absentHint asks the question that most often explains an image which is not there.
+// absentHint returns a question with the most likely reason for a missing image.
 func absentHint(path string) string {
 	if strings.HasPrefix(path, "/dev/") {
 		return "is its device there? `" + api.ShellLine("lvchange", "-ay", "-K", "--", path) + "` activates a logical volume"
@@ -179,7 +179,7 @@ func absentHint(path string) string {
 	return "is its filesystem mounted?"
 }
 
-// absentOf returns the path of the first image of a chain that is seen to be not there, "" if none
+// absentOf returns the path of the first image of a chain that is seen to be missing, "" if none
 // is.
 func (m *Manager) absentOf(ctx context.Context, chain []api.Location) string {
 	for _, l := range chain {
@@ -190,9 +190,9 @@ func (m *Manager) absentOf(ctx context.Context, chain []api.Location) string {
 	return ""
 }
 
-// findHolder fills in the chains that an instance of this host has of the volume, if there is
-// one, and the attachment that decides. A reserved attachment is known to the registry alone,
-// and while a volume is attached or detached it may not be in the instance.
+// findHolder sets the chains of the volume in an instance of this host, if any, and the attachment
+// that decides. Only the registry knows a reserved attachment, and while a volume is attached or
+// detached the instance may not have it.
 func (m *Manager) findHolder(ctx context.Context, found *holder, w *api.Which) error {
 	vol := &found.vol
 	for i := range vol.Attachments {
@@ -224,8 +224,8 @@ func (m *Manager) findHolder(ctx context.Context, found *holder, w *api.Which) e
 	return nil
 }
 
-// holdingOf says where the instance of an attachment is, by the registry, if its domain does
-// not have the disk. A domain that is on this host all the same is here.
+// holdingOf returns where the registry has the instance of an attachment, if its domain does not
+// have the disk. A domain on this host counts as here.
 func (m *Manager) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
 	switch {
 	case dom != nil:
@@ -243,8 +243,8 @@ func (m *Manager) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Do
 	return holdElsewhere, nil
 }
 
-// locations are the chain of a disk, with the base images of the volume where its definition
-// leaves them to what the header of the volume says.
+// locations returns the chain of a disk, with the base images from the volume's header if the
+// definition omits them.
 func locations(d *hv.Disk, of api.Location) []api.Location {
 	if d == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// holding says, by the attachments of a volume, who has its disk; a greater holding outweighs
-// a smaller one.
+// holding is where the disk of a volume is by its attachments; a greater holding outweighs a
+// smaller one.
 type holding int
 
 const (
@@ -30,7 +30,7 @@ const (
 	holdHere
 )
 
-// holder is who has the disk of a volume, and what is recorded of the volume.
+// holder is the instance with the disk of a volume, and the records of the volume.
 type holder struct {
 	vol api.Volume
 	// newest is the newest migration of the volume on this host, nil if none.
@@ -47,9 +47,9 @@ func (f *holder) instance() string {
 	return cmp.Or(f.of.InstanceName, f.of.InstanceID)
 }
 
-// compare says which chain is right. A chain that a running guest is on is right only if
-// registry or journal lead to it: a guest may have been put back on an image that the volume
-// has left, and then neither has every write.
+// compare decides which chain is right. The chain of a running guest is right only if registry or
+// journal lead to it: a guest may have been put back on an image that the volume has left, and then
+// neither image has every write.
 func (f *holder) compare(w *api.Which) {
 	switch f.hold {
 	case holdNobody:
@@ -77,7 +77,7 @@ func (f *holder) compare(w *api.Which) {
 	}
 }
 
-// compareRecords decides where no guest has the volume: by registry and journal.
+// compareRecords decides by registry and journal, for a volume without a guest.
 func (f *holder) compareRecords(w *api.Which, who string) {
 	if sameChain(w.Journal, withBases(f.vol.Location)) {
 		w.Authoritative, w.Agree = w.Journal, true
@@ -128,21 +128,21 @@ func (f *holder) compareRunning(w *api.Which) {
 	}
 }
 
-// underSnapshot reports whether the guest runs on an image over the chain of the journal that no
-// move has made.
+// underSnapshot reports whether the guest runs on an image over the journal's chain that no move
+// has made.
 func (f *holder) underSnapshot(w *api.Which) bool {
 	ours := f.newest != nil && f.newest.spec.Overlay == w.Live[0].Path
 	return !f.atWork() && !ours && len(w.Live) > len(w.Journal) && onJournal(w)
 }
 
-// onJournal reports whether the chain of the guest is that of the journal, or has it under it.
+// onJournal reports whether the guest's chain is the journal's, or has it below.
 func onJournal(w *api.Which) bool {
 	n := len(w.Live) - len(w.Journal)
 	return n >= 0 && sameChain(w.Live[n:], w.Journal)
 }
 
-// leadsTo reports whether what is recorded of the volume leads to the chain that its guest is
-// on: it is that chain, or is under it, or a migration that is at work is changing it now.
+// leadsTo reports whether the records of the volume lead to the guest's chain: it is the recorded
+// chain, has it below, or a running migration is changing it now.
 func (f *holder) leadsTo(w *api.Which) bool {
 	if onJournal(w) {
 		return true
@@ -150,8 +150,8 @@ func (f *holder) leadsTo(w *api.Which) bool {
 	return f.atWork() && steps.PositionOf(&f.newest.spec, f.dom.LiveDisk(f.of.Device)) != steps.Foreign
 }
 
-// atWork reports whether an op of the newest migration is at work, and may change the chain at
-// any moment.
+// atWork reports whether an op of the newest migration runs that may change the chain at any
+// moment.
 func (f *holder) atWork() bool {
 	if f.newest == nil {
 		return false
@@ -160,7 +160,7 @@ func (f *holder) atWork() bool {
 	return o != nil && o.State != op.StateNeedsOperator && !o.leavesChain()
 }
 
-// moving reports whether a migration of this host is open, whose own changes may be under way.
+// moving reports whether a migration of this host is open, which may be changing the chain.
 func (f *holder) moving() bool {
 	if f.newest == nil {
 		return false
@@ -169,8 +169,8 @@ func (f *holder) moving() bool {
 	return !state.Final()
 }
 
-// overtaken reports whether the volume was moved again, by another host, since its newest
-// migration on this one: then what this journal says of the volume is old.
+// overtaken reports whether another host has moved the volume since its newest migration on this
+// host: then this journal's place of the volume is old.
 func (f *holder) overtaken() bool {
 	h := f.newest
 	if state, _ := h.state(); !state.Final() {
@@ -178,7 +178,7 @@ func (f *holder) overtaken() bool {
 	}
 	moved := h.spec.Generation
 	if h.position() == steps.OnDst {
-		moved++ // by this migration itself, once the registry knows
+		moved++ // by this migration itself, once the registry knows it
 	}
 	return f.vol.Generation > moved
 }
@@ -190,7 +190,7 @@ func sameChain(a, b []api.Location) bool {
 // sameImage reports whether two paths are known to lead to one image.
 func sameImage(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
-		return true // which no filesystem has to be asked for
+		return true // no filesystem needs to be asked
 	}
 	same, err := location.SameImage(a, b)
 	return same && err == nil

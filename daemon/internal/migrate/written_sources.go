@@ -22,30 +22,30 @@ import (
 )
 
 const (
-	// sourceWatchEvery is how often the watch looks without an event, and sourceWatchAfter how
-	// long it waits after one: the guests of a host that boots are started one after the other.
+	// sourceWatchEvery is the interval of looks without an event, and sourceWatchAfter the delay
+	// after one: a booting host starts its guests one after the other.
 	sourceWatchEvery = time.Minute
 	sourceWatchAfter = 500 * time.Millisecond
 )
 
-// WrittenSources returns, newest first, the released sources that may have what their volumes
-// lack: they were written since, or a guest runs on them. It looks at those of the volumes with
-// these ids, or at all if none is given. A volume that is gone has none. Sources that cannot be
-// looked at are in the error, beside those that were found.
+// WrittenSources returns, newest first, the released sources that may have data that their volumes
+// lack: they were written since, or a guest runs on them. It checks the sources of the volumes with
+// these ids, or of all volumes if none is given. A deleted volume has none. Sources that cannot be
+// checked are in the error, which may come with results.
 func (m *Manager) WrittenSources(ctx context.Context, volumeIDs ...string) ([]api.ReleasedSource, error) {
 	found, _, err := m.findWritten(ctx, func(s *steps.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
 	return described(found), err
 }
 
-// KnownWrittenSources returns what WrittenSources did when the watch looked last.
+// KnownWrittenSources returns the result of WrittenSources at the watch's last look.
 func (m *Manager) KnownWrittenSources() []api.ReleasedSource {
 	m.sources.mu.Lock()
 	defer m.sources.mu.Unlock()
 	return described(m.sources.found)
 }
 
-// GuestsOnReleasedSources counts the released sources that a guest runs on, as the watch saw them
-// last.
+// GuestsOnReleasedSources counts the released sources with a running guest at the watch's last
+// look.
 func (m *Manager) GuestsOnReleasedSources() int {
 	n := 0
 	for _, r := range m.KnownWrittenSources() {
@@ -56,8 +56,8 @@ func (m *Manager) GuestsOnReleasedSources() int {
 	return n
 }
 
-// WrittenSourceNote says of an instance that one of its volumes has left a source that may have
-// what the volume lacks, as the watch saw it last; "" if that is not so.
+// WrittenSourceNote returns a note about an instance if one of its volumes has left a source that
+// may have data that the volume lacks, at the watch's last look; otherwise "".
 func (m *Manager) WrittenSourceNote(instanceID string) string {
 	m.sources.mu.Lock()
 	defer m.sources.mu.Unlock()
@@ -76,8 +76,8 @@ func described(found []writtenSource) []api.ReleasedSource {
 	return out
 }
 
-// WatchSources looks for written sources until ctx ends: soon after a guest was started or
-// stopped, and now and then. The audit trail is told of each once.
+// WatchSources looks for written sources until ctx ends: soon after a guest was started or stopped,
+// and at intervals. It adds each to the audit trail once.
 func (m *Manager) WatchSources(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	tick := time.NewTicker(sourceWatchEvery)
@@ -103,8 +103,7 @@ func (m *Manager) WatchSources(ctx context.Context) error {
 	}
 }
 
-// lookAtSources keeps what it finds. While nobody can tell of a source, what was found before
-// stays.
+// lookAtSources stores the written sources. A source that cannot be checked keeps its last result.
 func (m *Manager) lookAtSources(ctx context.Context) {
 	found, unknown, err := m.findWritten(ctx, func(*steps.Spec) bool { return true })
 	m.sources.mu.Lock()
@@ -128,7 +127,7 @@ func (m *Manager) lookAtSources(ctx context.Context) {
 }
 
 // auditWritten adds to the audit trail that a source was written. Its op id is the same after a
-// restart, so that the trail has the event once.
+// restart, so the trail has the event once.
 func (m *Manager) auditWritten(r *api.ReleasedSource) {
 	m.sources.mu.Lock()
 	defer m.sources.mu.Unlock()
@@ -150,8 +149,8 @@ func (m *Manager) auditWritten(r *api.ReleasedSource) {
 	})
 }
 
-// findWritten returns the written sources of the wanted migrations. If it fails, unknown are the
-// migrations whose sources could not be looked at, nil for all.
+// findWritten returns the written sources of the wanted migrations. If it fails, unknown has the
+// migrations with sources that could not be checked, nil for all.
 func (m *Manager) findWritten(ctx context.Context, wanted func(*steps.Spec) bool) (found []writtenSource, unknown []string, err error) {
 	all, err := m.kept(ctx, wanted)
 	if err != nil || len(all) == 0 {
@@ -178,15 +177,15 @@ func (m *Manager) findWritten(ctx context.Context, wanted func(*steps.Spec) bool
 	return found, unknown, err
 }
 
-// whoHas is what has to be known of the images of a host before one of them counts as written:
-// who has them, and which migrations there are. It is looked at only if one was, and once.
+// whoHas reads, at most once and only if an image was written, the users of images and the
+// migrations.
 type whoHas struct {
 	claims func() (*location.Look, error)
 	starts func() ([]op.Op, error)
 }
 
-// lookAtSource describes the src that a migration has left, nil if it cannot have what the volume
-// lacks.
+// lookAtSource describes the src that a migration has left, nil if it cannot have data that the
+// volume lacks.
 func (m *Manager) lookAtSource(ctx context.Context, h *history, doms []hv.Domain, now *whoHas) (*writtenSource, error) {
 	change, _, err := m.changeOf(ctx, h)
 	if err != nil {
@@ -204,8 +203,8 @@ func (m *Manager) lookAtSource(ctx context.Context, h *history, doms []hv.Domain
 	return w, err
 }
 
-// runsOn returns the name of the domain whose running guest has the image at path as a disk, ""
-// if none is seen to.
+// runsOn returns the name of an active domain that has the image at path as a live disk, "" if none
+// is seen.
 func runsOn(doms []hv.Domain, path string) string {
 	for i := range doms {
 		running := hv.Domain{Name: doms[i].Name, Live: doms[i].Live}
@@ -219,9 +218,9 @@ func runsOn(doms []hv.Domain, path string) string {
 	return ""
 }
 
-// describeWritten describes a src that was written after a migration has left it. It returns nil
-// if that says nothing of the volume: somebody has the image by now, a later move has written to
-// it, or the volume is gone.
+// describeWritten describes a src that was written after a migration has left it. It returns nil if
+// that does not concern the volume: the image has another user, a later move has written to it, or
+// the volume is deleted.
 func (m *Manager) describeWritten(ctx context.Context, h *history, now *whoHas) (*writtenSource, error) {
 	s := &h.spec
 	look, err := now.claims()

@@ -72,8 +72,8 @@ func LiveGroup(migrationID string) string { return "live/" + migrationID }
 // Owner returns the owner of the guards of guests that are off.
 func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
 
-// prefix returns the beginning of the names of all bitmaps of the move, generationPrefix of those
-// of a generation.
+// prefix returns the beginning of the names of all bitmaps of the move, generationPrefix of the
+// bitmaps of a generation.
 func (in *LiveInput) prefix() string { return "volferry-" + in.MigrationID + "-" }
 
 func (in *LiveInput) generationPrefix() string {
