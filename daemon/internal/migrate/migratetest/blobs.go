@@ -12,14 +12,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Blobs are the blobs of a journal in memory. They outlive daemons, as a file does.
+// Blobs are the blobs of a journal in memory. They outlive daemons, like a file.
 type Blobs struct {
 	mu    sync.Mutex
 	byKey map[string][]byte
 	fails error
 }
 
-// SetFails has all calls fail from now on; nil ends that.
+// SetFails makes all calls fail with err from now on; nil ends that.
 func (b *Blobs) SetFails(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *Blobs) DeleteBlobs(_ context.Context, prefix string) error {
 	return b.fails
 }
 
-// Keys returns the keys under which something is kept.
+// Keys returns the keys of all blobs.
 func (b *Blobs) Keys() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

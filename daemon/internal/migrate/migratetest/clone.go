@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// BasePath is the base image of the world's volume once that is a linked clone.
+// BasePath is the base image of a volume that CloneWorld has made a linked clone.
 const BasePath = "/old/base.raw"
 
-// Qcow2World returns a world whose volume is a qcow2 image.
+// Qcow2World returns a world with a qcow2 image as the volume.
 func Qcow2World(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)
@@ -32,8 +32,8 @@ func Qcow2World(t *testing.T, state hv.State) *World {
 	return w
 }
 
-// CloneWorld returns a world whose volume is a linked clone, over an image that has what
-// the volume had. The definition does not name that image; the header does.
+// CloneWorld returns a world with a linked clone as the volume, over an image with the volume's
+// data. The definition does not name that image; the header does.
 func CloneWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)
@@ -50,8 +50,8 @@ func CloneWorld(t *testing.T, state hv.State) *World {
 	return w
 }
 
-// KeepBaseWorld returns a world whose volume is a linked clone that has something of its own, and
-// goes to one over the same base image.
+// KeepBaseWorld returns a world with a linked clone as the volume that has data of its own, and
+// moves to a linked clone over the same base image.
 func KeepBaseWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := CloneWorld(t, hv.StateStopped)
@@ -60,7 +60,7 @@ func KeepBaseWorld(t *testing.T, state hv.State) *World {
 	w.Redefine(t, func(d *hv.Domain) {
 		d.Config[0].Chain, d.Config[0].Terminated = append([]hv.Image{w.Src}, w.Bases...), true
 	})
-	for block, value := range map[int64]uint64{0: 1, 4: 3} { // what the guest has there is in the clone
+	for block, value := range map[int64]uint64{0: 1, 4: 3} { // the guest's data there is in the clone
 		expect.OK(t, w.WriteBlock(SrcPath, block, value))
 		expect.OK(t, w.WriteBlock(BasePath, block, 77))
 	}

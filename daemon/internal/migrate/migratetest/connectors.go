@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// The volumes of a target, in a directory that every machine has.
+// The volumes of a target, in a directory that exists on every machine.
 const (
 	SrcUnit = "/dev/pts/vf-old"
 	DstUnit = "/dev/pts/vf-new"
 )
 
-// ArrayWorld returns a world whose volume goes from one pool of a connector that makes volumes to
-// another one. Src is deleted in the end.
+// ArrayWorld returns a world with a volume that moves between two pools of a connector that makes
+// volumes. src is deleted at the end.
 func ArrayWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return with(NewWorld, func(t *testing.T, w *World) {
@@ -36,8 +36,8 @@ func ArrayWorld(t *testing.T, state hv.State) *World {
 	})(t, state)
 }
 
-// TargetWorld returns a world whose volume is one of a target, and goes to another one of it. The
-// target copies between them.
+// TargetWorld returns a world with a volume that moves between two volumes of a target. The target
+// copies between them.
 func TargetWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return with(NewWorld, func(t *testing.T, w *World) {
@@ -53,7 +53,7 @@ func TargetWorld(t *testing.T, state hv.State) *World {
 	})(t, state)
 }
 
-// beginOn has the volume be on a block device that is there. What it was elsewhere is left there.
+// beginOn moves the volume to an existing block device. Its old image stays.
 func (w *World) beginOn(t *testing.T, l api.Location) {
 	t.Helper()
 	w.Src = hv.Image{Type: hv.SourceBlock, Format: hvtest.Raw, Path: l.Path}

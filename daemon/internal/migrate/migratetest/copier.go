@@ -19,22 +19,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FakeCopier copies in the world's images. Gate, where set, holds a copy back
-// until it is closed.
+// FakeCopier copies in the world's images. Gate, if set, blocks a copy until it is closed.
 type FakeCopier struct {
 	fake *hvtest.Fake
 	Gate chan struct{}
-	// OnCompare is called at each comparison, CompareGate holds a comparison back, and with
-	// Differs it finds a difference.
+	// OnCompare is called at each comparison, CompareGate blocks a comparison, and with Differs it
+	// finds a difference.
 	OnCompare   func()
 	CompareGate chan struct{}
 	Differs     bool
 
 	Mu   sync.Mutex
 	Done map[string]bool
-	// reached is how far a copy has come, by key: the next one with that key goes on there.
+	// reached is the progress of copies, by key: the next copy with that key continues there.
 	reached map[string]int64
-	// Asked are the keys of copies that a storage was asked for and has not answered.
+	// Asked has the keys of copies with an unanswered request to a storage.
 	Asked   map[string]bool
 	Updates map[string]api.MigrationUpdate
 	Last    steps.CopyRequest
@@ -80,7 +79,7 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Offloaded: offloaded, Verified: verified}, nil
 }
 
-// reach notes how far a copy comes now, and returns how far it came before.
+// reach records the new progress of a copy, and returns the old one.
 func (c *FakeCopier) reach(key string, to int64) (before int64) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -91,7 +90,7 @@ func (c *FakeCopier) reach(key string, to int64) (before int64) {
 	return before
 }
 
-// offload has the storage copy, half by half.
+// offload makes the storage copy, in two halves.
 func (c *FakeCopier) offload(ctx context.Context, req steps.CopyRequest) (bool, error) {
 	if req.Offload == nil || !req.Offload.Offered {
 		return false, nil
@@ -148,7 +147,7 @@ func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, 
 	}
 	read := func(chain []hv.Image) (map[int64]uint64, error) { return c.fake.ReadImage(chain[0].Path) }
 	if src[0].LUKSSecret != "" && src[0].Format != hvtest.Raw {
-		read = c.fake.Read // what is encrypted is read as the guest does, and containers as they are
+		read = c.fake.Read // encrypted overlays are read as the guest reads them, and containers as they are
 	}
 	a, err := read(src)
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// definitionWatch holds the persistent definition against what the guest was told, at each look at
-// the domain: guarantee 4 of ARCHITECTURE.md. Steps look between any two of their effects, and
-// after every death.
+// definitionWatch checks the persistent definition against the guest's acknowledged writes, at each
+// look at the domain: guarantee 4 of ARCHITECTURE.md. Steps look between any two of their effects,
+// and after each death.
 type definitionWatch struct {
 	on bool
-	// unread is how many looks one after the other could not read what the definition names: what
-	// was seen by one may be gone by the time that it is read.
+	// unread counts the looks in a row that could not read the definition's images: an image may be
+	// removed between a look and its reading.
 	unread int
-	// last is the definition that the look before has seen, and run the process of the guest then.
+	// last is the definition at the previous look, and run the process of the guest then.
 	last []hv.Image
 	run  int
-	// overtaken is how many more looks the definition may be wrong: see overtakenLooks.
+	// overtaken is how many more looks the definition may be wrong (overtakenLooks).
 	overtaken int
 	wrong     []string
 }
 
-// overtakenLooks is in how many looks a change of the definition has to be taken back if the guest
-// got another process between the look that the change was decided by and the change: nothing in
-// libvirt ties the one to the other.
+// overtakenLooks bounds the looks until a change of the definition must be taken back if the guest
+// got another process between the look that led to the change and the change: libvirt does not
+// connect the two.
 const overtakenLooks = 12
 
-// look notes what is wrong with the definition that a look has seen. Still reports whether the
-// guest was told of no write since then.
+// look records what is wrong with the definition at a look. still reports whether no write of the
+// guest was acknowledged since.
 func (d *definitionWatch) look(fake *hvtest.Fake, dom *hv.Domain, still func() bool) {
 	disk := dom.ConfigDisk("vda")
 	if disk == nil {
@@ -51,7 +51,7 @@ func (d *definitionWatch) look(fake *hvtest.Fake, dom *hv.Domain, still func() b
 		return
 	}
 	read := func() (map[int64]uint64, error) { return fake.Read(disk.Chain) }
-	if !disk.Terminated { // its end is in the headers
+	if !disk.Terminated { // the headers have its end
 		read = func() (map[int64]uint64, error) { return fake.ReadImage(disk.Top().Path) }
 	}
 	got, err := read()

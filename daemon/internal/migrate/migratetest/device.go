@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// The block devices of a DeviceWorld, which are not below /dev, where this machine has its own.
+// The block devices of a DeviceWorld. They are not below /dev, where this machine has its own.
 const (
 	SrcDevice = "/var/old-device"
 	DstDevice = "/var/new-device"
 )
 
-// DeviceWorld returns a world whose volume is a qcow2 image on a block device, and goes to one on
-// another device. What the volume was elsewhere is left there.
+// DeviceWorld returns a world with a volume that moves from a qcow2 image on a block device to one
+// on another device. The volume's old image stays.
 func DeviceWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)

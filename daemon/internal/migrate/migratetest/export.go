@@ -14,17 +14,17 @@ import (
 // Export is the image of the volume of an ExportWorld.
 var Export = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd+unix:///web?socket=/run/nbd.sock"}
 
-// OtherExport is another one, at a server over TCP.
+// OtherExport is another export, of a server over TCP.
 var OtherExport = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd://nbd.example:10809/other"}
 
 // RBD is the image of the volume of an RBDWorld.
 var RBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}
 
-// OtherRBD is another one.
+// OtherRBD is another RBD image.
 var OtherRBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"}
 
-// ExportWorld returns a world whose volume is an export of an NBD server, which the kernel knows
-// nothing of. What the volume was elsewhere is left there.
+// ExportWorld returns a world with an export of an NBD server as the volume, which the kernel does
+// not know. The volume's old image stays.
 func ExportWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return networkWorld(t, state, Export)
@@ -36,7 +36,7 @@ func RBDWorld(t *testing.T, state hv.State) *World {
 	return networkWorld(t, state, RBD)
 }
 
-// ToAddress makes worlds of a kind whose volume goes to an image that is at an address.
+// ToAddress makes worlds of a kind with a volume that moves to an image at an address.
 func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()
@@ -45,10 +45,10 @@ func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testi
 	})
 }
 
-// NewRBD is an image that is not there.
+// NewRBD is an RBD image that does not exist.
 var NewRBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/new"}
 
-// ToNewImage makes worlds of a kind whose volume goes to an RBD image that the move makes.
+// ToNewImage makes worlds of a kind with a volume that moves to an RBD image that the move makes.
 func ToNewImage(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()
@@ -56,7 +56,7 @@ func ToNewImage(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.Stat
 	})
 }
 
-// LiveKinds are worlds by where the volume of a running guest may be, and where it may go.
+// LiveKinds are worlds by the possible places of a running guest's volume before and after a move.
 var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from a file to a file":                NewWorld,
 	"from an RBD image to a file":          RBDWorld,
@@ -77,7 +77,7 @@ func OnLiveKinds(t *testing.T, test func(t *testing.T, world func(*testing.T, hv
 	}
 }
 
-// partWorld makes worlds whose volume is the beginning of what is at an address.
+// partWorld makes worlds with a volume that is the beginning of an image at an address.
 func partWorld(src hv.Image) func(*testing.T, hv.State) *World {
 	return func(t *testing.T, state hv.State) *World {
 		t.Helper()
@@ -86,7 +86,7 @@ func partWorld(src hv.Image) func(*testing.T, hv.State) *World {
 	}
 }
 
-// toPartOf makes worlds of a kind whose volume goes to the beginning of an image that is at an
+// toPartOf makes worlds of a kind with a volume that moves to the beginning of an image at an
 // address.
 func toPartOf(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {

@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 )
 
-// FakeHistory is a migration whose copy is made and which is not completed.
+// FakeHistory is a migration with a copy that is not completed.
 type FakeHistory struct {
 	Note steps.DstNote
-	// LiveState is the answer of Live, and Seal and Snapshot are what is known of the frozen src.
+	// LiveState is the answer of Live; Seal and Snapshot are the seal of src.
 	LiveState steps.LiveHistory
 	Seal      *image.Stamp
 	Snapshot  *steps.SrcSnapshot

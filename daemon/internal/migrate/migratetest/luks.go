@@ -10,10 +10,11 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// LUKSSecret opens the container of a LUKSWorld.
+// LUKSSecret is the secret of the container of a LUKSWorld.
 const LUKSSecret = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
 
-// LUKSWorld returns a world whose volume is a LUKS container, whose guest sees what the volume had.
+// LUKSWorld returns a world with a LUKS container as the volume; the guest sees the volume's old
+// data.
 func LUKSWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)

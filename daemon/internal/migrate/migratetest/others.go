@@ -17,14 +17,14 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// CommitByUser plays a person who calls `virsh blockcommit --active --pivot`.
+// CommitByUser simulates a person who calls `virsh blockcommit --active --pivot`.
 func (w *World) CommitByUser(t *testing.T) {
 	t.Helper()
 	expect.OK(t, hosttest.Commit(w.Fake, Instance, "vda"))
 }
 
-// Aliases makes the image of a volume called free, and returns its path with other
-// names of the image.
+// Aliases makes the image of a volume named free, and returns its path and other names of the
+// image.
 func (w *World) Aliases(t *testing.T) (path string, names []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func (w *World) Aliases(t *testing.T) (path string, names []string) {
 	return path, names
 }
 
-// DefineOn defines a domain that is off and names an image.
+// DefineOn defines a domain that is off and has an image as its disk.
 func (w *World) DefineOn(t *testing.T, path string) {
 	t.Helper()
 	expect.OK(t, w.Define(hv.Domain{ID: SrcAttachment, Name: "other", Config: []hv.Disk{{
@@ -49,8 +49,8 @@ func (w *World) DefineOn(t *testing.T, path string) {
 	}}}))
 }
 
-// SnapshotByUser plays a person, or a backup program, who takes an external snapshot of the
-// guest's disk.
+// SnapshotByUser simulates an external snapshot of the guest's disk by a person or a backup
+// program.
 func (w *World) SnapshotByUser(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
@@ -60,7 +60,7 @@ func (w *World) SnapshotByUser(t *testing.T) {
 	expect.OK(t, w.Fake.Snapshot(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
 }
 
-// Replace puts somebody else's image at a path, in place of the image that is there.
+// Replace replaces the image at a path by a foreign image.
 func (w *World) Replace(t *testing.T, path string) (born int64) {
 	t.Helper()
 	expect.OK(t, w.Remove(path))
@@ -69,7 +69,7 @@ func (w *World) Replace(t *testing.T, path string) (born int64) {
 	return w.Born(t, path)
 }
 
-// Born returns a value that tells the image at path from a later one there.
+// Born returns a value that distinguishes the image at path from a later one.
 func (w *World) Born(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := w.Info(path)
@@ -77,7 +77,7 @@ func (w *World) Born(t *testing.T, path string) int64 {
 	return info.Born
 }
 
-// Redefine gives the world's instance another definition.
+// Redefine changes the definition of the world's instance.
 func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
 	t.Helper()
 	expect.OK(t, w.Undefine(Instance))
@@ -89,22 +89,21 @@ func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
 	expect.OK(t, w.Define(d))
 }
 
-// Elsewhere turns the world's volume into one that another host has made in a pool and that
-// is not attached.
+// Elsewhere turns the world's volume into an unattached one that another host has made in a pool.
 func (w *World) Elsewhere(pool string) {
 	v := &w.Registry.Vol
 	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool
 	v.Location.Name = filepath.Base(SrcPath)
 }
 
-// Unattached turns the world's volume into one that no instance has, in a pool of this host.
+// Unattached turns the world's volume into an unattached one, in a pool of this host.
 func (w *World) Unattached() {
 	w.InOldPool()
 	v := &w.Registry.Vol
 	v.Attachments, v.Status = nil, api.VolumeAvailable
 }
 
-// InOldPool names the pool of the world's volume: one that no guest has is nowhere else.
+// InOldPool sets the pool of the world's volume, as an unattached volume needs one.
 func (w *World) InOldPool() {
 	w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: filepath.Dir(SrcPath), Active: true})
 	v := &w.Registry.Vol
@@ -114,7 +113,7 @@ func (w *World) InOldPool() {
 	}
 }
 
-// ForeignPath is the image of a snapshot that somebody else has made.
+// ForeignPath is the image of another program's snapshot.
 const ForeignPath = "/backup/snap.qcow2"
 
 // VolumeAt returns another volume, at path.

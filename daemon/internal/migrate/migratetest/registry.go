@@ -11,21 +11,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FakeRegistry is the registry's side of one volume, with the rules that a migration meets.
+// FakeRegistry is the registry's side of one volume, with the rules that matter for a migration.
 type FakeRegistry struct {
 	hosttest.Registry
 	Vol   api.Volume
 	Rows  map[string]api.Migration
 	Order []api.MigrationState
-	// before has the state of the rows that a fence has orphaned.
+	// before has the states of orphaned rows from before the fence.
 	before map[string]api.MigrationState
 	// Last is the last registration.
 	Last api.MigrationRegister
-	// OnChange, if set, is called at every change of a row's state.
+	// OnChange, if set, is called at each change of a row's state.
 	OnChange func(to api.MigrationState)
 	// Others are further volumes.
 	Others []api.Volume
-	// RefusesIdentity, if set, is what IdentifyVolume is refused with.
+	// RefusesIdentity, if set, is the error of IdentifyVolume.
 	RefusesIdentity error
 }
 
@@ -77,7 +77,7 @@ func newRegistry() *FakeRegistry {
 	}
 }
 
-// Fence plays an operator who fences the host.
+// Fence simulates an operator who fences the host.
 func (r *FakeRegistry) Fence() {
 	r.Lock()
 	defer r.Unlock()
@@ -90,7 +90,7 @@ func (r *FakeRegistry) Fence() {
 	}
 }
 
-// Rejoin plays the host when it has come back and knows its epoch.
+// Rejoin simulates the host's return with its new epoch.
 func (r *FakeRegistry) Rejoin() {
 	r.Registry.Rejoin(Host)
 	r.Lock()
@@ -103,7 +103,7 @@ func (r *FakeRegistry) Rejoin() {
 	}
 }
 
-// Abandon plays an operator who gives an orphaned migration up and keeps src.
+// Abandon simulates an operator who gives up an orphaned migration and keeps src.
 func (r *FakeRegistry) Abandon(id string) {
 	r.Lock()
 	defer r.Unlock()
@@ -113,7 +113,7 @@ func (r *FakeRegistry) Abandon(id string) {
 	r.Vol.MigrationID = ""
 }
 
-// Take plays an operator who then takes the volume from the host.
+// Take simulates an operator who then takes the volume from the host.
 func (r *FakeRegistry) Take() {
 	r.Lock()
 	defer r.Unlock()
@@ -274,7 +274,7 @@ func (r *FakeRegistry) CurrentVolume() api.Volume {
 	return r.Vol
 }
 
-// SavedRow returns the registry's row of the move with all guests paused.
+// SavedRow sets the registry's row of the move with all guests paused.
 func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -282,7 +282,7 @@ func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 	r.Vol.MigrationID = Migration
 }
 
-// Flip puts the volume at dst in the registry.
+// Flip moves the volume to dst in the registry.
 func (r *FakeRegistry) Flip() {
 	r.SavedRow(api.MigrationCompleting)
 	r.Lock()
@@ -290,7 +290,7 @@ func (r *FakeRegistry) Flip() {
 	r.Vol.Location.Path = DstPath
 }
 
-// LiveRow returns the registry's row of the move while all guests write.
+// LiveRow sets the registry's row of the move while all guests write.
 func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -298,10 +298,10 @@ func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 	r.Vol.MigrationID = Migration
 }
 
-// NoRow has the registry forget the migration, as one does that was restored from a backup.
+// NoRow makes the registry forget the migration, as after a restore from a backup.
 func (r *FakeRegistry) NoRow() { r.Forget(Migration) }
 
-// Revert plays a backup that is put back, of when the migration with this id was in the state.
+// Revert simulates a restore from a backup from when the migration with this id was in the state.
 func (r *FakeRegistry) Revert(id string, state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -310,7 +310,7 @@ func (r *FakeRegistry) Revert(id string, state api.MigrationState) {
 	r.Rows[id] = row
 }
 
-// Forget is NoRow of the migration with this id.
+// Forget is NoRow for the migration with this id.
 func (r *FakeRegistry) Forget(id string) {
 	r.Lock()
 	defer r.Unlock()

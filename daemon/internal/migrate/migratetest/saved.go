@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 )
 
-// CopiedWhole returns nil if dst is there, and equal to src.
+// CopiedWhole returns nil if dst exists and equals src.
 func (w *World) CopiedWhole() error {
 	src, err := w.ReadImage(SrcPath)
 	if err != nil {
@@ -22,8 +22,7 @@ func (w *World) CopiedWhole() error {
 	return err
 }
 
-// NothingMade returns nil if src is there, dst is not, and no cursor is left that a next
-// copy would go on from.
+// NothingMade returns nil if src exists, dst does not, and no cursor remains for a next copy.
 func (w *World) NothingMade() error {
 	var err error
 	if !w.Exists(SrcPath) {

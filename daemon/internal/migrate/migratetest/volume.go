@@ -4,7 +4,7 @@ package migratetest
 
 import "github.com/volferry/volferry/daemon/internal/hv/hvtest"
 
-// The one volume and the one instance of a world.
+// The volume and the instance of a world.
 const (
 	Instance      = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0001"
 	Volume        = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0002"
@@ -15,7 +15,7 @@ const (
 
 	Blocks = 32
 	Size   = Blocks * hvtest.BlockSize
-	// DeviceBytes is how large a block device has to be for a qcow2 image of the volume.
+	// DeviceBytes is the size that a block device needs for a qcow2 image of the volume.
 	DeviceBytes = Size + hvtest.TableBytes
 	SrcPath     = "/old/vol.raw"
 	DstPath     = "/new/vol-6f0f7f6e.raw"

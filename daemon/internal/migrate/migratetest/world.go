@@ -20,8 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// World is a host in memory: one instance that writes whenever anybody looks,
-// one volume, two pools.
+// World is a host in memory: one instance that writes at each look, one volume, two pools.
 type World struct {
 	*hvtest.Fake
 	Registry *FakeRegistry
@@ -29,44 +28,42 @@ type World struct {
 	Images   *hosttest.Images
 	Copier   *FakeCopier
 	Blobs    *Blobs
-	// Connectors, if set, have the pools of connectors: their programs are run.
+	// Connectors, if set, has the pools of connectors, and their programs run.
 	Connectors *hosttest.Connectors
 
-	// Bases are the base images that the volume keeps, wherever it is.
+	// Bases are the base images that the volume keeps at any place.
 	Bases        []hv.Image
 	basesWritten int64
-	// Src is the image of the volume in the beginning, To where it is moved.
+	// Src is the first image of the volume, To the destination of its move.
 	Src hv.Image
 	To  api.MigrationTarget
-	// Makes: what is at an address is not there before the move, which makes it.
+	// Makes: an image at an address does not exist before the move, which makes it.
 	Makes bool
-	// larger are those of which the volume is, or will be, the beginning.
+	// larger are the images with the volume as their beginning, now or later.
 	larger largerImages
-	// SrcGoes: src is deleted in the end. Snapshots are those of src that stay, as they are
-	// others'.
+	// SrcGoes: src is deleted at the end. Snapshots are the foreign snapshots of src, which stay.
 	SrcGoes   bool
 	Snapshots []string
 	// MayMove is the answer of the world's attachments.
 	MayMove func() error
-	// audited has what the audit trail was told.
+	// audited has the events of the audit trail.
 	audited    []string
 	auditedOps map[string]bool
 
 	Mu    sync.Mutex
 	Quiet bool
-	// Seen, if set, is called at the next look, and may change what is seen.
+	// Seen, if set, is called at the next look, and may change its result.
 	Seen       func(*hv.Domain)
 	next       uint64
 	definition definitionWatch
-	// latency, if set, is what a write of a busy guest takes beside a job, nil if there is
-	// none.
+	// latency, if set, returns how long a write of a busy guest takes with a job, which may be nil.
 	latency func(job *hv.Job) time.Duration
 	busy    hv.DiskStats
 	// ahead is by how much the host's clock is ahead.
 	ahead atomic.Int64
 }
 
-// NewWorld makes a host whose instance is in the given state on src.
+// NewWorld makes a host with an instance in the given state on src.
 func NewWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000, Src: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}, To: api.MigrationTarget{ToPool: "new"}}
@@ -98,19 +95,18 @@ func (w *World) bring(t *testing.T, state hv.State) {
 	}
 }
 
-// LosingQEMU is a version of QEMU that loses what a guest writes while a block job begins.
+// LosingQEMU is a version of QEMU that loses a guest's writes while a block job begins.
 var LosingQEMU = hv.Version{Major: 8, Minor: 2}
 
-// DyingQEMU is a version of QEMU that may die of what an I/O thread writes while a block job
-// begins.
+// DyingQEMU is a version of QEMU that may die of an I/O thread's write while a block job begins.
 var DyingQEMU = hv.Version{Major: 7, Minor: 2}
 
-// WithLosingQEMU makes worlds of a kind whose instance runs in LosingQEMU.
+// WithLosingQEMU makes worlds of a kind with an instance in LosingQEMU.
 func WithLosingQEMU(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
 	return with(kind, func(_ *testing.T, w *World) { w.SetAbout(hv.About{QEMU: LosingQEMU}) })
 }
 
-// WithIOThreads makes worlds of a kind whose instance has I/O threads and runs in DyingQEMU.
+// WithIOThreads makes worlds of a kind with an instance that has I/O threads and runs in DyingQEMU.
 func WithIOThreads(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()
@@ -130,7 +126,7 @@ func with(kind func(*testing.T, hv.State) *World, prepare func(*testing.T, *Worl
 	}
 }
 
-// Domain lets the guest write a block whenever it is looked at.
+// Domain lets the guest write a block at each look.
 func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	w.GuestWrites()
 	w.Mu.Lock()
@@ -139,7 +135,7 @@ func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	dom, err := w.Fake.Domain(ctx, id)
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	if err == nil && id == Instance && w.definition.on && len(w.Guards.Guarded()) == 0 { // which refuses every start
+	if err == nil && id == Instance && w.definition.on && len(w.Guards.Guarded()) == 0 { // a guard refuses each start
 		w.definition.look(w.Fake, dom, func() bool { return w.next == told })
 	}
 	if err == nil && w.Seen != nil {
@@ -167,14 +163,14 @@ func (w *World) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats
 	return stats, nil
 }
 
-// SetLatency makes the guest a busy one.
+// SetLatency makes the guest busy.
 func (w *World) SetLatency(of func(job *hv.Job) time.Duration) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.latency = of
 }
 
-// SetQuiet makes the guest write no more.
+// SetQuiet stops the guest's writes.
 func (w *World) SetQuiet() {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -193,8 +189,8 @@ func (w *World) GuestWrites() {
 	_ = w.GuestWrite(Instance, "vda", int64(w.next*7%Blocks), w.next)
 }
 
-// WatchDefinition is for a world in which nobody but Volferry changes the definition: Settled then
-// says what was ever wrong with it.
+// WatchDefinition is for a world with a definition that only Volferry changes: Settled then reports
+// its errors.
 func (w *World) WatchDefinition() {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -213,7 +209,7 @@ func (w *World) Ports() steps.Ports {
 	return steps.Ports{HV: h, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
 }
 
-// Hypervisor is the world's, as a daemon has it that starts.
+// Hypervisor returns the world's hypervisor for a new daemon.
 func (w *World) Hypervisor() hv.Hypervisor {
 	if w.Connectors == nil {
 		return w
@@ -221,7 +217,7 @@ func (w *World) Hypervisor() hv.Hypervisor {
 	return w.Connectors.On(w)
 }
 
-// SetClock sets the clock of the host forward; back, if by is negative.
+// SetClock sets the host's clock forward, or back if by is negative.
 func (w *World) SetClock(by time.Duration) { w.ahead.Store(int64(by)) }
 
 func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
@@ -230,7 +226,7 @@ func (w *World) audit(e api.EventPost) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	if w.auditedOps[e.OpID] {
-		return // as the registry does, of an event that is posted again
+		return // the registry, too, ignores repeated events
 	}
 	if w.auditedOps == nil {
 		w.auditedOps = map[string]bool{}
@@ -239,7 +235,7 @@ func (w *World) audit(e api.EventPost) {
 	w.audited = append(w.audited, e.What+" "+e.Object)
 }
 
-// Audits returns the events that were added to the audit trail.
+// Audits returns the events of the audit trail.
 func (w *World) Audits() []string {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -265,7 +261,7 @@ func NewSpec(method string) steps.Spec {
 	return s
 }
 
-// Spec is NewSpec for where the volume of the world is and goes.
+// Spec is NewSpec for the present place and the destination of the world's volume.
 func (w *World) Spec(method string) steps.Spec {
 	s := NewSpec(method)
 	s.Src.Path, s.Src.ImageBytes = w.Src.Path, w.larger.bytes(w.Src.Path)
@@ -293,14 +289,14 @@ func (w *World) Spec(method string) steps.Spec {
 	return s
 }
 
-// Settled says what is wrong with a world in which no migration is in progress: the
-// instance must be on the given image alone, nothing may be left behind, no
-// acknowledged write may be missing, nor from the definition at any look (WatchDefinition).
+// Settled returns the errors of a world without a running migration: the instance must be on the
+// given image alone, nothing may remain, and no acknowledged write may be missing, nor from the
+// definition at any look (WatchDefinition).
 func (w *World) Settled(at string) error {
 	return w.SettledOn(hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: at})
 }
 
-// SettledOn is Settled for an image that is more than a path, over the base images that are kept.
+// SettledOn is Settled for any image, over the base images that are kept.
 func (w *World) SettledOn(at hv.Image) error {
 	w.SetQuiet()
 	r := &hosttest.Recorder{}
@@ -347,5 +343,5 @@ func (w *World) SettledOn(at hv.Image) error {
 	return errors.Join(r.Problems...)
 }
 
-// ActiveStates are the states in which the instance has a process.
+// ActiveStates are the states with a process of the instance.
 var ActiveStates = []hv.State{hv.StateRunning, hv.StatePaused}

@@ -19,7 +19,7 @@ func TestCancelOfACommittedOverlayMatrix(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				p := started(t, hv.StateRunning, steps.MethodOverlay)
-				must(t, p.Stop(testInstance)) // no journal tells of the process that start has switched
+				must(t, p.Stop(testInstance)) // no journal has the process that start has switched
 				must(t, p.Start(testInstance))
 				p.GuestWrites()
 				p.CommitByUser(t)

@@ -15,10 +15,10 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// targetPath is that of a volume of a target: it is there while it is connected.
+// targetPath is the path of a volume of a target, which exists while it is connected.
 const targetPath = "/dev/pts/vf-volume"
 
-// addTarget gives a host a target, and the programs of its connector.
+// addTarget adds a target, and the programs of its connector, to a host.
 func addTarget(t *testing.T, w *migratetest.World) {
 	t.Helper()
 	w.AddPool(hv.PoolInfo{Name: "target", Type: hv.ConnectorPool, Path: "/dev/pts", Active: true})
@@ -26,7 +26,7 @@ func addTarget(t *testing.T, w *migratetest.World) {
 	must(t, w.AddTarget(targetPath, testSize))
 }
 
-// targetSpec is that of a move to it.
+// targetSpec returns the spec of a move to it.
 func targetSpec() steps.Spec {
 	s := testSpec(steps.MethodOverlay)
 	s.Dst = api.Location{Path: targetPath, Format: api.FormatRaw, SizeBytes: testSize}
@@ -34,7 +34,7 @@ func targetSpec() steps.Spec {
 	return s
 }
 
-// isConnected compares whether dst is connected.
+// isConnected checks whether dst is connected.
 func (p *phase) isConnected(want bool) error {
 	if p.Connected(targetPath) != want {
 		return errors.New(map[bool]string{true: "dst is not connected", false: "dst is left connected"}[want])
@@ -42,7 +42,7 @@ func (p *phase) isConnected(want bool) error {
 	return nil
 }
 
-// TestStartToATargetMatrix: dst is connected when src is frozen, and an undo disconnects it.
+// dst is connected when src is frozen, and an undo disconnects it.
 func TestStartToATargetMatrix(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestStartToATargetMatrix(t *testing.T) {
 	}
 }
 
-// TestCancelOfAMoveToATargetMatrix: it is disconnected once nothing names it any more.
+// dst is disconnected once no definition names it.
 func TestCancelOfAMoveToATargetMatrix(t *testing.T) {
 	for kind, state := range map[string]hv.State{steps.KindCancelLive: hv.StateRunning, steps.KindCancelCold: hv.StateStopped} {
 		t.Run(kind, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestCancelOfAMoveToATargetMatrix(t *testing.T) {
 	}
 }
 
-// arraySpec is that of a move into a pool whose connector makes volumes.
+// arraySpec returns the spec of a move into a pool with a connector that makes volumes.
 func arraySpec() steps.Spec {
 	s := testSpec(steps.MethodOverlay)
 	s.Dst = api.Location{Pool: "array", Name: "vol-6f0f7f6e", Path: "/dev/array/vol-6f0f7f6e", Format: api.FormatRaw, SizeBytes: testSize}
@@ -91,13 +91,13 @@ func arraySpec() steps.Spec {
 	return s
 }
 
-// addArray gives a host that pool, and the programs of its connector.
+// addArray adds that pool, and the programs of its connector, to a host.
 func addArray(w *migratetest.World) {
 	w.AddPool(hv.PoolInfo{Name: "array", Type: hv.ConnectorPool, Path: "/dev/array", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	w.Connectors = &hosttest.Connectors{Fake: w.Fake, Images: w.Images}
 }
 
-// isMade compares whether dst is there.
+// isMade checks whether dst exists.
 func (p *phase) isMade(want bool) error {
 	if p.Exists(p.spec.Dst.Path) != want {
 		return errors.New(map[bool]string{true: "dst is not there", false: "dst is left"}[want])
@@ -105,8 +105,7 @@ func (p *phase) isMade(want bool) error {
 	return nil
 }
 
-// TestStartIntoAnArrayMatrix: its connector has made dst when src is frozen, and an undo deletes
-// it.
+// The connector has made dst when src is frozen, and an undo deletes it.
 func TestStartIntoAnArrayMatrix(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := migratetest.NewWorld(t, hv.StateRunning)
@@ -121,7 +120,7 @@ func TestStartIntoAnArrayMatrix(t *testing.T) {
 	}})
 }
 
-// TestCancelOfAMoveIntoAnArrayMatrix: dst is deleted once nothing names it any more.
+// dst is deleted once no definition names it.
 func TestCancelOfAMoveIntoAnArrayMatrix(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		p := started(t, hv.StateRunning, steps.MethodOverlay)

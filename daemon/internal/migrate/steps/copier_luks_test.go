@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What is compared, where the switch to dst is taken back, is what the guest sees of both; and
-// before, the containers.
+// When the switch to dst is taken back the copier compares the guest's view of both; before that,
+// the containers.
 func TestTheCopierComparesAnEncryptedOverlayAsTheGuestSeesIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: left to make test-simulation")

@@ -28,8 +28,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// The storage has lost what the cursor says is there, further back than a copy that goes
-// on looks: the copy after the one that finds it begins anew, and mends it.
+// The storage has lost data that the cursor has as copied, at an earlier place than a continued
+// copy checks: the copy after the one that finds this starts over.
 func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
@@ -60,7 +60,7 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 	must(t, c.Compare(t.Context(), []hv.Image{rawFile(src)}, []hv.Image{rawFile(dst)}, size, func(steps.Progress) {}))
 }
 
-// The guest's flushes take twenty times as long from the moment on that the copy goes on.
+// From the moment the copy continues the guest's flushes take twenty times as long.
 func TestACopySaysWhichRequestsOfTheGuestItGivesWayTo(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := rawFile(filepath.Join(dir, "src")), rawFile(filepath.Join(dir, "dst"))
@@ -113,8 +113,8 @@ func rawFile(path string) hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: "raw", Path: path}
 }
 
-// A guest that went off in its switch has written to the overlay last: that, over the beginning
-// that src is, is held against dst.
+// A guest that went off in its switch may have written to the overlay last: the overlay, over a src
+// that is the beginning of an image, is compared with dst.
 func TestAnOverlayOverABeginningIsComparedWithACopyThatIsOne(t *testing.T) {
 	if _, err := exec.LookPath("qemu-nbd"); err != nil {
 		t.Skip("SKIPPED: no qemu-nbd: ", err)
@@ -136,7 +136,7 @@ func TestAnOverlayOverABeginningIsComparedWithACopyThatIsOne(t *testing.T) {
 	must(t, c.Compare(t.Context(), []hv.Image{overlay, src}, []hv.Image{dst}, size, func(steps.Progress) {}))
 }
 
-// TestTheCopierWritesOnlyToTheFileThatWasMade, whatever its path names when it is opened.
+// The path has another file when it is opened.
 func TestTheCopierWritesOnlyToTheFileThatWasMade(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src.raw"), filepath.Join(dir, "dst.raw")

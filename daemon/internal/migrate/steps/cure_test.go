@@ -21,15 +21,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// types gives a command to a real shell, as a person who has copied it.
+// types runs a command in a real shell, like a person who has copied it.
 func types(t *testing.T, command string) error {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput() //nolint:gosec // it is what is tried
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput() //nolint:gosec // the command under test
 	t.Logf("%s: %v %s", command, err, out)
 	return err
 }
 
-// processOf is a process with the arguments of a domain's QEMU that ends when its input does.
+// processOf starts a process with the arguments of a domain's QEMU that ends with its input.
 func processOf(t *testing.T, id string) (p *exec.Cmd, input io.Closer) {
 	t.Helper()
 	p = exec.CommandContext(t.Context(), "sh", "-c", "echo; read -r line", "qemu", "-name", "guest="+id, "-uuid", id, "-S")
@@ -38,7 +38,7 @@ func processOf(t *testing.T, id string) (p *exec.Cmd, input io.Closer) {
 	output, err := p.StdoutPipe()
 	must(t, err)
 	must(t, p.Start())
-	_, err = output.Read(make([]byte, 1)) // it has its arguments by now
+	_, err = output.Read(make([]byte, 1)) // it has its arguments now
 	must(t, err)
 	return p, input
 }
@@ -54,14 +54,14 @@ func TestTheCommandThatEndsTheProcessOfAnInstanceEndsNoOtherOfItsNumber(t *testi
 	if err := types(t, steps.KillCommand(&steps.Spec{InstanceID: mine}, p.Process.Pid)); err == nil {
 		t.Error("a process that is gone was ended")
 	}
-	// Another instance's, the same id in a longer word, and a process without any.
+	// Another instance's process, one with the same id in a longer word, and one without an id.
 	for _, args := range []string{other, other + " -uuid " + mine, ""} {
 		p, input := processOf(t, args)
 		if err := types(t, steps.KillCommand(&steps.Spec{InstanceID: mine}, p.Process.Pid)); err == nil {
 			t.Errorf("a process with the arguments %q was ended", args)
 		}
 		must(t, input.Close())
-		if err := p.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 1 { // read has met the end
+		if err := p.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 1 { // read has reached the end
 			t.Errorf("a process with the arguments %q has ended with %v", args, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// deletion is a world whose volume has left src, which is to be deleted.
+// deletion is a world with a volume that has left src, which is to be deleted.
 type deletion struct{ *phase }
 
 // Op implements optest.World.

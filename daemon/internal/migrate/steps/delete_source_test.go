@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestOnlyTheSourceThatWasMovedIsDeleted: the registry has freed its place before.
+// The registry has freed the place of src before.
 func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
 	remake := func(t *testing.T, w *migratetest.World) {
 		must(t, w.Undefine(testInstance))

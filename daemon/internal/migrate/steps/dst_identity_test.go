@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestNothingIsWrittenToADstThatSomebodyHasTakenSinceItWasMade: the copy, and the job of
-// a mirror, look once more before their first byte.
+// The copy, and the job of a mirror, check dst again before their first byte.
 func TestNothingIsWrittenToADstThatSomebodyHasTakenSinceItWasMade(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes func(t *testing.T, w *migratetest.World, path string)

@@ -2,7 +2,7 @@
 
 package steps
 
-// What tests of single steps, and of the commands that errors name, call besides the plans.
+// The functions under test other than the plans.
 var (
 	KillCommand    = killCommand
 	ConvertCommand = convertCommand

@@ -16,15 +16,14 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// The guests of these run in a QEMU that loses what they write while a job begins, and write
-// whenever anybody looks.
+// The guests run in a QEMU that loses writes while a job begins, and write at each look.
 func TestHeldMatrix(t *testing.T) {
 	file, clone := migratetest.NewWorld, migratetest.KeepBaseWorld
 	for _, c := range []struct {
 		world        func(*testing.T, hv.State) *migratetest.World
 		kind, method string
 		state        hv.State
-		folding      bool // a job is left that was not begun with the guest suspended
+		folding      bool // a job remains that was not begun with the guest suspended
 		done         func(*phase) error
 	}{
 		{file, steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StateRunning, false, movedToDst},
@@ -53,7 +52,7 @@ func TestHeldMatrix(t *testing.T) {
 				p.done = func(p *phase) error { return errors.Join(asBefore(), c.done(p)) }
 				p.undone = func(p *phase) error {
 					if c.method == steps.MethodMirror {
-						return errors.Join(asBefore(), p.jobLeft(), onSrcStill(p)) // the job may be left, for the cancel
+						return errors.Join(asBefore(), p.jobLeft(), onSrcStill(p)) // the job may remain, for the cancel
 					}
 					return errors.Join(asBefore(), p.jobLeft(), onOverlayStill(p))
 				}
@@ -63,7 +62,7 @@ func TestHeldMatrix(t *testing.T) {
 	}
 }
 
-// isStill: the guest runs if it ran, and is paused if a person had paused it.
+// isStill checks that the guest runs if it ran, and is paused if a person had paused it.
 func (p *phase) isStill(want hv.State) error {
 	dom, err := p.Fake.Domain(context.Background(), testInstance)
 	if err == nil && dom.State != want {
@@ -82,7 +81,7 @@ func backOnSrc(p *phase) error {
 
 func takenBack(p *phase) error { return p.Settled(srcPath) }
 
-// mirrorBegun: the job is there, and dst gets all that the guest writes.
+// mirrorBegun checks that the job exists, and dst gets all writes of the guest.
 func mirrorBegun(p *phase) error {
 	p.Step(testBlocks + 1)
 	err := p.mirrored()

@@ -33,13 +33,12 @@ const (
 	cursors    = "live-" + testMigration + "-g000001-"
 )
 
-// livePhase is a world in which a move while all guests write has come so far that one op
-// kind is next.
+// livePhase is a world before an op of one kind, in a move while all guests write.
 type livePhase struct {
 	*migratetest.World
 	in      steps.LiveInput
 	history steps.LiveHistory
-	// done and undone judge the world after the op.
+	// done and undone check the world after the op.
 	done, undone func(*livePhase) error
 }
 
@@ -72,7 +71,7 @@ func (p *livePhase) Check(state op.State) error {
 	return p.undone(p)
 }
 
-// live is a world whose guest is tracked, and has written since.
+// live is a world with a tracked guest that has written since.
 func live(t *testing.T, kind string, state hv.State, row api.MigrationState) *livePhase {
 	t.Helper()
 	w := migratetest.NewWorld(t, state)
@@ -92,7 +91,7 @@ func live(t *testing.T, kind string, state hv.State, row api.MigrationState) *li
 	return p
 }
 
-// tracked has the guest of a world be followed, and the whole volume be copied.
+// tracked tracks the guest of a world, and copies the whole volume.
 func (p *livePhase) tracked(t *testing.T) *livePhase {
 	t.Helper()
 	ctx := context.Background()
@@ -121,7 +120,7 @@ func (p *livePhase) swapped(t *testing.T) *livePhase {
 	return p
 }
 
-// names are the bitmaps of the guest, and whether each records.
+// names returns the bitmaps of the guest, and whether each records.
 func (p *livePhase) names() (map[string]bool, error) {
 	all, err := p.Fake.Tracking(context.Background(), testInstance, "vda")
 	names := map[string]bool{}
@@ -134,7 +133,7 @@ func (p *livePhase) names() (map[string]bool, error) {
 	return names, err
 }
 
-// wantNames compares them.
+// wantNames checks the bitmaps.
 func (p *livePhase) wantNames(want map[string]bool) error {
 	got, err := p.names()
 	if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
@@ -143,8 +142,8 @@ func (p *livePhase) wantNames(want map[string]bool) error {
 	return err
 }
 
-// inStep says what is wrong with dst: a block that differs from src has to be in a bitmap,
-// or in what is kept to be copied.
+// inStep checks dst: a block that differs from src must be in a bitmap, or in the units that are
+// kept for copying.
 func (p *livePhase) inStep() error {
 	ctx := context.Background()
 	src, err := p.ReadImage(srcPath)
@@ -166,7 +165,7 @@ func (p *livePhase) inStep() error {
 		return err
 	}
 	for name, records := range names {
-		if records { // only one that records no more is read
+		if records { // only stopped bitmaps are read
 			if err := p.Fake.SwapTracking(ctx, testInstance, "vda", name, name+"-check", hvtest.BlockSize); err != nil {
 				return err
 			}
@@ -194,7 +193,7 @@ func (p *livePhase) inStep() error {
 	return nil
 }
 
-// nothingLeft: no bitmap, no guard, nothing kept.
+// nothingLeft checks that no bitmap, guard or kept unit remains.
 func (p *livePhase) nothingLeft() error {
 	r := &hosttest.Recorder{}
 	if err := p.wantNames(map[string]bool{}); err != nil {
@@ -276,7 +275,7 @@ func TestMatrixOfADroppedDestination(t *testing.T) {
 	}})
 }
 
-// A host that has another file at the path of dst would copy its share into that.
+// A host with another file at the path of dst would copy its share into that.
 func TestAHostThatHasAnotherImageAtTheDestinationIsFoundBeforeItsGuestsAreFollowed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*testing.T, *livePhase)
@@ -296,8 +295,8 @@ func TestAHostThatHasAnotherImageAtTheDestinationIsFoundBeforeItsGuestsAreFollow
 	}
 }
 
-// What was put at the path of dst in the middle of a move is not written to, and does not count as
-// the copy.
+// An image that was put at the path of dst during a move is not written, and does not count as the
+// copy.
 func TestARoundIntoAnotherImageThanTheFirstIsRefused(t *testing.T) {
 	p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).swapped(t)
 	must(t, p.Fake.Remove(dstPath))
@@ -351,8 +350,7 @@ func TestMatrixOfALaterRound(t *testing.T) {
 	})
 }
 
-// heldBack has the guest of a world be held back by an earlier round, and have had a limit of its
-// owner's.
+// heldBack is a guest that an earlier round has limited, and that had a limit of its owner.
 func (p *livePhase) heldBack(t *testing.T) *livePhase {
 	t.Helper()
 	must(t, p.PutWriteLimit(context.Background(), testInstance, "vda", ourLimit))
@@ -363,7 +361,7 @@ func (p *livePhase) heldBack(t *testing.T) *livePhase {
 
 const ourLimit, ownersLimit = 1 << 20, 5 << 20
 
-// limited compares the limit on the guest's writes, and takes it off for the look at what is left.
+// limited checks the limit on the guest's writes, and removes it before nothing-left checks.
 func (p *livePhase) limited(want int64) error {
 	got := p.WriteLimit(testInstance, "vda")
 	err := p.PutWriteLimit(context.Background(), testInstance, "vda", 0)
@@ -378,7 +376,7 @@ func TestMatrixOfARoundThatHoldsItsGuestsBack(t *testing.T) {
 		p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).swapped(t)
 		p.in.WriteBytesPerSecond = ourLimit
 		p.done = func(p *livePhase) error { return errors.Join(p.limited(ourLimit), p.inStep()) }
-		p.undone = func(p *livePhase) error { // the end of the generation takes it off
+		p.undone = func(p *livePhase) error { // the end of the generation removes it
 			return errors.Join(p.PutWriteLimit(context.Background(), testInstance, "vda", 0), p.inStep())
 		}
 		return p
@@ -403,8 +401,8 @@ func TestMatrixOfTheEndOfThoseThatWereHeldBack(t *testing.T) {
 	}
 }
 
-// suspendedLive is a world in which all was copied but what the guest wrote since the last
-// swap, and the guest stands still.
+// suspendedLive is a world with a paused guest, and a copy of everything but its writes since the
+// last swap.
 func suspendedLive(t *testing.T, kind string) *livePhase {
 	t.Helper()
 	p := live(t, kind, hv.StateRunning, api.MigrationCompleting).tracked(t)
@@ -423,7 +421,7 @@ func TestMatrixOfTheLastRead(t *testing.T) {
 	})
 }
 
-// onlyKept: what is kept is enough to make dst equal to src.
+// onlyKept checks that the kept units suffice to make dst equal to src.
 func (p *livePhase) onlyKept() error {
 	p.Copier.Mu.Lock()
 	kept, ok := p.Copier.Kept[cursors+"last-kept"]
@@ -510,7 +508,7 @@ func TestMatrixOfUntracking(t *testing.T) {
 	}
 }
 
-// run carries an op out to its end, and returns how it ended.
+// run runs an op to its end, and returns its result.
 func (p *livePhase) run(t *testing.T) op.Status {
 	t.Helper()
 	return runOp(t, p)
@@ -528,7 +526,7 @@ func runOp(t *testing.T, p optest.World) op.Status {
 	return st
 }
 
-// What R5 is about: a bitmap that is missing is not an empty one.
+// Rule R5: a missing bitmap is not an empty one.
 func TestAGuestThatWasNotFollowedWithoutAGapEndsTheGeneration(t *testing.T) {
 	restart := func(t *testing.T, p *livePhase) { must(t, p.Destroy(testInstance)); must(t, p.Start(testInstance)) }
 	for name, tc := range map[string]struct {
@@ -563,8 +561,8 @@ func TestAGuestThatWasNotFollowedWithoutAGapEndsTheGeneration(t *testing.T) {
 	}
 }
 
-// The whole copy needs no bitmap, and what follows on it may be the pause: nobody is to stand
-// still for a generation that has ended.
+// The whole copy needs no bitmap, and the pause may follow: no guest may be paused for a generation
+// that has ended.
 func TestAGuestThatGoesOffInTheWholeCopyEndsTheGeneration(t *testing.T) {
 	p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).tracked(t)
 	p.in.UntilBytes = p.in.Src.SizeBytes
@@ -583,7 +581,7 @@ func TestAGuestThatRunsOnBeforeTheDecisionIsSeen(t *testing.T) {
 	last.history.Read, last.history.ReadDone = true, true
 	must(t, last.Resume(t.Context(), testInstance))
 	last.GuestWrites()
-	must(t, last.Suspend(t.Context(), testInstance)) // and it stands still again
+	must(t, last.Suspend(t.Context(), testInstance)) // and it is paused again
 	for name, p := range map[string]*livePhase{"last read": read, "last copy": last} {
 		if st := p.run(t); st.State != op.StateUndone || st.Failure.Details["ran_on"] != true {
 			t.Errorf("%s: the op is %s: %+v, want a refusal with ran_on", name, st.State, st.Failure)
@@ -591,7 +589,7 @@ func TestAGuestThatRunsOnBeforeTheDecisionIsSeen(t *testing.T) {
 	}
 }
 
-// Src has what the guests wrote last, so that nobody has to look: the registry takes the move back.
+// src has the guests' last writes, so no operator is needed: the registry takes the move back.
 func TestALastCopyOfWhatIsNotKeptAnyMoreIsUndone(t *testing.T) {
 	p := suspendedLive(t, steps.KindLiveLast)
 	must(t, p.SwapTracking(t.Context(), testInstance, "vda", roundZero, lastBitmap, hvtest.BlockSize))
@@ -601,7 +599,7 @@ func TestALastCopyOfWhatIsNotKeptAnyMoreIsUndone(t *testing.T) {
 	}
 }
 
-// R1 to R4 and R6, as far as one host can know.
+// Rules R1 to R4 and R6, as far as one host can know.
 func TestACallThatIsNotItsTurnIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind string

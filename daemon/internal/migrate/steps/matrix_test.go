@@ -24,7 +24,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// The one volume and the one instance of a world.
+// The volume and the instance of a world.
 const (
 	testInstance  = migratetest.Instance
 	testMigration = migratetest.Migration
@@ -38,20 +38,19 @@ const (
 
 var must, testSpec, savedSpec = expect.OK, migratetest.NewSpec, migratetest.NewSavedSpec
 
-// phase is a world in which a migration has come so far that one op kind is
-// next, and what must hold when that op is over.
+// phase is a world before an op of one kind of a migration, with the checks for after the op.
 type phase struct {
 	*migratetest.World
 	kind string
 	spec steps.Spec
 	seal *image.Stamp // of src, nil if it was not frozen
-	// snapshot is that of src, if it was frozen and is an RBD image.
+	// snapshot is the snapshot of a frozen src, if it is an RBD image.
 	snapshot *steps.SrcSnapshot
-	// dstPrint is what the journal has of a dst that was made at an address.
+	// dstPrint is the journal's fingerprint of a dst that was made at an address.
 	dstPrint string
-	// handedOver is how the guest was when it was left to a person.
+	// handedOver is the state of the guest when it was left to a person.
 	handedOver hv.State
-	// done and undone judge the world after the op.
+	// done and undone check the world after the op.
 	done, undone func(*phase) error
 }
 
@@ -87,8 +86,8 @@ func (p *phase) Check(state op.State) error {
 	return p.undone(p)
 }
 
-// started is a world between start and complete, with the copy made and writes
-// in the overlay. Whether the instance runs now is up to state.
+// started is a world between start and complete, with a copy and with writes in the overlay. The
+// instance is now in state.
 func started(t *testing.T, state hv.State, method string) *phase {
 	t.Helper()
 	return startedOn(t, migratetest.NewWorld, state, method)
@@ -147,8 +146,8 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 	return p
 }
 
-// snapshotSrc makes the snapshot of a src that is an RBD image, as a start does, and no guest
-// writes to it any more.
+// snapshotSrc makes the snapshot of a src that is an RBD image, as a start does when no guest
+// writes to src any more.
 func (p *phase) snapshotSrc(t *testing.T) {
 	t.Helper()
 	if !api.IsRBD(p.spec.Src.Path) {
@@ -162,7 +161,7 @@ func (p *phase) snapshotSrc(t *testing.T) {
 	p.seal = &image.Stamp{SizeBytes: p.spec.Src.SizeBytes}
 }
 
-// onOverlayStill: the op is undone, and the migration is where it was.
+// onOverlayStill checks that the op is undone, and the migration as before.
 func onOverlayStill(p *phase) error {
 	p.SetQuiet()
 	r := &hosttest.Recorder{}
@@ -184,7 +183,7 @@ func onOverlayStill(p *phase) error {
 	return errors.Join(r.Problems...)
 }
 
-// onSrcStill: the op of a mirror is undone, and the guest is on src.
+// onSrcStill checks that the op of a mirror is undone, and the guest is on src.
 func onSrcStill(p *phase) error {
 	err := p.Settled(srcPath)
 	if dom, e := p.Fake.Domain(context.Background(), testInstance); e != nil || dom.Live[0].Mirror != nil {
@@ -219,8 +218,8 @@ func TestStartMatrix(t *testing.T) {
 	}
 }
 
-// jobLeft: a complete leaves its job to the next one, or to the cancel, and
-// nothing else. It ends it, so that the rest can be judged.
+// jobLeft checks that a complete leaves only its job, to the next one or to the cancel. It ends the
+// job before the other checks.
 func (p *phase) jobLeft() error {
 	dom, err := p.Fake.Domain(context.Background(), testInstance)
 	if err != nil || !dom.State.Active() {
@@ -236,7 +235,7 @@ func (p *phase) jobLeft() error {
 	return p.BreakJob(testInstance, "vda")
 }
 
-// srcUntouchedSince: nobody has src open for writing.
+// srcUntouchedSince checks that no process has src open for writing.
 func (p *phase) srcUntouchedSince() error {
 	if n := p.Writers(p.spec.Src.Path); n != 0 {
 		return fmt.Errorf("%d writers have src open", n)
@@ -244,7 +243,7 @@ func (p *phase) srcUntouchedSince() error {
 	return nil
 }
 
-// dstRemoved: what the migration has made as dst is gone.
+// dstRemoved checks that a dst that the migration has made is deleted.
 func (p *phase) dstRemoved() error {
 	if p.Exists(p.spec.Dst.Path) && p.spec.CreateDst {
 		return errors.New("dst is left")
@@ -252,7 +251,7 @@ func (p *phase) dstRemoved() error {
 	return nil
 }
 
-// notBegun: start is undone, and nothing is left of it.
+// notBegun checks that start is undone, and nothing of it remains.
 func notBegun(p *phase) error {
 	err := errors.Join(p.SettledOn(p.spec.SrcImage()), p.dstRemoved())
 	if row, e := p.Registry.Migration(context.Background(), testMigration); e == nil && !row.State.Final() {
@@ -282,8 +281,8 @@ func TestStartOfflineMatrix(t *testing.T) {
 	}
 }
 
-// snapshotIsMade: a src that is an RBD image has the snapshot of its move, and nothing was written
-// to it since.
+// snapshotIsMade checks that a src that is an RBD image has the snapshot of its move, and was not
+// written since.
 func (p *phase) snapshotIsMade() error {
 	if !api.IsRBD(p.spec.Src.Path) {
 		return nil
@@ -295,8 +294,7 @@ func (p *phase) snapshotIsMade() error {
 	return err
 }
 
-// onLiveKinds runs the matrix on each kind of world in which the volume of a running guest may be
-// moved.
+// onLiveKinds runs the matrix on each kind of world for the move of a running guest's volume.
 func onLiveKinds(t *testing.T, name string, begin func(*testing.T, func(*testing.T, hv.State) *migratetest.World) *phase) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -341,7 +339,7 @@ func TestCompleteMatrix(t *testing.T) {
 	}
 }
 
-// A src that is to be deleted is looked at before: whether it was written since it was frozen.
+// Before src is deleted, the op checks whether it was written since it was frozen.
 func TestMatrixOfACompleteThatDeletesItsSource(t *testing.T) {
 	for _, c := range []struct {
 		kind, method string
@@ -429,7 +427,7 @@ func TestMirrorMatrix(t *testing.T) {
 				p := started(t, state, steps.MethodMirror)
 				p.kind = steps.KindMirror
 				p.done = (*phase).mirrored
-				p.undone = func(p *phase) error { // the job may be left, for the cancel
+				p.undone = func(p *phase) error { // the job may remain, for the cancel
 					p.SetQuiet()
 					r := &hosttest.Recorder{}
 					p.AssertNoWriteLost(r)
@@ -441,7 +439,7 @@ func TestMirrorMatrix(t *testing.T) {
 	}
 }
 
-// mirrored: the guest is on src, and every write of it is on dst as well.
+// mirrored checks that the guest is on src, and dst has all its writes too.
 func (p *phase) mirrored() error {
 	dom, err := p.Fake.Domain(context.Background(), testInstance)
 	if err != nil {
@@ -491,13 +489,13 @@ func TestCancelMirrorMatrix(t *testing.T) {
 	}
 }
 
-// fold begins the job of a complete, which is left when that is undone.
+// fold begins the job of a complete, which an undo leaves.
 func (p *phase) fold(t *testing.T) {
 	t.Helper()
 	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.DstImage(), hv.BlockCopyOptions{Shallow: true, Synchronous: true}))
 }
 
-// mirroring is a world whose mirror is ready.
+// mirroring is a world with a ready mirror.
 func mirroring(t *testing.T, state hv.State) *phase {
 	t.Helper()
 	p := started(t, state, steps.MethodMirror)

@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// offloading is a world in which a copy is next, between two devices of a storage that copies.
-// fault happens at one call of the hypervisor.
+// offloading is a world before a copy between two devices of a storage that copies. fault happens
+// at one call of the hypervisor.
 func offloading(t *testing.T, fault *hvtest.Fault) *phase {
 	t.Helper()
 	p := started(t, hv.StateRunning, steps.MethodOverlay)
@@ -45,7 +45,7 @@ func (p *phase) isCopied() error {
 	return p.Copier.Compare(context.Background(), p.spec.SrcChain(), p.spec.DstChain(), testSize, nil)
 }
 
-// isAnswered: nobody is at work on dst any more.
+// isAnswered checks that no storage may be writing to dst.
 func (p *phase) isAnswered() error {
 	if open, err := p.Copier.Unanswered(p.spec.CopyKey()); open || err != nil {
 		return fmt.Errorf("the storage has not answered (%w)", err)
@@ -60,7 +60,7 @@ func (p *phase) wasAsked() error {
 	return nil
 }
 
-// TestMatrixOfACopyThatTheStorageMakes, and of one that it refuses in its first or second range.
+// The storage makes the copy, or refuses it in its first or second range.
 func TestMatrixOfACopyThatTheStorageMakes(t *testing.T) {
 	faults := map[string]*hvtest.Fault{"no fault": nil}
 	for nth := 1; nth <= 2; nth++ {
@@ -73,7 +73,7 @@ func TestMatrixOfACopyThatTheStorageMakes(t *testing.T) {
 	}
 }
 
-// TestACopyGoesOnAfterEachFailureOfTheStorage, and it is known whether the storage may be at work.
+// It is known whether the storage may be at work.
 func TestACopyGoesOnAfterEachFailureOfTheStorage(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ {
 		for _, after := range []bool{false, true} {
@@ -100,7 +100,7 @@ func TestACopyGoesOnAfterEachFailureOfTheStorage(t *testing.T) {
 	}
 }
 
-// TestACompleteIsRefusedWhileAStorageMayWriteToDst, whatever is equal by then.
+// dst may be equal to src.
 func TestACompleteIsRefusedWhileAStorageMayWriteToDst(t *testing.T) {
 	p := started(t, hv.StateStopped, steps.MethodOverlay)
 	p.Copier.Asked[p.spec.CopyKey()] = true
@@ -113,7 +113,7 @@ func TestACompleteIsRefusedWhileAStorageMayWriteToDst(t *testing.T) {
 	}
 }
 
-// TestACancelSaysThatAStorageMayWriteToWhatItLeaves, if one may.
+// The remark is there only if a storage may write.
 func TestACancelSaysThatAStorageMayWriteToWhatItLeaves(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		p := started(t, hv.StateStopped, steps.MethodOverlay)
@@ -126,7 +126,7 @@ func TestACancelSaysThatAStorageMayWriteToWhatItLeaves(t *testing.T) {
 	}
 }
 
-// run carries an op out to its end, and returns how it ended.
+// run runs an op to its end, and returns its result.
 func (p *phase) run(t *testing.T) op.Status {
 	t.Helper()
 	return runOp(t, p)

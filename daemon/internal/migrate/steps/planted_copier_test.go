@@ -20,8 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestACopyOpensNothingThroughALinkInAPool: it is planted after all checks, in the place of src, or
-// of dst.
+// The link is planted after all checks, in the place of src, or of dst.
 func TestACopyOpensNothingThroughALinkInAPool(t *testing.T) {
 	for _, end := range []string{"src", "dst"} {
 		t.Run(end, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// The registry has ended the migration. Nothing is left at work, nothing is deleted
-// and no name is changed.
+// The registry has ended the migration. No job remains, no image is deleted and no definition is
+// changed.
 func TestReleaseMatrix(t *testing.T) {
 	for _, c := range []struct {
 		method string
@@ -55,8 +55,8 @@ func TestReleaseMatrix(t *testing.T) {
 	}
 }
 
-// The registry has ended the migration, and the instance still has src: the overlay
-// is folded into it, and dst is nobody's business.
+// The registry has ended the migration, and the instance still has src: the overlay is folded into
+// it, and dst is not touched.
 func TestRollbackMatrix(t *testing.T) {
 	for _, c := range []struct {
 		kind    string
@@ -89,8 +89,8 @@ func TestRollbackMatrix(t *testing.T) {
 	}
 }
 
-// stopWhenAsked is the person to whom the guest of a migration is handed over that
-// the registry has ended: without a job, and not paused by us.
+// stopWhenAsked simulates the person who gets the guest of a migration that the registry has ended:
+// without a job, and not paused by the op.
 func stopWhenAsked(p *phase, handOver *op.Step) {
 	do := handOver.Do
 	handOver.Do = func(ctx context.Context, r *op.Run) error {

@@ -52,7 +52,7 @@ func TestMatrixOfEndsWithoutTheRegistryOrTheOverlayThatLeaveNoSnapshotOfAnRBDIma
 					}
 					return err
 				}
-				p.undone = func(*phase) error { return nil } // as of other images
+				p.undone = func(*phase) error { return nil } // as for other images
 				return p
 			}})
 		})
