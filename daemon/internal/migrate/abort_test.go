@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// folding makes a complete by hand whose fold does not get on by itself.
+// folding makes a complete by hand with a fold that makes no progress by itself.
 func (d *daemon) folding() api.Migration {
 	d.t.Helper()
 	return d.fold(d.copied())
@@ -37,7 +37,7 @@ func (d *daemon) fold(mig api.Migration) api.Migration {
 	return d.get(mig.ID)
 }
 
-// interruptComplete has the complete undone, with no cancel behind it.
+// interruptComplete undoes the complete, without a cancel after it.
 func (d *daemon) interruptComplete() {
 	d.t.Helper()
 	for _, st := range d.runner().Active() {
@@ -47,8 +47,8 @@ func (d *daemon) interruptComplete() {
 	}
 }
 
-// The guest is destroyed, libvirt or the daemon dies, a person resumes the guest:
-// at every call of a cancel in the middle of a fold.
+// The guest is destroyed, libvirt or the daemon dies, or a person resumes the guest, at each call
+// of a cancel during a fold.
 func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -75,7 +75,7 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 		}},
 		{"the guest is resumed by hand", func(d *daemon) hvtest.Fault {
 			return hvtest.Fault{Do: func() {
-				// Between the last look and the call itself nothing can be done about it.
+				// The op cannot detect a change between its last look and the call.
 				if calls := d.world.Calls(); calls[len(calls)-1] == "AbortJob" {
 					return
 				}
@@ -85,7 +85,7 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 	} {
 		for _, state := range migratetest.ActiveStates {
 			if state == hv.StatePaused && c.name == "the guest is resumed by hand" {
-				continue // it is the same as one that ran
+				continue // the same as a guest that ran
 			}
 			t.Run(c.name+", "+string(state), func(t *testing.T) {
 				everyCall(t, hv.StateRunning, func(t *testing.T, d *daemon, fault hvtest.Fault) {
@@ -106,7 +106,7 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 						if err == nil {
 							break
 						}
-						pass(time.Second) // the daemon dies in it
+						pass(time.Second) // the daemon dies during the delay
 					}
 					d.until(mig.ID, api.MigrationCancelled)
 					calm(d)
@@ -117,7 +117,7 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 	}
 }
 
-// A complete that comes to nothing leaves its job, which the next one takes up.
+// A failed complete leaves its job, which the next one adopts.
 func TestACompleteTakesUpTheJobOfTheOneBefore(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.folding()
@@ -160,7 +160,7 @@ func TestACopyIsRefusedWhileTheJobOfACompleteIsLeft(t *testing.T) {
 	})
 }
 
-// A person pauses the guest after the job was ended, and the cancel is undone then.
+// A person pauses the guest after the job was ended, and then the cancel is undone.
 func TestACancelThatIsUndoneDoesNotEndAPauseOfSomebodyElse(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.folding()
@@ -186,7 +186,7 @@ func TestACancelThatIsUndoneDoesNotEndAPauseOfSomebodyElse(t *testing.T) {
 	})
 }
 
-// A host is fenced in the pause in which a job is ended.
+// The host is fenced in the pause for the end of a job.
 func TestAFenceDoesNotLeaveTheGuestPausedWhenAJobIsEnded(t *testing.T) {
 	for _, call := range []string{"Suspend", "AbortJob"} {
 		for _, mirror := range []bool{false, true} {

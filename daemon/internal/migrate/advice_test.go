@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// operator is a person who types in what an error names.
+// operator simulates a person who runs the commands of an error.
 func (d *daemon) operator() *hosttest.Operator {
 	if d.typist == nil {
 		d.typist = &hosttest.Operator{Fake: d.world.Fake, Volferryctl: d.volferryctl}
@@ -29,7 +29,7 @@ func (d *daemon) operator() *hosttest.Operator {
 	return d.typist
 }
 
-// types does what command lines say, one after the other.
+// types runs command lines, one after the other.
 func (d *daemon) types(lines ...string) {
 	d.t.Helper()
 	for _, line := range lines {
@@ -39,7 +39,7 @@ func (d *daemon) types(lines ...string) {
 	}
 }
 
-// follow does what the commands of a standstill say.
+// follow runs the commands of a standstill.
 func (d *daemon) follow(mig api.Migration) {
 	d.t.Helper()
 	cure := mig.KnownCure()
@@ -53,7 +53,7 @@ func (d *daemon) follow(mig api.Migration) {
 	d.types(strings.Split(cure, api.CureSeparator)...)
 }
 
-// volferryctl does what a command line of it does on this host.
+// volferryctl runs a command line of volferryctl on this host.
 func (d *daemon) volferryctl(words []string) error {
 	ctx := context.Background()
 	switch strings.Join(words[:2], " ") {
@@ -79,7 +79,7 @@ func (d *daemon) volferryctl(words []string) error {
 	return errors.New("nobody can type that here")
 }
 
-// repair does for the migration's disk what the repair of its instance does.
+// repair repairs the migration's disk, like the repair of its instance.
 func (d *daemon) repair(ctx context.Context) error { return d.repairWith(ctx, false) }
 
 func (d *daemon) repairWith(ctx context.Context, srcUnwritten bool) error {
@@ -97,8 +97,8 @@ func (d *daemon) repairWith(ctx context.Context, srcUnwritten bool) error {
 	return err
 }
 
-// Whoever types in what the error says, with nothing to fill in, has the migration at its end, and
-// every write of the guest with it.
+// An operator who runs the commands of the error as they are brings the migration to its end, with
+// all writes of the guest.
 func TestTheCommandsThatAnErrorNamesBringTheMigrationToItsEnd(t *testing.T) {
 	cancels := func(d *daemon, id string) {
 		_, _, err := d.manager().Cancel(context.Background(), d.call(id))
@@ -153,7 +153,7 @@ func TestTheCommandsThatAnErrorNamesBringTheMigrationToItsEnd(t *testing.T) {
 				id := c.bring(t, d)
 				d.follow(d.untilItStands(id))
 				mig := d.untilItStands(id)
-				if d.world.Exists(migratetest.ForeignPath) { // whose snapshot it is deletes it
+				if d.world.Exists(migratetest.ForeignPath) { // the owner of the snapshot deletes it
 					must(t, d.world.Images.Remove(context.Background(), migratetest.ForeignPath))
 				}
 				switch {

@@ -99,7 +99,7 @@ func TestADestinationThatIsMadeSparseIsSaidToLackTheRoomOfItsSource(t *testing.T
 	}
 }
 
-// thick gives src all of its room, and a project, or neither.
+// thick makes src fully allocated and gives it a project, or neither.
 func (d *daemon) thick(is bool) {
 	if is {
 		d.world.Images.Full, d.world.Images.Unlike = srcPath, []string{"its project (42)"}

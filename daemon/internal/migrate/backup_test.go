@@ -16,8 +16,8 @@ import (
 
 func waitsForBackup(mig *api.Migration) bool { return mig.Phase == "waiting for backup" }
 
-// With a QEMU that loses writes the guest is suspended where the job begins, and runs while a
-// backup is waited for.
+// With a QEMU that loses writes the guest is suspended when the job begins, and runs while the op
+// waits for the backup.
 func TestASwitchWaitsForTheEndOfABackupAndGoesOnByItself(t *testing.T) {
 	for name, c := range map[string]struct {
 		world  func(*testing.T, hv.State) *migratetest.World

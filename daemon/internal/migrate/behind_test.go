@@ -15,13 +15,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// behind is what somebody does to the instance of a migration that was started and
-// copied, with virsh.
+// behind is a change of another program, with virsh, to the instance of a migration that was
+// started and copied.
 type behind struct {
 	name  string
 	state hv.State
 	act   func(t *testing.T, d *daemon)
-	// complete and cancel are what the calls are answered with.
+	// complete and cancel are the codes of these calls' results.
 	complete, cancel api.Code
 }
 
@@ -51,7 +51,7 @@ var behinds = []behind{
 		must(t, err)
 		detach(hv.Live)(t, d)
 		edit(t, d, srcPath)
-		d.world.SetQuiet() // it lacks what it wrote
+		d.world.SetQuiet() // src lacks the guest's writes
 		must(t, d.world.AttachDisk(context.Background(), testInstance, hv.Live, hv.DiskSpec{Target: "vda", Slot: slot, Image: rawImage(srcPath)}))
 	}, api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh detach-disk of the definition", hv.StateStopped, detach(hv.Config), api.CodeChainChanged, api.CodeChainChanged},
@@ -86,8 +86,8 @@ func detach(where hv.Where) func(*testing.T, *daemon) {
 	}
 }
 
-// What others do to the disk of a migration is found out when that goes on: it is
-// refused, or given to the operator, and no image that may have writes is deleted.
+// Changes of the disk by other programs are found when the migration continues: it is refused, or
+// left to the operator, and no image that may have writes is deleted.
 func TestWhatOthersDoToTheInstanceIsFoundOutAndLosesNothing(t *testing.T) {
 	for _, b := range behinds {
 		for name, call := range map[string]struct {
@@ -128,13 +128,13 @@ func TestWhatOthersDoToTheInstanceIsFoundOutAndLosesNothing(t *testing.T) {
 	}
 }
 
-// Between the look before the pause and the change of the definition, or while the
+// The change is between the look before the pause and the change of the definition, or while the
 // guest is paused.
 func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testing.T) {
 	for _, c := range []struct {
 		at   string
 		do   func(*Manager, context.Context, Call) (api.Migration, string, error)
-		then api.MigrationState // once that is mended
+		then api.MigrationState // after the definition was corrected
 	}{
 		{"name_dst", (*Manager).Complete, api.MigrationCompleted},
 		{"pivot", (*Manager).Complete, api.MigrationCompleted},
@@ -176,8 +176,8 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 	}
 }
 
-// Where libvirtd died in a pivot without that, the guest would go on, and start next on the
-// overlay, which lacks what it wrote.
+// If libvirtd died in a pivot without that, the guest would continue, and start next on the
+// overlay, which lacks its writes.
 func TestADefinitionThatIsChangedBackBeforeThePivotNamesDstAgainFirst(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -196,7 +196,7 @@ func TestADefinitionThatIsChangedBackBeforeThePivotNamesDstAgainFirst(t *testing
 	})
 }
 
-// images are those of a migration that are there.
+// images returns the existing images of a migration.
 func (d *daemon) images(t *testing.T, mig api.Migration) (there []string) {
 	t.Helper()
 	for _, path := range []string{srcPath, mig.Dst.Path, "/overlays/" + mig.ID + ".qcow2"} {
@@ -214,8 +214,7 @@ func apiOrNil(refused *api.Error) error {
 	return refused
 }
 
-// A mirror is given up then, since nothing of it is worth keeping: the guest goes on
-// with src.
+// A mirror is then given up, since keeping it has no use: the guest continues on src.
 func TestAMirrorUnderWhichTheDefinitionIsChangedIsGivenUp(t *testing.T) {
 	for name, act := range map[string]func(*testing.T, *daemon){
 		"virsh undefine": undefine, "virsh detach-disk": detach(hv.Config),

@@ -19,7 +19,7 @@ import (
 
 var dropBitmaps = api.MigrationTarget{ToPool: "new", Checkpoints: api.CheckpointsDrop}
 
-// recordedWorld is a world whose volume is a qcow2 image that has the bitmap b0.
+// recordedWorld is a world with a qcow2 image with the bitmap b0 as the volume.
 func recordedWorld(t *testing.T, state hv.State) *migratetest.World {
 	t.Helper()
 	w := migratetest.Qcow2World(t, hv.StateStopped)
@@ -30,8 +30,7 @@ func recordedWorld(t *testing.T, state hv.State) *migratetest.World {
 	return w
 }
 
-// refusesToStart claims that a move is refused, in a plan of it as well, and that nothing is
-// changed.
+// refusesToStart checks that a move, and a plan of it, is refused, and that nothing is changed.
 func (d *daemon) refusesToStart(target api.MigrationTarget, words ...string) {
 	d.t.Helper()
 	_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
@@ -52,7 +51,7 @@ func (d *daemon) refusesToStart(target api.MigrationTarget, words ...string) {
 	d.stayed()
 }
 
-// bitmapsAt claims which bitmaps an image has.
+// bitmapsAt checks the bitmaps of an image.
 func (d *daemon) bitmapsAt(path string, want ...string) {
 	d.t.Helper()
 	got, err := d.world.Bitmaps(path)
@@ -157,8 +156,7 @@ func TestABitmapAtRestIsLostOnlyIfThatIsAskedForAndIsSaid(t *testing.T) {
 	}
 }
 
-// A guest that is started in the middle of a move that drops bitmaps runs on an overlay without
-// any.
+// A guest that is started during a move that drops bitmaps runs on an overlay without bitmaps.
 func TestADroppedBitmapIsNotAtTheDestinationOfAGuestThatWasStarted(t *testing.T) {
 	inBubbleOn(t, recordedWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.begin(dropBitmaps)
@@ -188,7 +186,7 @@ func TestABitmapThatAppearsBeforeTheOverlayIsMadeEndsTheStart(t *testing.T) {
 	})
 }
 
-// Another program makes a bitmap in the middle of a move.
+// Another program makes a bitmap during a move.
 func TestABitmapThatAppearsInAMoveIsKeptOrRefusedAtItsEnd(t *testing.T) {
 	toRaw := api.MigrationTarget{ToPool: "new", ToFormat: api.FormatRaw}
 	for _, c := range []struct {

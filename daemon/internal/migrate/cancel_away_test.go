@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// copying is a migration whose copy gets nowhere until it is let go.
+// copying is a migration with a copy that is blocked until it is released.
 func (d *daemon) copying() (mig api.Migration, letGo func()) {
 	d.t.Helper()
 	gate := make(chan struct{})
@@ -24,7 +24,7 @@ func (d *daemon) copying() (mig api.Migration, letGo func()) {
 	return d.until(mig.ID, api.MigrationCopying), func() { close(gate) }
 }
 
-// Nothing was changed then, as the refusal says.
+// Nothing was changed then, as the refusal states.
 func TestACancelWithoutLibvirtStopsNothing(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig, letGo := d.copying()
@@ -44,7 +44,7 @@ func TestACancelWithoutLibvirtStopsNothing(t *testing.T) {
 	})
 }
 
-// Between the look and the cancel libvirt goes away: the copy is stopped by then.
+// Between the look and the cancel libvirt becomes unavailable: the copy is already stopped.
 func TestACancelThatCouldOnlyStopTheCopySaysSo(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig, _ := d.copying()

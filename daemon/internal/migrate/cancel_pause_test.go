@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// slowCancel begins a cancel of a running guest whose commit gets nowhere until
-// the job is stepped, and returns once the job runs.
+// slowCancel begins a cancel of a running guest with a commit that makes no progress until the job
+// is stepped, and returns once the job runs.
 func slowCancel(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
 	mig := d.begin(toNewPool)
@@ -36,7 +36,7 @@ func slowCancel(t *testing.T, d *daemon) api.Migration {
 	return mig
 }
 
-// stillRunning checks that nobody has paused the guest.
+// stillRunning checks that the guest was not paused.
 func (d *daemon) stillRunning() {
 	d.t.Helper()
 	synctest.Wait()
@@ -64,7 +64,7 @@ func TestAnInterruptionDoesNotPauseTheGuestBeforeTheCommitHasCaughtUp(t *testing
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				mig := slowCancel(t, d)
 				happen(d)
-				for range 12 { // slow, but it gets on
+				for range 12 { // slow, but it makes progress
 					pass(7 * time.Second)
 					d.world.Step(1)
 					d.stillRunning()
@@ -88,7 +88,7 @@ func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 	})
 }
 
-// untilPaused waits until somebody has paused the guest.
+// untilPaused waits until the guest is paused.
 func (d *daemon) untilPaused() {
 	d.t.Helper()
 	for range 1000 {
@@ -101,7 +101,7 @@ func (d *daemon) untilPaused() {
 	d.t.Fatal("nobody pauses the guest")
 }
 
-// A guest whose writes cannot be limited outruns its commit for as long as it likes.
+// A guest without a limit on its writes stays ahead of its commit.
 func TestACancelWhoseCommitGetsNowhereInItsPauseLetsTheGuestGoOn(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := slowCancel(t, d)

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What the cancel cannot delete it says, with the command that ends that, and goes on when it is
-// called again.
+// The cancel names the image that it cannot delete, with the command that helps, and continues when
+// it is called again.
 func TestACancelWhoseDestinationPoolIsOffNamesTheWayOut(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)

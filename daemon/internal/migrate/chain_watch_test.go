@@ -34,7 +34,7 @@ func overlayChainOf(mig api.Migration) []hv.Image {
 	return []hv.Image{{Type: hv.SourceFile, Format: "qcow2", Path: overlayOf(mig)}, rawImage(srcPath)}
 }
 
-// Somebody defines the domain from an XML of before the migration (virsh define old.xml).
+// A person defines the domain from an XML from before the migration (virsh define old.xml).
 func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
@@ -84,7 +84,7 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 	})
 }
 
-// A copy takes hours, and what somebody does to the chain meanwhile makes it useless.
+// A copy takes hours, and a change of the chain meanwhile makes it useless.
 func TestWhatSomebodyDoesToTheChainIsFoundWhileTheCopyRuns(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.watched()
@@ -107,8 +107,8 @@ func TestWhatSomebodyDoesToTheChainIsFoundWhileTheCopyRuns(t *testing.T) {
 	})
 }
 
-// The definition is right again while something has the key of the instance, so that the watch does
-// not look then, and what the cancel does with it takes its time.
+// The definition is corrected while another op has the key of the instance, so the watch does not
+// look then; and the cancel takes some time.
 func TestWhatACancelHasSettledIsNoProblemAnyMore(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
@@ -142,7 +142,7 @@ func TestWhatACancelHasSettledIsNoProblemAnyMore(t *testing.T) {
 	})
 }
 
-// The guest has run on src, so the overlay belongs to a src that is gone.
+// The guest has run on src, so the overlay does not match src.
 func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.begin(toNewPool)
@@ -154,8 +154,8 @@ func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
 	})
 }
 
-// foundSnapshot fails unless the watch has found the foreign snapshot over the disk of the
-// migration, and it is shown.
+// foundSnapshot checks that the watch has found the foreign snapshot over the disk of the
+// migration, and that it is shown.
 func (d *daemon) foundSnapshot(id string) api.ChainProblem {
 	d.t.Helper()
 	found := d.manager().ChainProblems()
@@ -186,7 +186,7 @@ func TestAForeignSnapshotOverTheOverlayIsNoReasonToRefuseAStart(t *testing.T) {
 	})
 }
 
-// The merge of the message ends it, as it is typed.
+// The commands of the message merge it, as they are typed.
 func TestAForeignSnapshotIsFoundWithinASecondAndGoneWithinOneOfItsMerge(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.watched()
@@ -208,7 +208,8 @@ func TestAForeignSnapshotIsFoundWithinASecondAndGoneWithinOneOfItsMerge(t *testi
 	})
 }
 
-// A glance each second costs libvirt one question about the domain, and the journal nothing.
+// The glance of each second asks libvirt one question about the domain, and does not read the
+// journal.
 func TestTheWatchReadsNothingButTheTopImageWhileNobodyChangesAnything(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.watched()
@@ -228,7 +229,7 @@ func TestTheWatchReadsNothingButTheTopImageWhileNobodyChangesAnything(t *testing
 	})
 }
 
-// What libvirt has of the guest would be its chain after a restore.
+// After a restore the guest would have libvirt's chain.
 func TestAGuestWhoseWitnessesDisagreeIsNotRestoredFromASave(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.watched()

@@ -21,8 +21,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Two or three things go wrong in one migration, each at a moment of chance: the seed names the
-// run. The other simulations let one thing go wrong, at each moment there is.
+// Two or three faults happen in one migration, each at a random moment: the seed names the run. The
+// other simulations have one fault, at each possible moment.
 func TestNoWriteIsLostWhateverHappensAndWhen(t *testing.T) {
 	seeds := 1500
 	if testing.Short() {
@@ -35,20 +35,20 @@ func TestOneSeedIsOneRunOfAMigration(t *testing.T) {
 	hosttest.SameTwice(t, func(t *testing.T, rng *rand.Rand) []string { return chaos(t, rng).world.Calls() })
 }
 
-// chaosCalls is about how many calls of the hypervisor a migration makes.
+// chaosCalls is the approximate number of hypervisor calls of a migration.
 const chaosCalls = 90
 
-// chaosTimeout is longer than any migration lasts whose troubles are over within a minute each. One
-// that begins anew again and again makes more history the longer it may.
+// chaosTimeout is longer than any migration with faults that each end within a minute. A migration
+// that starts over again and again makes more history the longer it may run.
 const chaosTimeout = 10 * time.Minute
 
-// changingCalls are those of them that change something.
+// changingCalls are the calls that change something.
 var changingCalls = []string{"Snapshot", "BlockCopy", "CommitActive", "Suspend", "Resume", "Pivot", "SetConfigChain", "AbortJob"}
 
-// chaos moves the volume, or cancels that, while one thing after the other goes wrong.
+// chaos moves the volume, or cancels the move, while one fault happens after the other.
 func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	worlds := []func(*testing.T, hv.State) *migratetest.World{losing}
-	for _, kind := range slices.Sorted(maps.Keys(migratetest.LiveKinds)) { // so that a seed is a run
+	for _, kind := range slices.Sorted(maps.Keys(migratetest.LiveKinds)) { // so that a seed names a run
 		worlds = append(worlds, migratetest.LiveKinds[kind])
 	}
 	world := worlds[rng.IntN(len(worlds))]
@@ -59,7 +59,7 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 		what := chaosTroubles[rng.IntN(len(chaosTroubles))]
 		how := time.Duration(rng.Int64N(int64(time.Minute)))
 		fault := hvtest.Fault{Nth: 1 + rng.IntN(chaosCalls), After: rng.IntN(2) == 0, Do: func() { what(d, how) }}
-		if rng.IntN(2) == 0 { // most calls only look
+		if rng.IntN(2) == 0 { // most calls only read
 			fault.Call, fault.Nth = changingCalls[rng.IntN(len(changingCalls))], 1+rng.IntN(2)
 		}
 		d.world.Inject(fault)
@@ -70,9 +70,9 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	}
 	cancelAfter := time.Duration(-1)
 	if rng.IntN(2) == 0 {
-		cancelAfter = time.Duration(rng.Int64N(int64(time.Minute))) >> rng.IntN(10) // most moves are over in seconds
+		cancelAfter = time.Duration(rng.Int64N(int64(time.Minute))) >> rng.IntN(10) // most moves end within seconds
 	}
-	if state != hv.StatePaused { // one that somebody lets go on in the middle of the switch writes until that is undone
+	if state != hv.StatePaused { // a guest that is resumed in the switch writes until the resume is undone
 		d.world.WatchDefinition()
 	}
 	endFlushed := d.flushOfTheEnd()
@@ -90,8 +90,8 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	return d
 }
 
-// flushOfTheEnd returns a look at whether the end was flushed between a pivot and the removal of
-// the overlay, where there was a pivot. An image in memory loses nothing that was not flushed.
+// flushOfTheEnd returns a check whether the end was flushed between a pivot and the removal of the
+// overlay, if there was a pivot. An image in memory loses nothing that was not flushed.
 func (d *daemon) flushOfTheEnd() (look func(end string)) {
 	pivoted := -1
 	for nth := 1; nth <= 2; nth++ { // one of them may be refused
@@ -135,13 +135,12 @@ var chaosTroubles = []func(d *daemon, how time.Duration){
 	func(d *daemon, _ time.Duration) { d.journal.FailNext(true) },
 }
 
-// lookEvery is how often whoever waits for the end of a migration looks, and asks for what is to be
-// asked for.
+// lookEvery is the interval of looks, and requests, while a test waits for the end of a migration.
 const lookEvery = 200 * time.Millisecond
 
-// endsSomehow asks for a migration, step by step or as a whole, and for its cancel after some time
-// if that is not negative, as a client does who asks again when something was away, and less and
-// less often, until it is over: a move that never ends is found soon.
+// endsSomehow requests a migration, step by step or as a whole, and its cancel after cancelAfter
+// unless that is negative. Like a client, it repeats requests after a failure, at growing
+// intervals, until the migration has ended: so a move that never ends is found soon.
 func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migration {
 	d.t.Helper()
 	ctx := context.Background()
@@ -166,7 +165,8 @@ func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migratio
 		if mig.State == api.MigrationNeedsOperator || time.Since(began) > chaosTimeout {
 			d.t.Fatalf("the migration is %s (phase %s, %+v)", mig.State, mig.Phase, mig.Error)
 		}
-		// What was away or is too late is refused; it is asked for again, or the migration ends.
+		// A request to an unavailable program, or too late, is refused; it is repeated, or the
+		// migration ends.
 		switch {
 		case cancelAfter >= 0 && time.Since(began) >= cancelAfter && (!cancels || mig.Error != nil):
 			_, _, err := d.manager().Cancel(ctx, d.call(mig.ID))

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A move with all guests paused is refused for whatever a plain move of the same volume
-// is refused for. Its disk is <shareable/>, which the others are not.
+// A move with all guests paused has the refusals of a plain move of the same volume. Its disk is
+// <shareable/>.
 func TestAMoveWithAllGuestsPausedIsRefusedForWhatAPlainMoveIs(t *testing.T) {
 	const beside = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e00ff"
 	another := func(t *testing.T, w *migratetest.World) {

@@ -25,7 +25,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// ofClones runs a test on worlds with a linked clone, whose base image must not change.
+// ofClones runs a test on worlds with a linked clone. Its base image must not change.
 func ofClones(t *testing.T, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	for _, state := range allStates {
@@ -60,7 +60,7 @@ func TestAMoveMakesALinkedCloneAVolumeOfItsOwn(t *testing.T) {
 
 func TestAMoveThatKeepsTheBaseImagesCopiesWhatTheCloneHas(t *testing.T) {
 	ofClones(t, func(t *testing.T, d *daemon) {
-		must(t, d.world.Fake.SetFull(migratetest.BasePath, true)) // whoever writes to it fails
+		must(t, d.world.Fake.SetFull(migratetest.BasePath, true)) // any write to it fails
 		mig := d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", KeepBase: true, DeleteSource: true}), api.MigrationCompleted)
 		if mig.Src.Backing == "" || mig.Dst.Backing != mig.Src.Backing || mig.Dst.Format != api.FormatQcow2 {
 			t.Errorf("moved from %+v to %+v", mig.Src, mig.Dst)
@@ -116,7 +116,7 @@ func TestOnlyALinkedCloneKeepsItsBaseImagesInANewFile(t *testing.T) {
 	}
 }
 
-// isOn claims that the disk is on this chain, with all that its guest wrote.
+// isOn checks that the disk is on this chain, with all writes of its guest.
 func (d *daemon) isOn(t *testing.T, want ...hv.Image) {
 	t.Helper()
 	d.world.SetQuiet()
@@ -173,8 +173,8 @@ func TestALinkedCloneIsRefusedWhereItsChainIsAnother(t *testing.T) {
 	}
 }
 
-// slowComplete begins the complete of a move that keeps the base images, whose job gets nowhere
-// until it is stepped, and returns once the job runs.
+// slowComplete begins the complete of a move that keeps the base images, with a job that makes no
+// progress until it is stepped, and returns once the job runs.
 func slowComplete(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
 	mig := d.copied()
@@ -288,8 +288,8 @@ func TestACloneWithSmallClustersNeedsRoomForTheLargerOnesOfItsCopy(t *testing.T)
 	})
 }
 
-// offAtItsName has the guest end behind the pivot, with a definition that names the overlay as
-// before, and returns the complete that goes on then.
+// offAtItsName ends the guest after the pivot, with a definition that still names the overlay, and
+// returns the complete that then continues.
 func offAtItsName(d *daemon, then func()) api.Migration {
 	d.t.Helper()
 	mig := d.copied()
@@ -303,7 +303,7 @@ func offAtItsName(d *daemon, then func()) api.Migration {
 	return mig
 }
 
-// definition is the chain that the definition names.
+// definition returns the chain in the definition.
 func (d *daemon) definition() []hv.Image {
 	d.t.Helper()
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -333,7 +333,7 @@ func TestAnOverlayThatWasWrittenBehindThePivotIsKeptUntilTheOperatorHasDecided(t
 		if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("the definition was named after one of the two: %v", err)
 		}
-		// What docs/how-to/recover.md says, if the overlay is right.
+		// These are the steps of docs/how-to/recover.md, if the overlay is right.
 		content, err := d.world.AuthoritativeContent(testInstance, "vda")
 		must(t, err)
 		for block, value := range content {
@@ -344,8 +344,8 @@ func TestAnOverlayThatWasWrittenBehindThePivotIsKeptUntilTheOperatorHasDecided(t
 	})
 }
 
-// libvirtd dies in the pivot of such a move when it has attached the base images, and refuses it
-// from then on: QEMU may still go over to dst, so that nobody lets the guest run on.
+// libvirtd dies in the pivot of such a move after it has attached the base images, and refuses the
+// pivot from then on: QEMU may still move to dst, so the guest must not be resumed.
 func TestAGuestWhosePivotMayStillComeIsNotResumed(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, Err: hv.ErrUnavailable})
@@ -361,7 +361,7 @@ func TestAGuestWhosePivotMayStillComeIsNotResumed(t *testing.T) {
 	})
 }
 
-// farBehind is a move that keeps the base images, whose complete came to nothing with its job far
+// farBehind is a move that keeps the base images, after a failed complete with a job that is far
 // behind the guest.
 func farBehind(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
@@ -383,7 +383,7 @@ func TestACancelPausesTheGuestForACopyOfItsCloneWhenThatHasCaughtUp(t *testing.T
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.SrcAttachmentID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)
-		d.stayed() // the fake says if the job was ended too early
+		d.stayed() // the fake reports if the job was ended too early
 		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {
 			t.Errorf("the guest's writes are still limited, to %d", n)
 		}
@@ -418,8 +418,8 @@ func TestACancelDoesNotPauseTheGuestForACopyOfItsCloneThatGetsNowhere(t *testing
 	})
 }
 
-// The hook of a host does not work, and somebody starts the instance in the moment in which its
-// definition names dst.
+// The hook of the host does not work, and the instance is started at the moment its definition is
+// changed to dst.
 func TestAGuestThatIsStartedAsItsDefinitionIsToNameDstKeepsWhatItWrites(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := offAtItsName(d, func() {
@@ -438,8 +438,8 @@ func TestAGuestThatIsStartedAsItsDefinitionIsToNameDstKeepsWhatItWrites(t *testi
 	})
 }
 
-// A definition that names the end of a job in the background before its pivot is somebody else's,
-// and says nothing of where the guest was when it died.
+// If the definition names the end of a background job before its pivot, another program has changed
+// it, and it does not show where the guest was when it died.
 func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -455,8 +455,8 @@ func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
 	})
 }
 
-// The daemon dies when the definition of a guest that went off names dst, with the guard set that
-// it was changed under.
+// The daemon dies after it changed the definition of a guest that is off to dst, with the guard
+// still set.
 func TestADaemonThatDiesAsItNamesDstLeavesNoGuard(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := offAtItsName(d, func() {

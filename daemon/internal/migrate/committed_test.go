@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stayedBesides is stayed with an overlay that was kept, which is removed.
+// stayedBesides is stayed after the removal of an overlay that was kept.
 func (d *daemon) stayedBesides(overlay, dst string) {
 	d.t.Helper()
 	if !d.world.Exists(overlay) {
@@ -28,7 +28,7 @@ func (d *daemon) stayedBesides(overlay, dst string) {
 	d.stayed()
 }
 
-// saysCommitted claims that src is named as what has every write, and why.
+// saysCommitted checks that src is named as the image with every write, and why.
 func (d *daemon) saysCommitted(mig api.Migration) {
 	d.t.Helper()
 	w := d.which()
@@ -95,7 +95,7 @@ func TestAnOverlayThatSomebodyHasCommittedIsCancelledOntoSrc(t *testing.T) {
 	}
 }
 
-// Its disk is at the same place, and what it wrote to the overlay is not there.
+// Its disk is at the same place, and lacks its writes to the overlay.
 func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
@@ -105,7 +105,7 @@ func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 		}
 		must(t, d.world.Stop(testInstance))
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
-		d.world.SetQuiet() // it lacks what it wrote
+		d.world.SetQuiet() // src lacks the guest's writes
 		must(t, d.world.Start(testInstance))
 		d.world.Copier.Gate = make(chan struct{})
 		for _, during := range []string{"started", "being copied"} {
@@ -133,8 +133,7 @@ func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 	})
 }
 
-// A snapshot was taken over the overlay and merged into it again, as virsh does it without
-// --delete.
+// A snapshot was taken over the overlay and merged into it again, as virsh does without --delete.
 func TestTheImageOfASnapshotThatAMoveLeavesIsNamed(t *testing.T) {
 	for name, cancel := range map[string]bool{"completed": false, "cancelled": true} {
 		t.Run(name, func(t *testing.T) {

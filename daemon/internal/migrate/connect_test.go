@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// volumePath is that of a volume of a target: it is there while it is connected.
+// volumePath is the path of a volume of a target, which exists while it is connected.
 const volumePath = "/dev/vf-lun"
 
 func TestAVolumeMovesToATargetAndBackAndIsConnectedMeanwhile(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAPlanSaysOfAVolumeOfATargetThatItIsConnectedForTheMoveUnlessItIs(t *tes
 	})
 }
 
-// TestAMoveToATargetThatEndsInVainDisconnectsIt: cancelled, or refused once it was connected.
+// The move is cancelled, or refused once dst was connected.
 func TestAMoveToATargetThatEndsInVainDisconnectsIt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		must(t, d.world.AddTarget(volumePath, testSize))
@@ -75,7 +75,7 @@ func TestAMoveToATargetThatEndsInVainDisconnectsIt(t *testing.T) {
 	}
 }
 
-// TestALargerVolumeOfATargetThatIsConnectedIsTakenByItsBeginning: its size is known then.
+// The size is known once it is connected.
 func TestALargerVolumeOfATargetThatIsConnectedIsTakenByItsBeginning(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		must(t, d.world.AddTarget(volumePath, 2*testSize))

@@ -19,13 +19,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// connectorWorlds are worlds in which a move takes the verbs create and delete, or connect, copy
-// and disconnect.
+// connectorWorlds are worlds with moves that use the verbs create and delete, or connect, copy and
+// disconnect.
 var connectorWorlds = map[string]func(*testing.T, hv.State) *migratetest.World{
 	"between arrays": migratetest.ArrayWorld, "of a target": migratetest.TargetWorld,
 }
 
-// TestAMoveTakesEachVerbOfAConnectorButExtend says what the simulations below go through.
+// This shows which verbs the simulations below use.
 func TestAMoveTakesEachVerbOfAConnectorButExtend(t *testing.T) {
 	for name, want := range map[string][]string{
 		"between arrays": {connector.VerbCreate, connector.VerbDelete},
@@ -43,7 +43,7 @@ func TestAMoveTakesEachVerbOfAConnectorButExtend(t *testing.T) {
 	}
 }
 
-// onConnectorWorlds runs a test in each of them, of a guest that runs and of one that is off.
+// onConnectorWorlds runs a test in each of them, with a running guest and with a guest that is off.
 func onConnectorWorlds(t *testing.T, test func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State)) {
 	t.Helper()
 	for name, world := range connectorWorlds {
@@ -53,8 +53,8 @@ func onConnectorWorlds(t *testing.T, test func(t *testing.T, world func(*testing
 	}
 }
 
-// nothingIsLeft claims that the volume is where its move says, and that its connector has nothing
-// else for it: neither a volume nor a connection that nobody needs.
+// nothingIsLeft checks that the volume is where its move has ended, and that its connector has no
+// other volume and no needless connection for it.
 func (d *daemon) nothingIsLeft(mig api.Migration) {
 	d.t.Helper()
 	completed := mig.State == api.MigrationCompleted
@@ -69,7 +69,7 @@ func (d *daemon) nothingIsLeft(mig api.Migration) {
 	}
 }
 
-// simulateMove is a whole move in which a fault happens.
+// simulateMove is a whole move with a fault.
 func simulateMove(_ *testing.T, d *daemon, fault hvtest.Fault) {
 	d.world.Inject(fault)
 	mig := d.endsSomehow(true, -1)
@@ -78,7 +78,7 @@ func simulateMove(_ *testing.T, d *daemon, fault hvtest.Fault) {
 	d.nothingIsLeft(mig)
 }
 
-// simulateCancelledMove is a cancel, of a move whose copy is done, in which a fault happens.
+// simulateCancelledMove is a cancel, with a fault, of a move with a finished copy.
 func simulateCancelledMove(t *testing.T, d *daemon, fault hvtest.Fault) {
 	mig := d.begin(d.world.To)
 	simulateCancelOf(t, d, mig, fault)
@@ -87,8 +87,8 @@ func simulateCancelledMove(t *testing.T, d *daemon, fault hvtest.Fault) {
 	d.nothingIsLeft(mig)
 }
 
-// TestTheDaemonDiesAtEveryCallOfAConnector, while its program is at work and before and after that:
-// the next daemon does each verb again, or undoes it.
+// The daemon dies while the program runs, and before and after that: the next daemon repeats or
+// undoes each verb.
 func TestTheDaemonDiesAtEveryCallOfAConnector(t *testing.T) {
 	for name, simulate := range map[string]simulation{"complete": simulateMove, "cancel": simulateCancelledMove} {
 		for _, after := range []bool{false, true} {
@@ -103,8 +103,8 @@ func TestTheDaemonDiesAtEveryCallOfAConnector(t *testing.T) {
 	}
 }
 
-// TestWhatADeadDaemonHasBegunIsUndoneBehindIt: the daemon dies while a program makes dst or
-// connects it, and the next one gives the move up before the program has ended.
+// The daemon dies while a program makes dst or connects it, and the next one gives up the move
+// before the program has ended.
 func TestWhatADeadDaemonHasBegunIsUndoneBehindIt(t *testing.T) {
 	onConnectorWorlds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State) {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,8 +123,7 @@ func TestWhatADeadDaemonHasBegunIsUndoneBehindIt(t *testing.T) {
 	})
 }
 
-// TestACancelInTheMiddleOfAVerbLeavesNothing: a program that is at work then comes to its end after
-// the move has given it up.
+// A program that runs at that time ends after the move has given it up.
 func TestACancelInTheMiddleOfAVerbLeavesNothing(t *testing.T) {
 	const longest = 8 * time.Second // a move takes less
 	onConnectorWorlds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State) {

@@ -28,7 +28,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// The one volume and the one instance of a world.
+// The volume and the instance of a world.
 const (
 	testInstance  = migratetest.Instance
 	testVolume    = migratetest.Volume
@@ -44,8 +44,8 @@ const (
 
 var must, pass, savedSpec = expect.OK, hosttest.Pass, migratetest.NewSavedSpec
 
-// daemon is a manager on a world, which may be stopped and started again on the same
-// world and journal.
+// daemon is a manager on a world, which may be stopped and started again on the same world and
+// journal.
 type daemon struct {
 	*hosttest.Daemon[*Manager]
 	t       *testing.T
@@ -55,17 +55,17 @@ type daemon struct {
 	typist  *hosttest.Operator
 }
 
-// manager is the one of now, runner its runner.
+// manager is the present manager, runner its runner.
 func (d *daemon) manager() *Manager  { m, _ := d.Now(); return m }
 func (d *daemon) runner() *op.Runner { _, r := d.Now(); return r }
 
-// newDaemon starts a daemon as run.go does.
+// newDaemon starts a daemon like run.go.
 func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 	t.Helper()
 	return newDaemonWith(t, w, &Config{})
 }
 
-// newDaemonWith is newDaemon with more of a configuration, as it is when a daemon starts.
+// newDaemonWith is newDaemon with a part of a configuration.
 func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
 	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
@@ -96,7 +96,7 @@ func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
 	return d
 }
 
-// halted is what the runner of a host begins with that knows that it was fenced.
+// halted begins the runner of a host that knows that it was fenced.
 func halted(ctx context.Context, r *op.Runner) error {
 	r.Halt()
 	return r.FinishCritical(ctx)
@@ -104,7 +104,7 @@ func halted(ctx context.Context, r *op.Runner) error {
 
 var toNewPool = api.MigrationTarget{ToPool: "new"}
 
-// migrate begins a `volume migrate` to where the world has its volume go, and returns its id.
+// migrate begins a `volume migrate` to the world's destination, and returns its id.
 func (d *daemon) migrate() string { d.t.Helper(); return d.migrateTo(d.world.To) }
 
 func (d *daemon) migrateTo(target api.MigrationTarget) string {
@@ -122,7 +122,7 @@ func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 	return d.until(mig.ID, api.MigrationStarted)
 }
 
-// copyAndCancel copies the volume of a migration that was begun, and cancels it then.
+// copyAndCancel copies the volume of a migration that was begun, and then cancels it.
 func (d *daemon) copyAndCancel(id string) {
 	d.t.Helper()
 	_, _, err := d.manager().Copy(context.Background(), d.call(id))
@@ -133,11 +133,11 @@ func (d *daemon) copyAndCancel(id string) {
 	d.until(id, api.MigrationCancelled)
 }
 
-// moveTimeout is longer than any migration in a world lasts, in fake time.
+// moveTimeout is longer than any migration in a world, in fake time.
 const moveTimeout = time.Hour
 
-// until waits until the migration is in one of the states. It looks again and
-// again, in fake time, and does not follow the watch: the daemon may restart.
+// until waits until the migration is in one of the states. It polls, in fake time, and does not
+// follow the watch, since the daemon may restart.
 func (d *daemon) until(id string, states ...api.MigrationState) api.Migration {
 	d.t.Helper()
 	for began := time.Now(); ; pass(50 * time.Millisecond) {
@@ -157,7 +157,7 @@ func (d *daemon) call(id string) Call {
 	return Call{OpID: uuid.NewString(), Subject: id}
 }
 
-// completes asks for a complete of a migration that is copied, and returns its id.
+// completes requests the complete of a copied migration, and returns its id.
 func (d *daemon) completes(mig api.Migration) string {
 	d.t.Helper()
 	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
@@ -172,8 +172,7 @@ func (d *daemon) cancels(id string) string {
 	return id
 }
 
-// ends asks for a complete or a cancel, and claims that it comes to its end with nothing lost or
-// left.
+// ends requests a complete or a cancel, and checks that it ends well with nothing lost or left.
 func (d *daemon) ends(mig api.Migration, cancel bool) {
 	d.t.Helper()
 	if cancel {
@@ -184,8 +183,8 @@ func (d *daemon) ends(mig api.Migration, cancel bool) {
 	d.moved(d.until(d.completes(mig), api.MigrationCompleted))
 }
 
-// diesWhile has the daemon be dead while things happen: from here on it does nothing. Then there is
-// another one.
+// diesWhile makes the daemon do nothing while happen runs, as if it had died. Then another daemon
+// starts.
 func (d *daemon) diesWhile(happen func()) {
 	d.world.Disconnect()
 	d.journal.SetDown(true)
@@ -196,11 +195,11 @@ func (d *daemon) diesWhile(happen func()) {
 	})
 }
 
-// stride is how far the next call is to which something happens.
+// stride is the distance between the calls with a fault.
 var stride = hosttest.Stride(13)
 
-// atEveryCall makes a trial again and again on a world whose instance is in a state, and lets
-// something happen at its first call, then at its second, and so on.
+// atEveryCall repeats a trial on a world with an instance in a state, with something happening at
+// its first call, then at its second, and so on.
 func atEveryCall(t *testing.T, state hv.State, trial func(t *testing.T, d *daemon, n int) (happened bool)) {
 	t.Helper()
 	atEveryCallOn(t, migratetest.NewWorld, state, trial)
@@ -214,7 +213,7 @@ func atEveryCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.W
 	})
 }
 
-// inBubble runs a test in fake time on a world whose instance is in a state.
+// inBubble runs a test in fake time on a world with an instance in a state.
 func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	inBubbleOn(t, migratetest.NewWorld, state, f)
@@ -251,7 +250,7 @@ func (d *daemon) moved(mig api.Migration) {
 	}
 }
 
-// stayed checks that the volume is on src as if nothing had been.
+// stayed checks that the volume is on src as before the move.
 func (d *daemon) stayed() {
 	d.t.Helper()
 	if err := d.world.SettledOn(d.world.Src); err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The daemon dies with the guest paused for the switch and is not started for a
-// while. A person resumes the guest, which writes and is shut down.
+// The daemon dies with the guest paused for the switch and is not started for a while. A person
+// resumes the guest, which writes and is shut down.
 func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 	resumedWhileTheDaemonIsDead(t, migratetest.NewWorld, (*migratetest.World).Stop)
 }
 
-// A job in the background has not copied what it writes, and its process dies.
+// A background job has not copied its writes, and its process dies.
 func TestAGuestThatIsResumedWhileTheDaemonIsDeadAndIsKilledLosesNothing(t *testing.T) {
 	resumedWhileTheDaemonIsDead(t, migratetest.KeepBaseWorld, (*migratetest.World).Crash)
 }
@@ -33,7 +33,7 @@ func resumedWhileTheDaemonIsDead(t *testing.T, world func(*testing.T, hv.State) 
 			}
 			arm(func() {
 				d.diesWhile(func() {
-					d.world.SetStep(0) // the commit gets nowhere
+					d.world.SetStep(0) // the commit makes no progress
 					must(t, d.world.ResumeByUser(testInstance))
 					for range 5 {
 						d.world.GuestWrites()
@@ -47,8 +47,8 @@ func resumedWhileTheDaemonIsDead(t *testing.T, world func(*testing.T, hv.State) 
 	}
 }
 
-// What a job has copied with the guest suspended is in the destination for certain only when
-// somebody has flushed it.
+// Data that a job has copied with the guest suspended is certain to be in the destination only
+// after a flush.
 func TestAGuestThatDiesInTheSwitchLosesNothing(t *testing.T) {
 	for death, die := range map[string]func(d *daemon) error{
 		"its process": func(d *daemon) error { return d.world.Crash(testInstance) },
@@ -75,9 +75,9 @@ func TestAGuestThatDiesInTheSwitchLosesNothing(t *testing.T) {
 	}
 }
 
-// A person resumes the guest while the daemon is dead, and then the power of the host fails: what
-// the guest has flushed since is in the overlay, and in dst perhaps not. So dst is not taken for
-// the end because the definition names it.
+// A person resumes the guest while the daemon is dead, and then the host loses power: the guest's
+// writes that were flushed since are in the overlay, and perhaps not in dst. So the definition does
+// not prove that dst has everything.
 func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testing.T) {
 	for _, autostart := range []bool{false, true} {
 		for _, resumed := range []bool{false, true} {

@@ -17,7 +17,7 @@ import (
 
 const rulesFile = "/etc/apparmor.d/libvirt/libvirt-x.files"
 
-// saysHow claims that a refusal says what to do about a rule against writing to the image.
+// saysHow checks that a refusal says what to do about a rule against writing to the image.
 func saysHow(t *testing.T, refused *api.Error, path string) {
 	t.Helper()
 	if refused == nil || refused.Code != api.CodePermissionDenied {

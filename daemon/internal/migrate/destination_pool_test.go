@@ -17,10 +17,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// lvPath is a device of the pool lvm of hasPool, in a directory that every machine has.
+// lvPath is a device of the pool lvm of hasPool, in a directory that exists on every machine.
 const lvPath = "/dev/pts/vf-lv"
 
-// hasPool gives the host a pool of devices with one of this size, which is no volume.
+// hasPool adds a pool of devices with one device of this size, which is no volume.
 func hasPool(t *testing.T, w *migratetest.World, poolType string, sizeBytes int64) {
 	t.Helper()
 	w.AddPool(hv.PoolInfo{Name: "lvm", Type: poolType, Path: "/dev/pts", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
@@ -34,8 +34,8 @@ func onLV(t *testing.T, d *daemon) {
 	d.until(d.migrateTo(api.MigrationTarget{ToPath: lvPath}), api.MigrationCompleted)
 }
 
-// isIn claims that a move has brought the volume into a pool, by the words of the plan, of the
-// registry and of the move.
+// isIn checks that a move has brought the volume into a pool, in the plan, the registry and the
+// migration.
 func (d *daemon) isIn(t *testing.T, pool, name string, plan api.MigrationPlan, mig api.Migration) {
 	t.Helper()
 	for what, l := range map[string]api.Location{
@@ -47,7 +47,7 @@ func (d *daemon) isIn(t *testing.T, pool, name string, plan api.MigrationPlan, m
 	}
 }
 
-// moveInto makes a move, and says what was planned.
+// moveInto makes a move, and also returns its plan.
 func (d *daemon) moveInto(t *testing.T, target api.MigrationTarget) (api.MigrationPlan, api.Migration) {
 	t.Helper()
 	plan, err := d.manager().Plan(t.Context(), testVolume, target)
@@ -55,7 +55,7 @@ func (d *daemon) moveInto(t *testing.T, target api.MigrationTarget) (api.Migrati
 	return plan, d.until(d.migrateTo(target), api.MigrationCompleted)
 }
 
-// TestAVolumeThatGoesToADeviceOfAPoolByItsPathIsInThatPool, in whichever pool the device is.
+// The device may be in any pool.
 func TestAVolumeThatGoesToADeviceOfAPoolByItsPathIsInThatPool(t *testing.T) {
 	for _, state := range allStates {
 		for _, poolType := range []string{"logical", hv.ConnectorPool} {
@@ -76,8 +76,7 @@ func TestAVolumeThatGoesToADeviceOfAPoolByItsPathIsInThatPool(t *testing.T) {
 	}
 }
 
-// TestADestinationInAPoolIsFoundThereWhateverItIs: the beginning of a device, an image on one, or a
-// file.
+// dst is the beginning of a device, an image on one, or a file.
 func TestADestinationInAPoolIsFoundThereWhateverItIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		world  func(*testing.T, hv.State) *migratetest.World
@@ -122,7 +121,7 @@ func TestADestinationInAPoolIsFoundThereWhateverItIs(t *testing.T) {
 	}
 }
 
-// TestAFileThatAMoveMakesIsNotMadeByThePoolOfItsDirectory: the registry finds that pool.
+// The registry finds that pool.
 func TestAFileThatAMoveMakesIsNotMadeByThePoolOfItsDirectory(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		dir := t.TempDir()
@@ -137,8 +136,7 @@ func TestAFileThatAMoveMakesIsNotMadeByThePoolOfItsDirectory(t *testing.T) {
 	})
 }
 
-// TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted by a move that is cancelled, nor by one
-// that ends as it may, at whichever of its calls the daemon dies.
+// The move is cancelled, or ends in any way, and the daemon dies at any of its calls.
 func TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted(t *testing.T) {
 	for name, simulate := range map[string]simulation{
 		"cancelled": func(t *testing.T, d *daemon, fault hvtest.Fault) {
@@ -170,8 +168,7 @@ func TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted(t *testing.T) {
 	}
 }
 
-// TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn, though a move by its path has brought it
-// there.
+// The pool deletes it although a move by path has brought the volume there.
 func TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn(t *testing.T) {
 	for _, state := range allStates {
 		for _, later := range []bool{false, true} {
@@ -197,8 +194,8 @@ func TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatCameToAPoolByItsPathIsInItForTheNextMove: that pool is no other place, another
-// device of it is one, and so is the first one when the volume has left it.
+// A move to the same pool has no effect; a move to another device of it is possible, and so is a
+// move back to the first device after the volume has left it.
 func TestAVolumeThatCameToAPoolByItsPathIsInItForTheNextMove(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		onLV(t, d)
@@ -218,8 +215,7 @@ func TestAVolumeThatCameToAPoolByItsPathIsInItForTheNextMove(t *testing.T) {
 	})
 }
 
-// TestTheDestinationOfAMoveThatTheRegistryLeadsStaysAsItWasReserved: a pool of this host need not
-// be that of the other guests' hosts.
+// The pools of the other guests' hosts may differ.
 func TestTheDestinationOfAMoveThatTheRegistryLeadsStaysAsItWasReserved(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		hasPool(t, d.world, "logical", testSize)
@@ -236,7 +232,7 @@ func TestTheDestinationOfAMoveThatTheRegistryLeadsStaysAsItWasReserved(t *testin
 	})
 }
 
-// addTarget gives the host a target with a volume, and the pool of its connector.
+// addTarget adds a target with a volume, and the pool of its connector, to a host.
 func addTarget(t *testing.T, w *migratetest.World, pools ...string) {
 	t.Helper()
 	must(t, w.AddTarget(migratetest.DstUnit, testSize))
@@ -245,7 +241,7 @@ func addTarget(t *testing.T, w *migratetest.World, pools ...string) {
 	}
 }
 
-// TestAVolumeOfATargetIsInThePoolThatConnectsIt, unless several may.
+// The pool is named unless several pools may connect it.
 func TestAVolumeOfATargetIsInThePoolThatConnectsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		pools     []string
@@ -279,8 +275,7 @@ func TestAVolumeOfATargetIsInThePoolThatConnectsIt(t *testing.T) {
 	}
 }
 
-// TestAVolumeOfATargetThatItsPoolDoesNotHaveIsDisconnected, and nothing is frozen: the pool is
-// another one since the move was asked for.
+// Nothing is frozen: the pool was replaced since the request.
 func TestAVolumeOfATargetThatItsPoolDoesNotHaveIsDisconnected(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		addTarget(t, d.world, "san")
@@ -298,7 +293,7 @@ func TestAVolumeOfATargetThatItsPoolDoesNotHaveIsDisconnected(t *testing.T) {
 	})
 }
 
-// TestAVolumeOfATargetThatCameByItsPathIsNotDeletedByItsPool, which makes none and removes none.
+// Such a pool makes and removes no volumes.
 func TestAVolumeOfATargetThatCameByItsPathIsNotDeletedByItsPool(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		addTarget(t, d.world, "san")
@@ -321,7 +316,7 @@ func TestAVolumeOfATargetThatCameByItsPathIsNotDeletedByItsPool(t *testing.T) {
 	})
 }
 
-// TestADestinationOfAPoolIsCopiedByItsStorage as one that is in no pool.
+// It is copied like a destination in no pool.
 func TestADestinationOfAPoolIsCopiedByItsStorage(t *testing.T) {
 	inBubbleOn(t, migratetest.TargetWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.until(d.migrate(), api.MigrationCompleted)

@@ -32,8 +32,7 @@ func TestADestinationThatIsAVolumeByAnotherNameIsRefused(t *testing.T) {
 	}
 }
 
-// TestADestinationThatIsTakenBehindTheRegistryIsNotWritten: what was free when the move
-// was asked for is another volume by another name once dst is reserved.
+// A free destination is, once it is reserved, another volume by another name.
 func TestADestinationThatIsTakenBehindTheRegistryIsNotWritten(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		r := d.world.Registry
@@ -56,7 +55,7 @@ func TestADestinationThatIsTakenBehindTheRegistryIsNotWritten(t *testing.T) {
 	})
 }
 
-// TestADestinationAtAPathIsInAPoolOrInAnAllowedPlace: also where nothing is yet.
+// This holds also for a path without a file.
 func TestADestinationAtAPathIsInAPoolOrInAnAllowedPlace(t *testing.T) {
 	for name, pool := range map[string]bool{"free": false, "in a pool": true} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +74,7 @@ func TestADestinationAtAPathIsInAPoolOrInAnAllowedPlace(t *testing.T) {
 	}
 }
 
-// TestADirectoryAsDestinationIsRefusedWithTheNameOfAFileInIt, also where volumes may not be.
+// This holds also where volumes may not be.
 func TestADirectoryAsDestinationIsRefusedWithTheNameOfAFileInIt(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), "/usr"} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestAMoveEndsWhereItsDstIsReplacedBeforeTheSwitch: what was copied is gone with the file
-// that it was in.
+// The copied data is lost with the old file.
 func TestAMoveEndsWhereItsDstIsReplacedBeforeTheSwitch(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {

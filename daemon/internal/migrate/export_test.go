@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// offline has a disk that can have no overlay.
+// offline makes worlds with a disk that can have no overlay.
 func offline(world func(*testing.T, hv.State) *migratetest.World) func(*testing.T, hv.State) *migratetest.World {
 	return func(t *testing.T, state hv.State) *migratetest.World {
 		t.Helper()
@@ -124,7 +124,7 @@ func TestADiskThatCanHaveNoOverlayIsMovedFromAnExportWhileItIsKeptOff(t *testing
 	}
 }
 
-// Its name says nothing: the cluster's own id of an image does.
+// The cluster's own id identifies an image, not its name.
 func TestAnRBDImageThatWasMadeAnewIsNeitherCopiedNorWritten(t *testing.T) {
 	other := migratetest.OtherRBD.Path
 	for which, code := range map[string]api.Code{migratetest.RBD.Path: api.CodeChainChanged, other: api.CodeDstInUse} {
@@ -134,7 +134,7 @@ func TestAnRBDImageThatWasMadeAnewIsNeitherCopiedNorWritten(t *testing.T) {
 				must(t, d.world.CreateImage(other, hvtest.Raw, testSize))
 				id := d.begin(api.MigrationTarget{ToPath: other}).ID
 				if which != other {
-					d.removesSnapshot(id) // which keeps the image from being removed
+					d.removesSnapshot(id) // a snapshot prevents the removal of the image
 				}
 				must(t, d.world.Remove(which))
 				must(t, d.world.CreateImage(which, hvtest.Raw, testSize))
@@ -171,7 +171,7 @@ func TestAGuestThatAMoveHasAskedByItsMonitorIsNamedForAsLongAsItsProcessLives(t 
 	}
 }
 
-// Of an export nobody can tell whether the guest was started on it since: it may have the newer
+// Nothing shows whether the guest was started on an export since: the export may have the newer
 // writes.
 func TestADefinitionThatNamesASourceAtAnAddressIsNotRepaired(t *testing.T) {
 	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -186,8 +186,7 @@ func TestADefinitionThatNamesASourceAtAnAddressIsNotRepaired(t *testing.T) {
 	})
 }
 
-// The command that the refusal names is a person's word that it was not, and names the overlay: the
-// move goes on.
+// The command in the refusal states that it was not, and names the overlay: the move continues.
 func TestADefinitionThatNamesASourceAtAnAddressIsRepairedOnAPersonsWord(t *testing.T) {
 	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)
@@ -243,7 +242,7 @@ func TestNothingIsFoldedIntoAnExportThatAStrangerHas(t *testing.T) {
 	}
 }
 
-// What the guest has flushed may be nowhere but in its process then.
+// Then the guest's flushed writes may be only in its process.
 func TestADiskWhoseFlushesAreLeftOutIsNotMovedFromOrToAnImage(t *testing.T) {
 	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{
 		"from": migratetest.RBDWorld, "to": migratetest.ToAddress(migratetest.NewWorld, migratetest.OtherRBD),
@@ -261,7 +260,7 @@ func TestADiskWhoseFlushesAreLeftOutIsNotMovedFromOrToAnImage(t *testing.T) {
 	}
 }
 
-// A client that comes while the volume moves may write to it, and nothing tells afterwards.
+// A client that appears during the move may write to src, and nothing shows it afterwards.
 func TestASourceThatAnotherClientHasIsNotCopied(t *testing.T) {
 	inBubbleOn(t, migratetest.RBDWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)

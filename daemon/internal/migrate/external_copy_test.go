@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A fold that was cut off has left part of the overlay in dst, so that dst is
-// not equal to src any more, which is as it should be.
+// An interrupted fold has left part of the overlay in dst, so dst rightly differs from src.
 func TestAnExternalCopyThatWasComparedIsNotRefusedAfterAFoldThatWasCutOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
@@ -42,7 +41,7 @@ func TestAnExternalCopyIsComparedAlsoAfterTheBuiltInCopierMadeOne(t *testing.T) 
 	})
 }
 
-// Where src has a hole, the copier writes nothing if it trusts dst to be zeros.
+// For a hole in src the copier writes nothing if it relies on dst being zeros.
 func TestTheCopierTrustsOnlyANewFileThatNobodyWrote(t *testing.T) {
 	for name, c := range map[string]struct {
 		pool    string

@@ -13,15 +13,15 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The guest went off in its switch, which is taken back: overlay and destination are compared, for
-// as long as that takes.
+// The guest went off in its switch, which is taken back: overlay and destination are compared,
+// which may take long.
 func TestAFenceDoesNotWaitForTheComparisonOfASwitchThatIsTakenBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
 		d.when("name_dst", op.EventUndoStarted, func() { must(t, d.world.Destroy(testInstance)) })
 		halted := make(chan struct{})
-		d.world.Copier.CompareGate = make(chan struct{}) // it never ends
+		d.world.Copier.CompareGate = make(chan struct{}) // the comparison never ends
 		d.world.Copier.OnCompare = func() {
 			d.world.Copier.OnCompare = nil
 			d.world.Registry.Fence()

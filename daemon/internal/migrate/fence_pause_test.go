@@ -12,9 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The host is fenced while the guest is paused for a switch, and the registry is not
-// there for days: the guest does not wait for it, whether the daemon lives or dies of
-// the same.
+// The host is fenced while the guest is paused for a switch, and the registry is unavailable for
+// days: the guest does not wait for it, whether or not the daemon dies of that.
 func TestAFenceLeavesNoGuestPaused(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {

@@ -19,8 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// fenced is an operator who fences the host, which hears of it with its next
-// report.
+// fenced simulates an operator who fences the host; the host learns that with its next report.
 func (d *daemon) fenced() {
 	d.world.Registry.Fence()
 	d.manager().Epoch(d.world.Registry.NewestEpoch(testHost))
@@ -32,7 +31,7 @@ func (d *daemon) rejoined() {
 	must(d.t, d.manager().Rejoined(context.Background()))
 }
 
-// changes are the calls of libvirt that change something, since the nth.
+// changes returns the calls of libvirt since the nth that change something.
 func (d *daemon) changes(since int) []string {
 	return slices.DeleteFunc(d.world.Calls()[since:], func(call string) bool {
 		return slices.Contains([]string{"Domain", "About", "CanSwitch", "RunState", "Domains", "Job", "Pools", "OpenFiles", "QEMUUser", "WriteDeniedBy", "DiskStats", "LookupVolume"}, call)
@@ -65,8 +64,7 @@ func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
 	}
 }
 
-// The host is fenced at any call of the registry, hears of it there and nowhere
-// else, and rejoins later.
+// The host is fenced at a call of the registry, learns that only there, and rejoins later.
 func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		t.Run(target.Method, func(t *testing.T) {
@@ -78,7 +76,7 @@ func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 				}})
 				req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}
 				mig, err := d.manager().Start(context.Background(), req)
-				for api.CodeOf(err) == api.CodeStaleEpoch { // refused, with nothing done
+				for api.CodeOf(err) == api.CodeStaleEpoch { // refused without a change
 					if list, err := d.manager().List(context.Background(), false); err != nil || len(list) != 0 {
 						t.Fatalf("call %d: a refused start left %v (%v)", n, list, err)
 					}
@@ -140,7 +138,7 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 				if dom.State != hv.StateRunning || dom.LiveDisk("vda").Mirror != nil {
 					t.Errorf("the guest is %s, its disk %+v", dom.State, dom.LiveDisk("vda"))
 				}
-				// Once the guest is off, a cancel is the word to look again.
+				// With the guest off, a cancel makes the op look again.
 				before := len(d.world.Calls())
 				d.follow(mig)
 				d.until(mig.ID, api.MigrationError)
@@ -152,8 +150,8 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 	}
 }
 
-// The operator kept src, and the instance still has it: nothing that its guest wrote
-// is lost, and dst, which may be another volume's by now, is not touched.
+// The operator kept src, and the instance still has it: no write of the guest is lost, and dst,
+// which may be another volume's, is not touched.
 func TestAnAbandonedMigrationIsRolledBackIfSrcIsStillTheInstances(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		for _, off := range []bool{false, true} {
@@ -180,7 +178,7 @@ func TestAnAbandonedMigrationIsRolledBackIfSrcIsStillTheInstances(t *testing.T) 
 	}
 }
 
-// The same for one that waited for its caller, with no op at work.
+// The same for a migration that waited for its caller, without a running op.
 func TestAnAbandonedMigrationThatNobodyWorksOnIsRolledBackToo(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)
@@ -193,7 +191,7 @@ func TestAnAbandonedMigrationThatNobodyWorksOnIsRolledBackToo(t *testing.T) {
 	})
 }
 
-// A host is fenced in the pause of a switch: the guest comes first.
+// The host is fenced in the pause of a switch: the guest has priority.
 func TestAFenceDoesNotLeaveTheGuestPaused(t *testing.T) {
 	for _, call := range []string{"Suspend", "Pivot"} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -214,8 +212,9 @@ func TestAFenceDoesNotLeaveTheGuestPaused(t *testing.T) {
 	}
 }
 
-// An operator has kept src, or the registry is from a backup of before the move, and the guest was
-// switched to dst already: nobody can tell here which is right, and nothing is touched.
+// An operator has kept src, or the registry was restored from a backup from before the move, and
+// the guest was already switched to dst: this host cannot know which is right, and nothing is
+// touched.
 func TestAMigrationThatIsAbandonedBehindItsSwitchEndsWithTheGuestOff(t *testing.T) {
 	for name, end := range map[string]func(*daemon, string){
 		"abandoned": func(d *daemon, id string) { d.world.Registry.Abandon(id) },
@@ -280,7 +279,7 @@ func TestAMigrationThatIsAbandonedAsItsStartOrItsCancelIsReportedIsRolledBack(t 
 	}
 }
 
-// A registry from a backup has the migration in a state before the claim, and the guest is on dst.
+// A restored registry has the migration in a state before the claim, and the guest is on dst.
 func TestAMigrationThatARestoredRegistryHasBeforeItsSwitchIsCompleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.when("publish_completed", op.EventStarted, d.fenced)
@@ -292,7 +291,7 @@ func TestAMigrationThatARestoredRegistryHasBeforeItsSwitchIsCompleted(t *testing
 	})
 }
 
-// The guest is on src by then, and nothing is left to bring back.
+// The guest is already on src, and nothing is left to bring back.
 func TestACancelThatIsAbandonedBehindItsFoldEnds(t *testing.T) {
 	for _, at := range []string{"remove_destination", "publish_cancelled"} {
 		forAllStates(t, func(t *testing.T, d *daemon) {
@@ -308,8 +307,8 @@ func TestACancelThatIsAbandonedBehindItsFoldEnds(t *testing.T) {
 	}
 }
 
-// Its database is from a backup of before the migration, and the host has got a new epoch with
-// that.
+// The registry was restored from a backup from before the migration, and the host has a new epoch
+// since.
 func TestAMigrationThatARestoredRegistryDoesNotKnowIsRolledBack(t *testing.T) {
 	for name, begin := range map[string]func(d *daemon) api.Migration{
 		"that waits for a call": func(d *daemon) api.Migration { return d.begin(toNewPool) },
@@ -334,7 +333,7 @@ func TestAMigrationThatARestoredRegistryDoesNotKnowIsRolledBack(t *testing.T) {
 	}
 }
 
-// The same, and the registry has the volume elsewhere by now.
+// The same, and the registry has the volume elsewhere.
 func TestAMigrationOfALostVolumeThatARestoredRegistryDoesNotKnowEndsWithTheGuestOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})

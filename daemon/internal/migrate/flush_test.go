@@ -20,9 +20,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// endByHand brings a migration to its end, call by call: a complete, or a cancel. It
-// returns the migration and what was done to the images, in order, before the removal of the
-// overlay, and behind the pivot if there was one.
+// endByHand brings a migration to its end, call by call, by a complete or a cancel. It returns the
+// migration and the changes of images, in order, before the removal of the overlay, and after the
+// pivot if there was one.
 func (d *daemon) endByHand(cancel bool) (mig api.Migration, done []string) {
 	d.t.Helper()
 	ctx := context.Background()
@@ -55,9 +55,9 @@ func (d *daemon) endByHand(cancel bool) (mig api.Migration, done []string) {
 	return mig, slices.Clone(log[pivoted:gone])
 }
 
-// A guest with cache='unsafe' has its flushes left out: nothing of which the end of a fold is a
-// copy goes before the end was flushed from here. A flush before the pivot, which only shortens the
-// pause, has not what was written since.
+// With cache='unsafe' QEMU does not flush: the images that the end of a fold replaces are kept
+// until the daemon has flushed the end. A flush before the pivot, which only shortens the pause,
+// does not include later writes.
 func TestTheEndIsFlushedBetweenThePivotAndTheRemovalOfTheOverlay(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -76,8 +76,7 @@ func TestTheEndIsFlushedBetweenThePivotAndTheRemovalOfTheOverlay(t *testing.T) {
 	}
 }
 
-// loses has the next flush of an image fail, once, with what was written to it since the last one
-// lost.
+// loses makes the next flush of an image fail, once, and loses the writes since the flush before.
 func (d *daemon) loses(path string) {
 	d.world.Images.Mu.Lock()
 	defer d.world.Images.Mu.Unlock()
@@ -89,14 +88,14 @@ func (d *daemon) loses(path string) {
 	}
 }
 
-// lost is how many blocks were lost so.
+// lost returns how many blocks were lost so.
 func (d *daemon) lost() int {
 	d.world.Images.Mu.Lock()
 	defer d.world.Images.Mu.Unlock()
 	return d.world.Images.Lost
 }
 
-// unsafely is a world whose guest has cache='unsafe', and has written to its overlay by the time of
+// unsafely makes worlds with a guest that has cache='unsafe', and has written to its overlay before
 // a complete.
 func unsafely(world func(*testing.T, hv.State) *migratetest.World) func(*testing.T, hv.State) *migratetest.World {
 	return func(t *testing.T, state hv.State) *migratetest.World {
@@ -113,7 +112,7 @@ func (d *daemon) writesALot() {
 	d.world.SetQuiet()
 }
 
-// losesInPause has the guest write as it is paused, and the image that the job writes to lose that.
+// losesInPause makes the guest write as it is paused, and the job's target lose those writes.
 func (d *daemon) losesInPause(path string) {
 	d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
 		d.world.Mu.Lock()
@@ -135,7 +134,7 @@ func (d *daemon) calls(name string) (n int) {
 	return n
 }
 
-// failsToStore waits until a call has come to nothing because of the flush that failed.
+// failsToStore waits until a call has failed because of the failed flush.
 func (d *daemon) failsToStore(id string, state api.MigrationState) {
 	d.t.Helper()
 	for range 600 {
@@ -153,7 +152,7 @@ func (d *daemon) failsToStore(id string, state api.MigrationState) {
 // liveFolds are the moves that fold an overlay under a running guest.
 var liveFolds = map[string]func(*testing.T, hv.State) *migratetest.World{"a volume": migratetest.NewWorld, "a clone that keeps its base": migratetest.KeepBaseWorld}
 
-// Linux tells of what it could not write once: the next flush knows nothing of it.
+// Linux reports lost writes once: the next flush succeeds.
 func TestAnEndThatCouldNotStoreTheFoldIsWrittenByAnotherJobWhenCalledAgain(t *testing.T) {
 	for name, world := range liveFolds {
 		for when, restart := range map[string]bool{"": false, " after a restart": true} {
@@ -188,7 +187,7 @@ func TestAnEndThatCouldNotStoreTheFoldIsWrittenByAnotherJobWhenCalledAgain(t *te
 	}
 }
 
-// The job goes on until it is ended, and Linux tells at the next flush what it has lost meanwhile.
+// The job continues until it is ended, and Linux reports its lost writes at the next flush.
 func TestWhatTheJobLosesAfterItsFlushHasFailedDoesNotRefuseTheNextCall(t *testing.T) {
 	for name, world := range liveFolds {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +205,7 @@ func TestWhatTheJobLosesAfterItsFlushHasFailedDoesNotRefuseTheNextCall(t *testin
 	}
 }
 
-// Nobody knows what the flush said that was under way when the daemon died.
+// The result of the flush during the daemon's death is unknown.
 func TestADaemonThatDiesInTheFlushOfAnEndHasAnotherJobWriteIt(t *testing.T) {
 	for _, step := range []string{"pause", "drain"} {
 		for name, world := range liveFolds {
@@ -255,8 +254,8 @@ func TestASourceThatCouldNotStoreTheCommitIsWrittenByAnotherJobWhenCancelledAgai
 	}
 }
 
-// QEMU flushes the end in the pivot, and so does a cancel right before it: of a guest with another
-// cache mode that is the first that hears of it.
+// QEMU flushes the end in the pivot, and so does a cancel right before it: with another cache mode
+// that is the first report.
 func TestASourceThatCouldNotStoreItsLastWritesIsNotPivotedToByTheSecondTry(t *testing.T) {
 	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"cancel": migratetest.NewWorld, "complete": migratetest.KeepBaseWorld} {
 		t.Run(name, func(t *testing.T) {
@@ -284,8 +283,8 @@ func TestASourceThatCouldNotStoreItsLastWritesIsNotPivotedToByTheSecondTry(t *te
 	}
 }
 
-// notProved has a switch whose end could not store what was written to it, which came to light
-// behind the pivot.
+// notProved makes a switch to an end that could not store its writes, which was found after the
+// pivot.
 func notProved(t *testing.T, d *daemon, cancel bool) (mig api.Migration, end string) {
 	t.Helper()
 	mig = d.copied()
@@ -321,8 +320,8 @@ func (d *daemon) callsAgain(mig api.Migration, cancel bool) api.Migration {
 	return d.untilItStands(mig.ID)
 }
 
-// Behind the pivot nothing can be written again: the images that were left are kept until a
-// comparison has proved the end.
+// After the pivot nothing can be written again: the old images are kept until a comparison has
+// proved the end.
 func TestAnEndWhoseFlushFailsBehindThePivotIsProvedByAComparison(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		for _, restart := range []bool{false, true} {
@@ -358,7 +357,7 @@ func TestAnEndThatLacksWhatItCouldNotStoreKeepsTheOverlayUntilItIsWrittenAgain(t
 		inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {
 			mig, end := notProved(t, d, cancel)
 			must(t, d.world.Stop(testInstance))
-			// As if the pages had been dropped by now.
+			// As if the pages had been dropped.
 			content, err := d.world.Read([]hv.Image{{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(mig)}})
 			must(t, err)
 			for block := range content {
@@ -369,7 +368,7 @@ func TestAnEndThatLacksWhatItCouldNotStoreKeepsTheOverlayUntilItIsWrittenAgain(t
 			if mig.State != api.MigrationNeedsOperator || !strings.Contains(mig.Error.Message, "do not read the same") || !d.world.Exists(overlayOf(mig)) {
 				t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
 			}
-			// What docs/how-to/recover.md says, if the overlay is right.
+			// These are the steps of docs/how-to/recover.md, if the overlay is right.
 			for block, value := range content {
 				must(t, d.world.WriteBlock(end, block, value))
 			}
@@ -378,8 +377,7 @@ func TestAnEndThatLacksWhatItCouldNotStoreKeepsTheOverlayUntilItIsWrittenAgain(t
 	}
 }
 
-// The flush before the snapshot and that of the seal have the only report of what src could not
-// store.
+// Only the flush before the snapshot and the flush of the seal report what src could not store.
 func TestASourceThatCouldNotStoreWhatTheGuestWroteIsNotMovedUnasked(t *testing.T) {
 	for moment, call := range map[string]string{"before the snapshot": "", "behind it": "Snapshot"} {
 		t.Run(moment, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// beginsOp submits an op of a kind as if the manager had picked that kind.
+// beginsOp submits an op of a kind as if the manager had chosen that kind.
 func (d *daemon) beginsOp(kind string, mig api.Migration) (opID string) {
 	d.t.Helper()
 	ctx := context.Background()
@@ -31,8 +31,8 @@ func (d *daemon) beginsOp(kind string, mig api.Migration) (opID string) {
 	return opID
 }
 
-// notStoredYet is a migration whose first complete has come to nothing, since dst could not store
-// what the job wrote. The job is at work, and ready.
+// notStoredYet is a migration after a failed complete, since dst could not store the job's writes.
+// The job runs, and is ready.
 func (d *daemon) notStoredYet() api.Migration {
 	d.t.Helper()
 	mig := d.copied()
@@ -43,7 +43,7 @@ func (d *daemon) notStoredYet() api.Migration {
 	return mig
 }
 
-// The plan was picked before it was known that dst lacks something.
+// The plan was chosen before the failed flush was known.
 func TestAPlanThatBeginsNoOtherJobDoesNotGoOnWithOneThatDstCouldNotStore(t *testing.T) {
 	for name, c := range map[string]struct {
 		world func(*testing.T, hv.State) *migratetest.World
@@ -56,7 +56,7 @@ func TestAPlanThatBeginsNoOtherJobDoesNotGoOnWithOneThatDstCouldNotStore(t *test
 			inBubbleOn(t, unsafely(c.world), hv.StateRunning, func(t *testing.T, d *daemon) {
 				mig := d.notStoredYet()
 				d.beginsOp(c.kind, mig)
-				now := d.until(mig.ID, api.MigrationCompleted) // by the plan that is picked next
+				now := d.until(mig.ID, api.MigrationCompleted) // by the plan that is chosen next
 				if begun, ended := d.calls("BlockCopy"), d.calls("AbortJob"); begun != 2 || ended != 1 {
 					t.Errorf("%d jobs were begun and %d ended, want 2 and 1", begun, ended)
 				}
@@ -66,7 +66,7 @@ func TestAPlanThatBeginsNoOtherJobDoesNotGoOnWithOneThatDstCouldNotStore(t *test
 	}
 }
 
-// The job has its images open, whatever is at their paths by now.
+// The job has its old images open, whatever their paths have now.
 func TestAJobThatIsReadyDoesNotHideThatAnImageWasReplaced(t *testing.T) {
 	for which, code := range map[string]api.Code{"src": api.CodeChainChanged, "dst": api.CodeDstInUse} {
 		t.Run(which, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestAJobThatIsReadyDoesNotHideThatAnImageWasReplaced(t *testing.T) {
 	}
 }
 
-// QEMU flushes the end as it suspends its guest, and in the pivot. Of what it heard then, a process
-// that ends says nothing.
+// QEMU flushes the end when it suspends its guest, and in the pivot. A process that ends does not
+// report the results.
 func TestAnEndOfWhichQEMUAloneCouldSayThatItLacksWritesIsCompared(t *testing.T) {
 	for name, fails := range map[string]bool{"the flush fails": true, "it does not": false} {
 		for when, restart := range map[string]bool{"": false, ", and the daemon dies": true} {
@@ -130,7 +130,7 @@ func TestAnEndOfWhichQEMUAloneCouldSayThatItLacksWritesIsCompared(t *testing.T) 
 	}
 }
 
-// writesInPause has the guest write as it is paused.
+// writesInPause makes the guest write as it is paused.
 func (d *daemon) writesInPause() {
 	d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
 		d.world.Mu.Lock()
@@ -141,7 +141,7 @@ func (d *daemon) writesInPause() {
 	}})
 }
 
-// What waits after the flush does not make its outcome unknown.
+// An error while the op waits after the flush leaves the result known.
 func TestARestartOfLibvirtBehindTheFlushOfAnEndLeavesItsJob(t *testing.T) {
 	for name, target := range map[string]api.MigrationTarget{"overlay": toNewPool, "mirror": mirrorToNewPool} {
 		t.Run(name, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestARestartOfLibvirtBehindTheFlushOfAnEndLeavesItsJob(t *testing.T) {
 	}
 }
 
-// The storage of src fails, which may be why the operator empties it: dst has each write since the
-// mirror began.
+// The storage of src fails, so the operator may empty it: dst has each write since the mirror
+// began.
 func TestAMirrorWhoseSourceCannotStoreKeepsItsDestinationForTheOperator(t *testing.T) {
 	for name, cancel := range map[string]bool{"complete": false, "cancel": true} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestAMirrorWhoseSourceCannotStoreKeepsItsDestinationForTheOperator(t *testi
 				}
 				d.stillRunning()
 				d.world.Images.Mu.Lock()
-				d.world.Images.FlushFails = nil // the storage is mended
+				d.world.Images.FlushFails = nil // the storage is repaired
 				d.world.Images.Mu.Unlock()
 				if cancel {
 					d.until(d.cancels(mig.ID), api.MigrationCancelled)
@@ -189,7 +189,7 @@ func TestAMirrorWhoseSourceCannotStoreKeepsItsDestinationForTheOperator(t *testi
 	}
 }
 
-// hangs has each flush of an image take so long.
+// hangs makes each flush of an image take so long.
 func (d *daemon) hangs(path string, how time.Duration) {
 	d.world.Images.Mu.Lock()
 	defer d.world.Images.Mu.Unlock()
@@ -201,7 +201,7 @@ func (d *daemon) hangs(path string, how time.Duration) {
 	}
 }
 
-// Nobody hears what such a flush says in the end, so another job writes all of it.
+// The result of such a flush is lost, so another job writes everything.
 func TestAGuestIsNotPausedForAFlushThatHangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		world  func(*testing.T, hv.State) *migratetest.World
@@ -250,7 +250,7 @@ func TestAGuestIsNotPausedForAFlushThatHangs(t *testing.T) {
 	}
 }
 
-// A job that began with its guest suspended, as some versions of QEMU need it, is no reason to keep
+// A job is not kept only because it began with its guest suspended, as some versions of QEMU need
 // it.
 func TestAnEndThatCouldNotStoreTwoJobsIsWrittenByTheThird(t *testing.T) {
 	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{
@@ -278,7 +278,8 @@ func TestAnEndThatCouldNotStoreTwoJobsIsWrittenByTheThird(t *testing.T) {
 	}
 }
 
-// A guest that is paused is no proof that the pause is ours, and the flush before it over.
+// A paused guest does not prove that the op has paused it, or that the flush before the pause has
+// ended.
 func TestADaemonThatDiesInTheFlushOfAnEndDoesNotTakeThePauseOfAPersonForItsOwn(t *testing.T) {
 	for name, world := range liveFolds {
 		t.Run(name, func(t *testing.T) {

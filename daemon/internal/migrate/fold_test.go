@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The libvirt hook may be missing. A guest that is started at any record of a
-// complete or a cancel, and stopped again, still loses nothing.
+// The libvirt hook may be missing. A guest that is started at any record of a complete or a cancel,
+// and stopped again, loses nothing.
 func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 	for name, run := range map[string]func(*daemon){
 		"the daemon sees it": func(d *daemon) {
@@ -46,8 +46,8 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 	}
 }
 
-// everyRecord runs a test again and again, and lets what it armed happen at the
-// first record after that, then at the second, and so on.
+// everyRecord repeats a test, with the armed function called at the first record after that, then
+// at the second, and so on.
 func everyRecord(t *testing.T, name string, f func(t *testing.T, d *daemon, arm func(func()))) {
 	t.Helper()
 	everyRecordOn(t, migratetest.NewWorld, name, f)
@@ -82,8 +82,8 @@ func (d *daemon) copied() api.Migration {
 	return d.until(mig.ID, api.MigrationCopied)
 }
 
-// Two disks of one instance, of which one is moved with the instance held: the
-// end of the other's move must not let it start.
+// One of two disks of an instance is moved with the instance kept off: the end of the other's move
+// must not allow a start.
 func TestAFoldDoesNotEndTheHoldOfAnotherMigration(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		const other = "migration of another disk"
@@ -97,8 +97,8 @@ func TestAFoldDoesNotEndTheHoldOfAnotherMigration(t *testing.T) {
 	})
 }
 
-// Somebody has defined the instance anew from its old XML: its disk may have
-// newer data than the overlay, or not. Nobody can tell.
+// A person has defined the instance again from its old XML: its disk may or may not have newer data
+// than the overlay.
 func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
@@ -124,8 +124,8 @@ func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
 
 func overlayOf(mig api.Migration) string { return "/overlays/" + mig.ID + ".qcow2" }
 
-// The guest dies in the pause and is started again before its definition is to name dst: nothing is
-// named that it does not write to.
+// The guest dies in the pause and is started again before its definition is changed to dst: the
+// definition must name only the chain that the guest writes.
 func TestTheDefinitionDoesNotNameADestinationThatTheGuestDoesNotWriteTo(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()

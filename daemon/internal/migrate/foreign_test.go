@@ -25,7 +25,7 @@ func (d *daemon) ended(opID string) *api.Error {
 	return o.Error
 }
 
-// The next boot has to find the writes that the snapshot holds.
+// The next boot must find the writes in the snapshot.
 func TestAForeignSnapshotKeepsItsPlaceInThePersistentXML(t *testing.T) {
 	for _, step := range []string{"verify_frozen", "settle"} {
 		t.Run("before "+step, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 	}
 }
 
-// Where the volume is, is what whoever reads the answer goes by.
+// Readers of the answer rely on the place of the volume.
 func TestACancelOfAStartThatWaitsForTheOperatorDoesNotSayThatItIsCompleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()

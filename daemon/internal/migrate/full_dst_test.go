@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// QEMU ends the job of a fold that meets a full filesystem. Another try would meet it, too.
+// QEMU ends the job of a fold into a full filesystem. Another try would fail too.
 func TestAFoldThatFillsTheFilesystemOfDstSaysSoAndIsNotMadeAgainByItself(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()

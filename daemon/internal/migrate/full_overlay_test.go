@@ -25,7 +25,7 @@ func (d *daemon) overlaysWatched() {
 	d.t.Cleanup(func() { cancel(); <-ended })
 }
 
-// fill takes all room from the overlay, and lets the guest write until it is paused.
+// fill leaves the overlay no space, and lets the guest write until it is paused.
 func (d *daemon) fill(mig api.Migration) {
 	d.t.Helper()
 	must(d.t, d.world.SetFull(overlayOf(mig), true))
@@ -36,7 +36,7 @@ func (d *daemon) fill(mig api.Migration) {
 	}
 }
 
-// makeRoom gives the overlay room again.
+// makeRoom gives the overlay space again.
 func (d *daemon) makeRoom(mig api.Migration, free int64) {
 	d.t.Helper()
 	must(d.t, d.world.SetFull(overlayOf(mig), false))
@@ -86,7 +86,7 @@ func TestAGuestThatFillsItsOverlayAgainIsResumedLessAndLessOften(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.overlaysWatched()
 		mig := d.begin(toNewPool)
-		must(t, d.world.SetFull(overlayOf(mig), true)) // whatever the filesystem says: a quota
+		must(t, d.world.SetFull(overlayOf(mig), true)) // a quota, whatever space the filesystem has
 		d.world.GuestWrites()
 		pass(time.Hour)
 		resumes := 0
@@ -95,7 +95,7 @@ func TestAGuestThatFillsItsOverlayAgainIsResumedLessAndLessOften(t *testing.T) {
 				resumes++
 			}
 		}
-		// 30 s, 1, 2, 4, 8 minutes, and then every 10.
+		// 30 s, 1, 2, 4, 8 minutes, and then each 10.
 		if resumes < 5 || resumes > 11 {
 			t.Errorf("the guest was resumed %d times in an hour", resumes)
 		}
@@ -109,7 +109,7 @@ func TestAPauseThatRoomDoesNotMendIsLeftAlone(t *testing.T) {
 	for name, pause := range map[string]func(*daemon){
 		"by a person": func(d *daemon) { must(d.t, d.world.SuspendByUser(testInstance)) },
 		"by an I/O error that nobody saw for want of room": func(d *daemon) {
-			// The watch begins when there is room again, as after a restart.
+			// The watch begins when there is space again, as after a restart.
 			d.fill(d.open())
 			d.makeRoom(d.open(), enoughRoom)
 		},
@@ -131,7 +131,8 @@ func TestAPauseThatRoomDoesNotMendIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A look would make the pause of a switch longer. What an I/O error pauses has an event of its own.
+// A look would prolong the pause of a switch. An I/O error that pauses a guest has an event of its
+// own.
 func TestAPauseAndANewNameForADiskAreNotLookedAt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.overlaysWatched()
@@ -160,7 +161,7 @@ func TestAPauseAndANewNameForADiskAreNotLookedAt(t *testing.T) {
 	})
 }
 
-// open is the migration that is not over.
+// open returns the open migration.
 func (d *daemon) open() api.Migration {
 	d.t.Helper()
 	open, err := d.manager().List(context.Background(), false)

@@ -21,12 +21,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// losing are worlds whose instance runs in a QEMU that loses what it writes while a block job
-// begins.
+// losing makes worlds with an instance in a QEMU that loses writes while a block job begins.
 var losing = migratetest.WithLosingQEMU(migratetest.NewWorld)
 
-// keepsState makes a simulation of one that nobody but the daemon pauses, resumes, starts or
-// stops a guest in.
+// keepsState limits a simulation to faults after which only the daemon has changed the state of a
+// guest.
 func keepsState(state hv.State, simulate simulation) simulation {
 	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
 		t.Helper()
@@ -39,8 +38,8 @@ func keepsState(state hv.State, simulate simulation) simulation {
 	}
 }
 
-// mirrorOfAClone is a mirror of a linked clone: of a raw image nothing can be missed. It is not
-// verified, since that would find what is missing.
+// mirrorOfAClone is a mirror of a linked clone: a mirror of a raw image misses nothing. It is not
+// verified, since that would find missed writes.
 func mirrorOfAClone(mayGiveUp bool) simulation {
 	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
 		t.Helper()
@@ -83,9 +82,9 @@ func TestNoWriteIsLostByAQEMUThatMissesWritesOrDiesOfThemWhenAJobBegins(t *testi
 	}
 	for _, c := range []struct {
 		name string
-		// calm: nobody but the daemon touches the guest.
+		// calm: only the daemon changes the guest.
 		calm   bool
-		happen func(d *daemon) hvtest.Fault // at every call, or nil
+		happen func(d *daemon) hvtest.Fault // at each call, or nil
 	}{
 		{"nothing happens", true, nil},
 		{"the daemon dies", true, func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} }},
@@ -140,8 +139,7 @@ func TestNoWriteIsLostByAQEMUThatMissesWritesOrDiesOfThemWhenAJobBegins(t *testi
 	}
 }
 
-// A guest that is started again may have another QEMU, since a package was upgraded, or put
-// back.
+// A restarted guest may have another QEMU, after a package was upgraded or downgraded.
 func TestAGuestThatRestartsInAnotherQEMULosesNothing(t *testing.T) {
 	restart := func(d *daemon) {
 		d.world.SetAbout(hv.About{QEMU: migratetest.LosingQEMU})
@@ -167,7 +165,7 @@ func TestAGuestThatRestartsInAnotherQEMULosesNothing(t *testing.T) {
 	})
 }
 
-// A guest keeps the QEMU that it was started with.
+// A guest keeps the QEMU of its start.
 func TestAnUpgradeOfQEMUDoesNotCountForAGuestThatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, losing(t, hv.StateRunning))
@@ -254,8 +252,8 @@ func TestADaemonThatStopsWhileAJobBeginsLeavesNoGuestPaused(t *testing.T) {
 	}
 }
 
-// A guest that stands still is resumed by hand, writes and is suspended again while the daemon
-// that had suspended it is dead: the job that is there then may have missed that.
+// A suspended guest is resumed by hand, writes and is suspended again while the daemon that had
+// suspended it is dead: the job may have missed the writes.
 func TestAJobThatADeadDaemonHasLeftIsBegunAnew(t *testing.T) {
 	for call, simulate := range map[string]simulation{"BlockCopy": simulateComplete, "CommitActive": simulateCancel} {
 		t.Run(call, func(t *testing.T) {
@@ -267,7 +265,7 @@ func TestAJobThatADeadDaemonHasLeftIsBegunAnew(t *testing.T) {
 						for range 5 {
 							d.world.GuestWrites()
 						}
-						must(t, d.world.Suspend(context.Background(), testInstance)) // nobody knows who
+						must(t, d.world.Suspend(context.Background(), testInstance)) // it is unknown which program
 					})
 				}})
 			})
@@ -275,8 +273,8 @@ func TestAJobThatADeadDaemonHasLeftIsBegunAnew(t *testing.T) {
 	}
 }
 
-// What a complete that failed has begun with the guest suspended misses nothing: it is taken up,
-// and the guest is suspended for the switch alone.
+// A job that a failed complete has begun with the guest suspended misses nothing: it is adopted,
+// and the guest is suspended only for the switch.
 func TestAJobThatWasBegunWithTheGuestSuspendedIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, losing(t, hv.StateRunning))
@@ -299,7 +297,7 @@ func TestAJobThatWasBegunWithTheGuestSuspendedIsTakenUp(t *testing.T) {
 	})
 }
 
-// It stands still when the job begins, and would at once do so again if it was resumed then.
+// It is stopped when the job begins, and would stop again at once if it was resumed then.
 func TestAGuestThatAFullOverlayHasStoppedGoesOnOnlyWhenItIsOffTheOverlay(t *testing.T) {
 	for name, end := range map[string]func(d *daemon, mig api.Migration) error{
 		"complete": func(d *daemon, mig api.Migration) error {

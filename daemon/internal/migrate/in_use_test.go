@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// shareSrc defines a domain that nobody has adopted and that has src as well.
+// shareSrc defines a domain that was never adopted and that has src as well.
 func (d *daemon) shareSrc() {
 	d.t.Helper()
 	must(d.t, d.world.Define(hv.Domain{ID: testHost, Name: "stranger", Config: []hv.Disk{{
@@ -52,7 +52,7 @@ func TestAVolumeThatAStrangerHasTooIsNotMoved(t *testing.T) {
 	}
 }
 
-// Who comes to src during the copy is seen before the switch.
+// A new user of src is found before the switch.
 func TestAVolumeThatAStrangerHasGotMeanwhileIsNotSwitched(t *testing.T) {
 	for _, state := range []hv.State{hv.StateStopped, hv.StateRunning} {
 		t.Run(string(state), func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestAMirrorWhoseVolumeAStrangerHasGotMeanwhileIsNotSwitched(t *testing.T) {
 	})
 }
 
-// A domain that libvirt cannot tell about may be the one that has src.
+// A domain that libvirt cannot read may have src.
 func TestAVolumeIsNotMovedWhileADomainCannotBeRead(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.shareSrc()

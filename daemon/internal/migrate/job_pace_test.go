@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// suffers is the latency of a guest that bears a job as slow as it can be, and no other.
+// suffers is the latency of a guest that tolerates only the slowest job.
 func suffers(job *hv.Job) time.Duration {
 	if job == nil || job.BandwidthBytesPerSecond > 0 && job.BandwidthBytesPerSecond <= 8<<20 {
 		return time.Millisecond
@@ -25,7 +25,7 @@ func suffers(job *hv.Job) time.Duration {
 	return 20 * time.Millisecond
 }
 
-// limitOf is the limit of the job that is under way.
+// limitOf returns the limit of the running job.
 func (d *daemon) limitOf() int64 {
 	d.t.Helper()
 	job, err := d.world.Job(context.Background(), testInstance, "vda")
@@ -36,8 +36,8 @@ func (d *daemon) limitOf() int64 {
 	return job.BandwidthBytesPerSecond
 }
 
-// wantPacing claims that this kind of thing holds a migration back now. It is one of those that
-// are known, which the metrics count.
+// wantPacing checks that a migration has this kind of pacing now, and that the metrics count that
+// kind.
 func (d *daemon) wantPacing(id string, want steps.PacingKind) {
 	d.t.Helper()
 	synctest.Wait()
@@ -85,7 +85,7 @@ func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
 				d.world.SetLatency(suffers)
 				d.world.SetStep(0)
 				id := begin(d)
-				d.world.Step(1) // the job has looked through the disk
+				d.world.Step(1) // the job has scanned the disk
 				_, err := d.manager().Update(context.Background(), id, api.MigrationUpdate{Pace: api.PaceFull})
 				must(t, err)
 				for range 2 {
@@ -97,7 +97,7 @@ func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
 						t.Errorf("pacing is %q", got.Pacing)
 					}
 					d.wantPacing(id, steps.PacingKind{Doing: "gives_way", Requests: "writes"})
-					d.Restart() // another daemon takes the job up, with the limit that it has
+					d.Restart() // another daemon adopts the job, with its limit
 				}
 				_, err = d.manager().Update(context.Background(), id, api.MigrationUpdate{Pace: api.PaceOff})
 				must(t, err)
@@ -138,7 +138,7 @@ func TestAJobThatGetsNowhereIsNotHeldBack(t *testing.T) {
 	})
 }
 
-// What is left to do is not known while a job looks through the disk.
+// The remaining bytes are unknown while a job scans the disk.
 func TestAGuestIsNotSlowedDownBesideACommitThatGetsOn(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()

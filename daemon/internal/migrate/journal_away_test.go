@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The journal takes nothing more from some record on, for a while. The guest runs then, whatever
-// the record was, and has lost nothing at the end.
+// The journal accepts nothing from some record on, for a while. The guest runs then, at any record,
+// and has lost nothing at the end.
 func TestAGuestDoesNotStandStillWhileTheJournalTakesNothing(t *testing.T) {
 	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{
 		"with a QEMU that keeps all writes":                 migratetest.NewWorld,
@@ -39,8 +39,7 @@ func TestAGuestDoesNotStandStillWhileTheJournalTakesNothing(t *testing.T) {
 	}
 }
 
-// journalAway lets the journal take nothing for some time. The guest has to run before that is
-// over.
+// journalAway makes the journal accept nothing for some time. The guest must run before that ends.
 func (d *daemon) journalAway() {
 	d.journal.SetDown(true)
 	go func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// late makes the next call of this name one whose answer is lost, and which takes
-// effect only after a while, with the guest's process occupied until then.
+// late makes the next call of this name lose its answer and take effect only after a while, with
+// the guest's process occupied until then.
 func (d *daemon) late(call string, after time.Duration, effect func(ctx context.Context) error) {
 	d.world.Inject(hvtest.Fault{Call: call, Err: hv.ErrUnavailable, Do: func() {
 		must(d.t, d.world.SetOccupied(testInstance, true))
@@ -57,8 +57,8 @@ func TestASuspendThatLandsLateLeavesNobodyPaused(t *testing.T) {
 	})
 }
 
-// A snapshot that was in libvirt's queue before the change of the definition that
-// undoes it: the next boot has to find what the guest writes from then on.
+// A snapshot was in libvirt's queue before its undo changed the definition: the next boot must find
+// the guest's later writes.
 func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := new(api.Migration)
@@ -88,8 +88,8 @@ func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testin
 	})
 }
 
-// libvirt makes a snapshot of a guest that has ended since it was looked at in the definition
-// alone, and leaves out there what is below the overlay.
+// If the guest has ended since the look, libvirt makes the snapshot only in the definition, and
+// omits the chain below the overlay there.
 func TestAGuestThatEndsInTheCallOfItsSnapshotIsOnTheOverlay(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() {

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// ledMoves are the moves that the registry leads, up to the moment in which the volume is at dst,
-// on the host that has copied: each with what is asked of that host to delete src.
+// ledMoves are the moves that the registry leads, until the volume is at dst, on the host that has
+// copied, each with the call to delete src.
 var ledMoves = map[string]func(t *testing.T, before func(*daemon), f func(*testing.T, *daemon, api.DropSaved)){
 	"with all guests paused": func(t *testing.T, before func(*daemon), f func(*testing.T, *daemon, api.DropSaved)) {
 		t.Helper()
@@ -50,7 +50,7 @@ var ledMoves = map[string]func(t *testing.T, before func(*daemon), f func(*testi
 }
 
 // drops ends the move as the registry does: the volume is at dst, the definition names it, and src
-// is to be deleted. It returns what the host remarks.
+// is to be deleted. It returns the host's remark.
 func (d *daemon) drops(t *testing.T, in api.DropSaved) string {
 	t.Helper()
 	spec := savedSpec()
@@ -70,8 +70,7 @@ func (d *daemon) drops(t *testing.T, in api.DropSaved) string {
 	return o.Remark
 }
 
-// Somebody has started a domain on src that the registry does not know, after the last byte was
-// copied.
+// A domain that the registry does not know was started on src, after the last byte was copied.
 func TestASourceThatIsWrittenBehindALedMoveIsNotDropped(t *testing.T) {
 	for name, move := range ledMoves {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +97,7 @@ func TestASourceThatNobodyWritesBehindALedMoveIsDropped(t *testing.T) {
 	}
 }
 
-// Another host may have written to it, which the counts of this one do not have.
+// Another host may have written to it, which the counters of this one do not show.
 func TestASourceOfALedMoveThatIsADeviceIsNotDropped(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Images.Devices = map[string]bool{srcPath: true}
@@ -110,7 +109,7 @@ func TestASourceOfALedMoveThatIsADeviceIsNotDropped(t *testing.T) {
 	})
 }
 
-// Of a src whose last stamp could not be taken nobody can tell.
+// Without the last stamp it is unknown whether src was written.
 func TestASourceOfALedMoveThatHasNoStampIsNotDropped(t *testing.T) {
 	for name, move := range ledMoves {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +131,7 @@ func TestASourceOfALedMoveThatHasNoStampIsNotDropped(t *testing.T) {
 	}
 }
 
-// keepsReleased claims that src is a released source that is not deleted without --force.
+// keepsReleased checks that src is a released source that is not deleted without --force.
 func (d *daemon) keepsReleased(t *testing.T, is func(*api.ReleasedSource) bool) {
 	t.Helper()
 	d.endsLed()
@@ -144,8 +143,8 @@ func (d *daemon) keepsReleased(t *testing.T, is func(*api.ReleasedSource) bool) 
 	}
 }
 
-// A device has other hosts that may write to it, and cannot be removed: the operator says that it
-// may be overwritten.
+// Other hosts may write to a device, and it cannot be removed: the operator confirms that it may be
+// overwritten.
 func TestADeviceThatALedMoveHasLeftIsTheDestinationOfAnotherIfThatIsAskedFor(t *testing.T) {
 	for name, back := range map[string]func(d *daemon, in api.CopySaved) error{
 		"with all guests paused, the copying host": func(d *daemon, in api.CopySaved) error {
@@ -175,8 +174,8 @@ func TestADeviceThatALedMoveHasLeftIsTheDestinationOfAnotherIfThatIsAskedFor(t *
 	}
 }
 
-// leavesDeviceLed has the volume leave a device by a move that the registry leads, and returns the
-// call that moves it back.
+// leavesDeviceLed makes the volume leave a device by a move that the registry leads, and returns
+// the call that moves it back.
 func (d *daemon) leavesDeviceLed(t *testing.T) api.CopySaved {
 	t.Helper()
 	in := copySaved()
@@ -197,7 +196,7 @@ func (d *daemon) leavesDeviceLed(t *testing.T) api.CopySaved {
 	return in
 }
 
-// endsLed has the registry know the led move as completed.
+// endsLed makes the registry know the led move as completed.
 func (d *daemon) endsLed() {
 	d.world.Registry.With(func() {
 		row := d.world.Registry.Rows[testMigration]

@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A stranger's guest runs on src while the end of a move waits for the operator because of it.
+// A foreign guest runs on src, and the end of a move therefore waits for the operator.
 func TestASourceThatAStrangersGuestHasWrittenIsKept(t *testing.T) {
 	for name, target := range map[string]api.MigrationTarget{
 		"overlay": {ToPool: "new", DeleteSource: true},
@@ -47,8 +47,8 @@ func TestASourceThatAStrangersGuestHasWrittenIsKept(t *testing.T) {
 	}
 }
 
-// The counters of a device begin at zero with a boot of its host, and an older version kept no
-// stamp of a mirror's source.
+// The counters of a device begin at zero when its host boots, and an older version kept no stamp of
+// a mirror's source.
 func TestOfADeviceThatIsLeftNobodyCanTellAfterAReboot(t *testing.T) {
 	for _, method := range []string{api.MethodOverlay, api.MethodMirror} {
 		t.Run(method, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestOfADeviceThatIsLeftNobodyCanTellAfterAReboot(t *testing.T) {
 func TestASourceOfWhichNobodyCanTellIsDeletedOnlyByForce(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		d.when("settle", op.EventStarted, func() { // so that no stamp is kept of it
+		d.when("settle", op.EventStarted, func() { // so that no stamp of it is kept
 			d.world.Images.Unreadable = srcPath
 			d.when("publish_completed", op.EventStarted, func() { d.world.Images.Unreadable = "" })
 		})

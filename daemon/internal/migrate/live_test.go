@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// liveVolume is what every call of the move says.
+// liveVolume is the common part of all calls of the move.
 func liveVolume() api.LiveVolume {
 	s := savedSpec()
 	return api.LiveVolume{
@@ -26,7 +26,7 @@ func liveVolume() api.LiveVolume {
 	}
 }
 
-// liveDaemon is a daemon on a world whose guest writes, with dst made.
+// liveDaemon is a daemon on a world with a guest that writes, with dst made.
 func liveDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -49,7 +49,7 @@ func (d *daemon) live(id string, in any) op.Status {
 	return st
 }
 
-// mustLive is live for an op that is done.
+// mustLive is live for an op that must succeed.
 func (d *daemon) mustLive(id string, in any) *api.LiveOutcome {
 	d.t.Helper()
 	st := d.live(id, in)
@@ -59,7 +59,7 @@ func (d *daemon) mustLive(id string, in any) *api.LiveOutcome {
 	return LiveOutcome(&st)
 }
 
-// same fails the test if dst is not equal to src.
+// same fails the test if dst differs from src.
 func (d *daemon) same() {
 	d.t.Helper()
 	src, err := d.world.ReadImage(savedSpec().Src.Path)
@@ -170,7 +170,7 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 	})
 }
 
-// toMake is a daemon on a world whose guest writes, before dst is made.
+// toMake is a daemon on a world with a guest that writes, before dst is made.
 func toMake(t *testing.T, f func(t *testing.T, d *daemon, v api.LiveVolume)) {
 	t.Helper()
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -181,7 +181,7 @@ func toMake(t *testing.T, f func(t *testing.T, d *daemon, v api.LiveVolume)) {
 	})
 }
 
-// make makes dst, and returns where it was made.
+// make makes dst, and returns its location.
 func (d *daemon) make(v api.LiveVolume) api.Location {
 	d.t.Helper()
 	for range 2 {
@@ -198,7 +198,7 @@ func (d *daemon) make(v api.LiveVolume) api.Location {
 	return *made
 }
 
-// drop removes src or dst, and returns how that ended.
+// drop removes src or dst, and returns the result.
 func (d *daemon) drop(id, what string, at api.Location) (op.Status, error) {
 	d.t.Helper()
 	err := d.manager().DropSaved(context.Background(), id, api.DropSaved{MigrationID: testMigration, VolumeID: testVolume, Drop: what, Location: at})
@@ -259,7 +259,7 @@ func TestASourceIsDeletedOnlyAfterTheLastCopy(t *testing.T) {
 	})
 }
 
-// The registry has ended the move without this host, or has been restored from a backup.
+// The registry has ended the move without this host, or was restored from a backup.
 func TestGuestsOfAMoveThatTheRegistryHasEndedAreFollowedNoMore(t *testing.T) {
 	for name, gone := range map[string]func(*daemon){
 		"cancelled": func(d *daemon) { d.world.Registry.LiveRow(api.MigrationCancelled) },
@@ -277,7 +277,7 @@ func TestGuestsOfAMoveThatTheRegistryHasEndedAreFollowedNoMore(t *testing.T) {
 				}
 				gone(d)
 				d.Restart()
-				for range 2 { // and once more, when it is over
+				for range 2 { // and once more, when it has ended
 					must(t, d.manager().untrackUnwanted(t.Context()))
 					synctest.Wait()
 				}
@@ -291,7 +291,8 @@ func TestGuestsOfAMoveThatTheRegistryHasEndedAreFollowedNoMore(t *testing.T) {
 	}
 }
 
-// R7: a write after the suspend is in no copy, and the process that knows of it is about to end.
+// Rule R7: a write after the suspend is in no copy, and only the process, which is about to end,
+// knows of it.
 func TestAGuestThatWroteAfterTheLastReadIsNotSaved(t *testing.T) {
 	liveDaemon(t, func(t *testing.T, d *daemon) {
 		v := liveVolume()
@@ -352,8 +353,8 @@ func TestAMoveThatCouldNotBeFollowedIsRefusedBeforeAnythingIsDone(t *testing.T) 
 	}
 }
 
-// Guests that are held back have the limits of before when they are to stand still, when the
-// generation ends, and when they are untracked, also if the daemon died in between.
+// Limited guests have their earlier limits again when they are paused, when the generation ends,
+// and when they are untracked, also if the daemon died in between.
 func TestALimitOnWritesIsTakenOffHoweverTheMoveGoesOn(t *testing.T) {
 	const (
 		owners = 3 << 20
@@ -445,7 +446,7 @@ func TestARoundThatSlowsTheDisksOfAThrottleGroupNamesThem(t *testing.T) {
 	})
 }
 
-// followed makes the destination, follows the writes to the source, and copies what the source has.
+// followed makes dst, tracks the writes to src, and copies src.
 func (d *daemon) followed(t *testing.T) api.LiveVolume {
 	t.Helper()
 	d.world.Registry.LiveRow(api.MigrationStarting)

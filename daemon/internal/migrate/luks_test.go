@@ -19,7 +19,7 @@ import (
 
 const luksSecret = migratetest.LUKSSecret
 
-// privateWorld is a world whose volume is a LUKS container whose passphrase nobody gets.
+// privateWorld is a world with a LUKS container that has a private passphrase as the volume.
 func privateWorld(t *testing.T, state hv.State) *migratetest.World {
 	t.Helper()
 	w := migratetest.LUKSWorld(t, state)
@@ -27,8 +27,8 @@ func privateWorld(t *testing.T, state hv.State) *migratetest.World {
 	return w
 }
 
-// What the guest writes is encrypted wherever it is: hvtest finds an overlay and a destination that
-// are not.
+// The guest's writes are encrypted at each place: hvtest finds an overlay or a destination that is
+// not encrypted.
 func TestALUKSContainerMovesUnderAnEncryptedOverlayInEveryState(t *testing.T) {
 	for _, state := range allStates {
 		for name, end := range map[string]api.MigrationState{"complete": api.MigrationCompleted, "cancel": api.MigrationCancelled} {

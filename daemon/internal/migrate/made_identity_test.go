@@ -11,11 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// oursIdentity is what the registry is to store of the device that the world's images are.
+// oursIdentity is the identity of the world's device that the registry must store.
 var oursIdentity = strings.TrimPrefix(ours, "device ")
 
-// TestTheRegistryHearsWhichDeviceAMoveHasMade as soon as the volume is on it, and a registry that
-// does not listen stops no move.
+// The report follows as soon as the volume is on the device, and a registry that is unavailable
+// stops no move.
 func TestTheRegistryHearsWhichDeviceAMoveHasMade(t *testing.T) {
 	for _, state := range allStates {
 		for name, c := range map[string]struct {
@@ -39,8 +39,7 @@ func TestTheRegistryHearsWhichDeviceAMoveHasMade(t *testing.T) {
 	}
 }
 
-// TestAMoveThatTheRegistryLeadsSaysWhichDeviceItHasMade in the answers that the registry takes dst
-// from.
+// The registry takes dst from these answers.
 func TestAMoveThatTheRegistryLeadsSaysWhichDeviceItHasMade(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.devices("")

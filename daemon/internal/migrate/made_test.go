@@ -16,15 +16,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// death is a daemon that is killed in the middle of a step: the goroutine of the op
-// stands still where it is.
+// death simulates a daemon that is killed in the middle of a step: the goroutine of the op stops.
 type death struct {
 	reached, released chan struct{}
 }
 
 func newDeath() *death { return &death{make(chan struct{}), make(chan struct{})} }
 
-// die is called by the goroutine that goes on no more. The next ones pass.
+// die is called by the goroutine that must stop. Later callers pass.
 func (x *death) die() {
 	select {
 	case <-x.reached:
@@ -36,15 +35,14 @@ func (x *death) die() {
 	runtime.Goexit()
 }
 
-// reboot waits for the death, lets something happen, and boots another daemon.
+// reboot waits for the death, calls happen, and starts another daemon.
 func (d *daemon) reboot(x *death, happen func()) {
 	<-x.reached
 	d.Replace(happen)
 	d.t.Cleanup(func() { close(x.released) })
 }
 
-// TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash: the file at the path of dst was
-// made by somebody else, or by the daemon that died.
+// Another program, or the daemon that died, made the file at the path of dst.
 func TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash(t *testing.T) {
 	for _, moment := range []string{"whole", "noted", "linked"} {
 		for name, stranger := range map[string]bool{"ours": false, "somebody else's": true} {
@@ -86,8 +84,7 @@ func TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatAPoolMadeWhenTheDaemonDiedIsTakenForDst: its name carries the id of the
-// migration, and was free before.
+// Its name contains the migration's id, and was free before.
 func TestAVolumeThatAPoolMadeWhenTheDaemonDiedIsTakenForDst(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		x := newDeath()
@@ -98,8 +95,8 @@ func TestAVolumeThatAPoolMadeWhenTheDaemonDiedIsTakenForDst(t *testing.T) {
 	})
 }
 
-// TestWhatAPoolHasLeftOfAnImageIsNoDestination: libvirt leaves the file of a qemu-img that died
-// before the image had its header, and says so, or the daemon died with it.
+// libvirt leaves the file of a qemu-img that died before the image had its header, and returns an
+// error, or the daemon died too.
 func TestWhatAPoolHasLeftOfAnImageIsNoDestination(t *testing.T) {
 	for _, died := range []bool{false, true} {
 		t.Run(fmt.Sprintf("and the daemon died, %v", died), func(t *testing.T) {
@@ -133,8 +130,7 @@ func TestWhatAPoolHasLeftOfAnImageIsNoDestination(t *testing.T) {
 	}
 }
 
-// TestACancelDeletesOnlyTheDstThatTheMigrationMade: somebody has put another image in its
-// place meanwhile.
+// Another program has replaced dst by another image.
 func TestACancelDeletesOnlyTheDstThatTheMigrationMade(t *testing.T) {
 	for name, pool := range map[string]string{"at a path": "", "in a pool": "new"} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A guest that is saved on src is started on src again, whatever the persistent
-// XML says: src is not frozen then.
+// A guest that is saved on src is started on src again, whatever the definition names: then src is
+// not frozen.
 func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
 	atEveryCall(t, hv.StateRunning, func(t *testing.T, d *daemon, n int) (reached bool) {
 		d.world.Inject(hvtest.Fault{Nth: n, Do: func() { reached = d.world.Save(testInstance) == nil }})
@@ -68,7 +68,7 @@ func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
 	})
 }
 
-// Its switch waits until the guest is there again, and is not given up.
+// Its switch waits until the guest is restored, and is not given up.
 func TestAMoveWhoseGuestIsSavedInTheCopyGoesOnWhenItIsRestored(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})

@@ -173,7 +173,7 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 	})
 }
 
-// groupReads is a journal that counts how often a history is read.
+// groupReads is a journal that counts the reads of histories.
 type groupReads struct {
 	Journal
 	n int
@@ -253,7 +253,7 @@ func TestCancelWinsOverACopyAndOverAFold(t *testing.T) {
 	})
 	t.Run("fold", func(t *testing.T) {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			d.world.SetStep(0) // the mirror does not get ready
+			d.world.SetStep(0) // the mirror does not become ready
 			id := d.migrate()
 			d.until(id, api.MigrationCompleting)
 			d.world.SetStep(2)

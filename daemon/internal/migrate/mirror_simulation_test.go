@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// simulateMirror is a mirror with a fault. What must not be lost is the guest's
-// data; where the mirror is, the migration may be given up.
+// simulateMirror is a mirror with a fault. The guest's data must not be lost; with mayGiveUp the
+// migration may be given up.
 func simulateMirror(begun, mayGiveUp bool) simulation {
 	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
 		t.Helper()
@@ -51,7 +51,7 @@ func simulateMirror(begun, mayGiveUp bool) simulation {
 func TestAMirrorLosesNothingWhateverFailsAtEveryCall(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		begun     bool // it happens after the start only
+		begun     bool // the fault happens only after the start
 		mayGiveUp bool
 		happen    func(d *daemon) hvtest.Fault
 	}{
@@ -95,8 +95,7 @@ func TestAMirrorLosesNothingWhateverFailsAtEveryCall(t *testing.T) {
 	}
 }
 
-// The daemon dies at any record, the guest is resumed by hand, writes and is shut
-// down.
+// The daemon dies at any record, the guest is resumed by hand, writes and is shut down.
 func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 	everyRecord(t, "mirror", func(t *testing.T, d *daemon, arm func(func())) {
 		arm(func() {
@@ -110,7 +109,7 @@ func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.
 		})
 		mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
 		if code := api.CodeOf(err); code == api.CodeJournalUnavailable {
-			return // refused with nothing done
+			return // refused without a change
 		}
 		must(t, err)
 		mig = d.until(mig.ID, api.MigrationCompleted, api.MigrationCancelled)

@@ -23,7 +23,7 @@ import (
 
 var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}
 
-// get returns the migration as it is once what is due now was done.
+// get returns the migration after everything that is due now was done.
 func (d *daemon) get(id string) api.Migration {
 	d.t.Helper()
 	synctest.Wait()
@@ -32,7 +32,7 @@ func (d *daemon) get(id string) api.Migration {
 	return mig
 }
 
-// mirroring begins a mirror that does not get on by itself.
+// mirroring begins a mirror that makes no progress by itself.
 func (d *daemon) mirroring(target api.MigrationTarget) api.Migration {
 	d.t.Helper()
 	d.world.SetStep(0)
@@ -42,7 +42,7 @@ func (d *daemon) mirroring(target api.MigrationTarget) api.Migration {
 	return d.get(id)
 }
 
-// gone checks that the migration ended without a trace.
+// gone checks that the migration ended without remains.
 func (d *daemon) gone(mig api.Migration) {
 	d.t.Helper()
 	d.stayed()
@@ -76,7 +76,7 @@ func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
 	}
 }
 
-// TestADiskOfARunningGuestThatCannotHaveAnOverlayIsMirrored, if libvirt does that.
+// This depends on libvirt.
 func TestADiskOfARunningGuestThatCannotHaveAnOverlayIsMirrored(t *testing.T) {
 	for name, set := range map[string]func(*hv.Disk){
 		"shareable":               func(d *hv.Disk) { d.Shareable = true },
@@ -258,7 +258,7 @@ func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
 	}
 }
 
-// libvirt says that the job is gone a moment before it says so of the guest.
+// libvirt reports the job as gone a moment before it reports the guest as off.
 func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.mirroring(mirrorToNewPool)
@@ -271,7 +271,7 @@ func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 	})
 }
 
-// Nobody has seen that it was off.
+// No look has seen it off.
 func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
 	for name, before := range map[string]time.Duration{"before the job is missed": 0, "after": steps.DestroyNotice / 2} {
 		t.Run(name, func(t *testing.T) {
@@ -290,8 +290,7 @@ func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
 	}
 }
 
-// The instance's other disks, and its attachments, are not held up by a mirror
-// that takes hours.
+// A mirror takes hours and does not delay changes of the instance's other disks and attachments.
 func TestAMirrorDoesNotHoldTheInstance(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.mirroring(mirrorToNewPool)
@@ -322,7 +321,7 @@ func TestAVerifiedMirrorIsComparedInThePause(t *testing.T) {
 	})
 }
 
-// The job has written to both sides what the guest wrote, and src may be the side that lost it.
+// The job has written the guest's writes to both sides, and src may be the side that lost them.
 func TestAMirrorWhoseSidesDifferKeepsBothForTheOperator(t *testing.T) {
 	verified := mirrorToNewPool
 	verified.Verify = steps.VerifyFull
@@ -418,7 +417,7 @@ func TestCancelOfAMirrorWinsAtEveryCallBeforeThePivot(t *testing.T) {
 	})
 }
 
-// A synchronous job that ends under a write of the guest may take QEMU with it.
+// A synchronous job that ends during a write of the guest may kill QEMU.
 func TestAMirrorIsAbortedOnlyWhileTheGuestIsPaused(t *testing.T) {
 	for _, state := range migratetest.ActiveStates {
 		inBubble(t, state, func(t *testing.T, d *daemon) {

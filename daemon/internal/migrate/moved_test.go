@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What the registry said before a move is corrected by this host, and what it said after it
-// is not.
+// This host corrects the registry's answers from before a move, and not the later ones.
 func TestAMoveCorrectsWhatWasKnownBeforeIt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		moved := func(vol api.Volume) string {

@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// heard is an Observer that counts what it hears.
+// heard is an Observer that counts its events.
 type heard struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -52,7 +52,7 @@ func (h *heard) GuestStalled(at string, d time.Duration) {
 
 func (h *heard) MigrationEnded(result api.MigrationState) { h.count("ended " + string(result)) }
 
-// want checks what was heard, once all is still.
+// want checks the events, once everything is idle.
 func (h *heard) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -111,7 +111,7 @@ func TestAStartThatIsUndoneIsAMigrationThatEndedInError(t *testing.T) {
 	})
 }
 
-// A complete that is undone lets the guest run again; that time is no stall.
+// A complete that is undone resumes the guest; that pause does not count.
 func TestTheStallIsThatOfTheLastPause(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// extentBytes is what a volume of the pool of devices has a multiple of.
+// extentBytes is the granularity of volumes in the pool of devices.
 const extentBytes = 3 * hvtest.BlockSize
 
 func addDevicePool(w *migratetest.World) {
@@ -25,7 +25,7 @@ func addDevicePool(w *migratetest.World) {
 	w.RoundUp("lvm", extentBytes)
 }
 
-// onDevice claims that an image on a device is dst, with all that its guest wrote.
+// onDevice checks that dst is an image on a device, with all writes of its guest.
 func (d *daemon) onDevice(t *testing.T, mig api.Migration) {
 	t.Helper()
 	if err := d.world.SettledOn(hv.Image{Type: hv.SourceBlock, Format: hvtest.Qcow2, Path: mig.Dst.Path}); err != nil {
@@ -36,7 +36,7 @@ func (d *daemon) onDevice(t *testing.T, mig api.Migration) {
 	}
 }
 
-// TestAVolumeMovesToAnImageOnADeviceAndBack, whose old content nobody sees.
+// The device's old content is not visible.
 func TestAVolumeMovesToAnImageOnADeviceAndBack(t *testing.T) {
 	for _, state := range allStates {
 		for _, method := range []string{"", api.MethodMirror} {
@@ -60,7 +60,7 @@ func TestAVolumeMovesToAnImageOnADeviceAndBack(t *testing.T) {
 	}
 }
 
-// TestAPoolOfDevicesMakesOneThatTheImageFitsOn: as large as the image may get, and rounded.
+// The device is as large as the image may grow, rounded.
 func TestAPoolOfDevicesMakesOneThatTheImageFitsOn(t *testing.T) {
 	for _, state := range allStates {
 		t.Run(string(state), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestAPoolOfDevicesMakesOneThatTheImageFitsOn(t *testing.T) {
 	}
 }
 
-// TestTheImageOnADeviceIsMadeAnewAfterACrash, wherever dst is.
+// dst may be anywhere.
 func TestTheImageOnADeviceIsMadeAnewAfterACrash(t *testing.T) {
 	for _, moment := range []string{"device", "formatted"} {
 		for name, target := range map[string]api.MigrationTarget{
@@ -116,7 +116,7 @@ func TestTheImageOnADeviceIsMadeAnewAfterACrash(t *testing.T) {
 	}
 }
 
-// TestAnotherDeviceAtThePathOfDstIsNotWritten: it was put there after the move was asked for.
+// It was put there after the request.
 func TestAnotherDeviceAtThePathOfDstIsNotWritten(t *testing.T) {
 	inBubbleOn(t, migratetest.DeviceWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		var born int64
@@ -194,7 +194,7 @@ func asFile(t *testing.T, w *migratetest.World) {
 	v.Attachments[0].Location = v.Location
 }
 
-// TestAMoveToATargetThatIsTooSmallForTheImageEndsInVain, as soon as it is connected.
+// The move ends as soon as the target is connected.
 func TestAMoveToATargetThatIsTooSmallForTheImageEndsInVain(t *testing.T) {
 	inBubbleOn(t, migratetest.DeviceWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		must(t, d.world.AddTarget(volumePath, testSize))

@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// parked brings a complete to where it waits for the operator, because the guest died in
-// the switch and somebody has named another image in the persistent XML, and returns what
-// names the right one again.
+// parked brings a complete to a standstill, because the guest died in the switch and another image
+// was put into the definition. It also returns a function that puts the right image back.
 func parked(t *testing.T, d *daemon) (mig api.Migration, name func(chain ...hv.Image)) {
 	t.Helper()
 	ctx := context.Background()

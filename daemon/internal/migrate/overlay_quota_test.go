@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// QEMU pauses a guest for ENOSPC whatever the policy of its disk, and for EDQUOT only with the
-// policy stop.
+// QEMU pauses a guest for ENOSPC with any of the allowed policies of its disk, and for EDQUOT only
+// with the policy stop.
 func TestADiskGetsAnOverlayUnderAQuotaOnlyIfItsGuestIsPausedWhenThatIsUsedUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy string
@@ -72,7 +72,7 @@ func TestAStartCountsWhatIsLeftOfTheQuotaOfItsOverlay(t *testing.T) {
 	})
 }
 
-// The hypervisor reports EDQUOT without a reason, and the filesystem has room.
+// The hypervisor reports EDQUOT without a reason, and the filesystem has space.
 func TestAGuestThatAUsedUpQuotaHasPausedGoesOnWhenTheQuotaIsRaised(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].ErrorPolicy = "stop" })
@@ -81,7 +81,7 @@ func TestAGuestThatAUsedUpQuotaHasPausedGoesOnWhenTheQuotaIsRaised(t *testing.T)
 		must(t, d.world.SetFull(overlayOf(mig), true))
 		d.world.Images.Quota.Store(&quota.Limit{Kind: quota.User, Bytes: 1 << 30, UsedBytes: 1 << 30})
 		d.world.GuestWrites()
-		d.overlaysWatched() // the event is over
+		d.overlaysWatched() // after the event
 		pass(2 * overlayWatchEvery)
 		if got := d.get(mig.ID).GuestPaused; !strings.Contains(got, "no room for its overlay") {
 			t.Errorf("the migration says %q, want that there is no room", got)

@@ -14,8 +14,8 @@ import (
 )
 
 // The guest gets another process between the last look of a step and its change of the definition,
-// and the daemon dies right behind the change: what that process writes is in the overlay alone,
-// while the definition names dst.
+// and the daemon dies right after the change: that process writes only to the overlay, while the
+// definition names dst.
 func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testing.T) {
 	for _, written := range []bool{true, false} {
 		for _, startedOnDst := range []bool{true, false} {
@@ -63,7 +63,7 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 					if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
 						t.Errorf("the definition was named after one of the two: %v", err)
 					}
-					// What docs/how-to/recover.md says, if the overlay is right.
+					// These are the steps of docs/how-to/recover.md, if the overlay is right.
 					for block, value := range expect.Value(d.world.ReadImage(overlayOf(mig)))(t) {
 						must(t, d.world.WriteBlock(mig.Dst.Path, block, value))
 					}

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// somebodysFile is a file of the volume's size with data that is nobody's as far as Volferry knows.
+// somebodysFile makes a file of the volume's size with data that Volferry does not know.
 func (d *daemon) somebodysFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "somebodys.raw")
@@ -65,7 +65,7 @@ func TestAFileThatAnotherHostHasOpenIsNotOverwritten(t *testing.T) {
 	})
 }
 
-// An operator prepares files for volumes, and a move that was taken back is made again.
+// An operator prepares files for volumes, or repeats a move that was taken back.
 func TestAFileThatHasNothingToLoseIsOverwrittenUnasked(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, d *daemon) string{
 		"an empty one": func(t *testing.T, d *daemon) string {
@@ -91,7 +91,7 @@ func TestAFileThatHasNothingToLoseIsOverwrittenUnasked(t *testing.T) {
 	}
 }
 
-// Its identity says which file it is, and not what is in it.
+// Its identity does not cover its content.
 func TestAFileThatWasWrittenSinceACancelledMoveIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T) {
 	for name, writes := range map[string]func(t *testing.T, d *daemon, path string){
 		"by a person": func(t *testing.T, d *daemon, path string) {
@@ -119,14 +119,14 @@ func TestAFileThatWasWrittenSinceACancelledMoveIsOverwrittenOnlyIfThatIsAskedFor
 	}
 }
 
-// The tool that copies is the operator's, and so is what it writes to.
+// The tool that copies, and its target, are the operator's.
 func TestWhoCopiesOutsideOverwritesUnasked(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.begin(api.MigrationTarget{ToPath: d.somebodysFile(t), ExternalCopy: true})
 	})
 }
 
-// What a volume has left is its way back, if the move was a mistake.
+// An image that a volume has left is its way back, if the move was a mistake.
 func TestWhatAnotherVolumeHasLeftIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path, id := d.leaveFile(t)
@@ -147,7 +147,7 @@ func TestWhatAnotherVolumeHasLeftIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T)
 	})
 }
 
-// Who names a device has made it for the volume, whatever was on it before.
+// A named device was made for the volume, whatever it has.
 func TestADeviceThatNoVolumeHasLeftIsOverwrittenUnasked(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		dst := api.Location{Path: d.somebodysFile(t), Format: api.FormatRaw, SizeBytes: testSize}

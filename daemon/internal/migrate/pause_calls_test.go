@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// pauseCalls are the calls of the hypervisor from the last Suspend to the Resume behind it.
+// pauseCalls returns the hypervisor's calls from the last Suspend to the following Resume.
 func (d *daemon) pauseCalls() []string {
 	d.t.Helper()
 	calls := d.world.Calls()
@@ -27,7 +27,7 @@ func (d *daemon) pauseCalls() []string {
 	return nil
 }
 
-// The guest waits for each of them. DESIGN.md says in section 12 why it is made.
+// The guest waits for each of them. DESIGN.md, section 12, has the reasons.
 func TestThePauseOfASwitchMakesNoCallTooMany(t *testing.T) {
 	toEnd := []string{
 		"Suspend", "RunState", // pause

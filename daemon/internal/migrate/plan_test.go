@@ -71,7 +71,7 @@ func TestAVolumeThatMayOutgrowItsPoolIsMovedWithAWarning(t *testing.T) {
 	})
 }
 
-// A move does without room for what it overwrites.
+// A move needs no space for the data that it overwrites.
 func TestAPlanCountsTheFileThatIsOverwrittenAsFree(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		const free = testSize / 2

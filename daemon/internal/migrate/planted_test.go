@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// startOf is a move as the commands and a drain ask for it.
+// startOf returns a move as the commands and a drain request it.
 func startOf(target api.MigrationTarget) StartRequest {
 	return StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}
 }
@@ -29,7 +29,7 @@ func TestNothingIsMovedToALinkInAPool(t *testing.T) {
 	})
 }
 
-// at has the volume of a world, whose instance is off, be at a place.
+// at puts the volume of a world, with the instance off, at a place.
 func (d *daemon) at(t *testing.T, l api.Location) {
 	t.Helper()
 	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path}
@@ -47,8 +47,8 @@ func (d *daemon) at(t *testing.T, l api.Location) {
 	}
 }
 
-// TestNothingIsMovedFromALinkInAPool, by whichever call: the moves of an instance and of a drain
-// ask for the same. The link is in the place of the volume, or of the base image of a linked clone.
+// The moves of an instance and of a drain make the same calls. The link is in the place of the
+// volume, or of the base image of a linked clone.
 func TestNothingIsMovedFromALinkInAPool(t *testing.T) {
 	asks := map[string]func(*Manager) error{
 		"plan": func(m *Manager) error {
@@ -105,8 +105,7 @@ func cloneOver(t *testing.T, w *migratetest.World, base api.Location) api.Locati
 	}
 }
 
-// TestAVolumeThatNoGuestHasIsNotMovedFromALinkInAPool, by its host, or by another one that has its
-// shared pool.
+// Its host, or another host that has its shared pool, makes the move.
 func TestAVolumeThatNoGuestHasIsNotMovedFromALinkInAPool(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		planted := hosttest.PlantLink(t, d.world.Fake, testSize)
@@ -118,8 +117,7 @@ func TestAVolumeThatNoGuestHasIsNotMovedFromALinkInAPool(t *testing.T) {
 	})
 }
 
-// TestAMoveReadsNothingFromALinkThatIsPlantedInIt: the copy has begun with the image that was there
-// before.
+// The copy has begun with the old image.
 func TestAMoveReadsNothingFromALinkThatIsPlantedInIt(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		planted := hosttest.PlantLater(t, d.world.Fake, testSize)

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 )
 
-// What a guest has written in place, and flushed, is on stable storage after a power cut, but
-// perhaps not the time at which it did. An image with an older time has not been written by anybody
-// else.
+// After a power failure data that a guest wrote in place and flushed is on stable storage, but
+// perhaps not the time of modification. An image with an older time was not written by another
+// program.
 func TestAMoveGoesOnAfterAPowerCutThatTookTimesOfModification(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		for _, cancel := range []bool{false, true} {
@@ -29,7 +29,7 @@ func TestAMoveGoesOnAfterAPowerCutThatTookTimesOfModification(t *testing.T) {
 	}
 }
 
-// So it is with what the guest writes before it stands still in its switch.
+// The same for the guest's writes before it is paused in its switch.
 func TestASwitchIsMadeAfterAPowerCutThatTookTimesOfModification(t *testing.T) {
 	migratetest.OnLiveKinds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) {
 		inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) {

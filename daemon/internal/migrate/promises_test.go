@@ -10,28 +10,29 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// promises holds a migration, while it goes on and whatever dies, against guarantees 1, 6 and 7 of
-// ARCHITECTURE.md. Guarantee 4 is held at every look at the domain, by the world.
+// promises checks a migration, during all faults, against guarantees 1, 6 and 7 of ARCHITECTURE.md.
+// The world checks guarantee 4 at each look at the domain.
 type promises struct {
 	d   *daemon
 	req StartRequest
 	mig string
 
-	// frozen is src as it was when start had returned, nil before, and no more once a cancel was
-	// asked for.
+	// frozen is src when start returned, nil before that, and no longer valid after a cancel was
+	// requested.
 	frozen *hvtest.ImageInfo
 	thawed bool
-	// accepted: a cancel was. TooLate: one was refused since the pivot was journaled.
+	// accepted: a cancel was accepted. tooLate: a cancel was refused after the pivot was in the
+	// journal.
 	accepted, tooLate bool
 	looks             int
 }
 
-// look is for each look at the migration.
+// look is called for each look at the migration.
 func (p *promises) look(mig api.Migration) {
 	p.d.t.Helper()
 	switch mig.State {
 	case api.MigrationCancelling, api.MigrationCancelled, api.MigrationNeedsOperator, api.MigrationError:
-		p.thawed = true // by the manager itself, it may be
+		p.thawed = true // perhaps by the manager itself
 	case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleted:
 		p.srcIsFrozen(mig)
 	case api.MigrationStarting, api.MigrationOrphaned:
@@ -41,12 +42,12 @@ func (p *promises) look(mig api.Migration) {
 	}
 }
 
-// srcIsFrozen is guarantee 1. A mirror freezes nothing.
+// srcIsFrozen checks guarantee 1. A mirror freezes nothing.
 func (p *promises) srcIsFrozen(mig api.Migration) {
 	p.d.t.Helper()
 	src, err := p.d.world.Info(p.d.world.Src.Path)
 	if p.thawed || err != nil || mig.Method == steps.MethodMirror {
-		return // it was deleted at the end, as it was asked for
+		return // it was deleted at the end, as requested
 	}
 	if p.frozen == nil {
 		p.frozen = &src
@@ -56,7 +57,7 @@ func (p *promises) srcIsFrozen(mig api.Migration) {
 	}
 }
 
-// cancelled is for the answer to a cancel.
+// cancelled is called with the answer to a cancel.
 func (p *promises) cancelled(err error) {
 	p.d.t.Helper()
 	switch code := api.CodeOf(err); {
@@ -75,8 +76,8 @@ func (p *promises) cancelled(err error) {
 	}
 }
 
-// sameAnswer is guarantee 7: the same request is answered with the same migration, another one
-// under its id refused, unless what has to be asked is away.
+// sameAnswer checks guarantee 7: the same request gets the same migration, and another request with
+// its id is refused, unless a required program is unavailable.
 func (p *promises) sameAnswer() {
 	p.d.t.Helper()
 	again, err := p.d.manager().Start(context.Background(), p.req)
@@ -91,7 +92,7 @@ func (p *promises) sameAnswer() {
 	}
 }
 
-// kept is for the end of the migration, guarantee 6 among it.
+// kept is called at the end of the migration, and checks guarantee 6 too.
 func (p *promises) kept(mig api.Migration) {
 	p.d.t.Helper()
 	if p.d.t.Failed() {

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// stopAt has the daemon told to stop as soon as it is on record that a step has begun. The
-// channel is closed when it has stopped.
+// stopAt stops the daemon as soon as the journal has the beginning of a step. The channel is closed
+// when it has stopped.
 func (d *daemon) stopAt(step string) <-chan struct{} {
 	stopped := make(chan struct{})
 	d.journal.AfterAppend(func(r op.Record) {
@@ -31,13 +31,13 @@ func (d *daemon) stopAt(step string) <-chan struct{} {
 			d.manager().Quiesce(context.Background())
 			d.Halt()
 		}()
-		pass(time.Millisecond) // so that the stop is under way
+		pass(time.Millisecond) // so that the stop has begun
 	})
 	return stopped
 }
 
-// A daemon is told to stop as soon as a record of the switch is stored, whichever
-// it is. It leaves the guest running, and the next one ends the migration.
+// The daemon is stopped as soon as a record of the switch is stored, at each record. It leaves the
+// guest running, and the next daemon ends the migration.
 func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 	for _, at := range []string{"mirror", "pause", "drain", "name_dst", "pivot", "resume", "settle"} {
 		t.Run(at, func(t *testing.T) {

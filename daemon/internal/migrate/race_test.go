@@ -20,7 +20,7 @@ import (
 
 func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.Copier.Gate = make(chan struct{}) // the copy would take for ever
+		d.world.Copier.Gate = make(chan struct{}) // the copy would not end
 		cancelled := make(chan error, 1)
 		d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() {
 			open, err := d.manager().List(context.Background(), false)
@@ -62,7 +62,7 @@ func TestTheSameStartFromManySidesIsOneMigration(t *testing.T) {
 	})
 }
 
-// What is free in the registry may be somebody else's the next moment.
+// An image that the registry has freed may belong to another volume at once.
 func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 	for _, state := range allStates {
 		t.Run(string(state), func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 func TestASourceThatSomebodyUsesIsNotDeleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Registry.WatchChanges(func(to api.MigrationState) {
-			if to == api.MigrationCompleted { // src is free: somebody takes it
+			if to == api.MigrationCompleted { // src is free: another volume takes it
 				must(t, d.world.Define(hv.Domain{ID: testHost, Name: "other", Config: []hv.Disk{{
 					Target: "vdb", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
 				}}}))
@@ -117,8 +117,8 @@ func TestACallMeansTheMigrationOfItsSrcAttachment(t *testing.T) {
 	})
 }
 
-// The second migration of an attachment is meant, also if the host's clock was
-// set back after the first.
+// The call applies to the second migration of an attachment, also if the host's clock was set back
+// after the first.
 func TestACallMeansTheMigrationThatIsOpenWhateverTheClock(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
@@ -164,7 +164,7 @@ func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
 	})
 }
 
-// Calling again is a new request, with all its tries.
+// Another call is a new request, with all its tries.
 func TestCallingAgainAfterTooManyReplansStartsOver(t *testing.T) {
 	h := &history{}
 	overtaken := func(request string) opView {

@@ -12,10 +12,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The registry's database comes back from a backup of the time when a move was under way, which has
-// ended on its host since.
+// The registry's database is restored from a backup from the time of a move that has since ended on
+// its host.
 
-// backup is what a registry had of its one volume.
+// backup is the registry's state of its volume.
 type backup struct {
 	vol api.Volume
 	row api.Migration
@@ -29,8 +29,8 @@ func (d *daemon) hasBackup(id string) backup {
 	return backup{r.Vol, r.Rows[id]}
 }
 
-// restores puts a backup in the place of the registry, with the migration in a state, and has that
-// accepted.
+// restores replaces the registry by a backup, with the migration in a state, and accepts the
+// restore.
 func (d *daemon) restores(b backup, state api.MigrationState) {
 	r := d.world.Registry
 	r.Lock()
@@ -41,7 +41,7 @@ func (d *daemon) restores(b backup, state api.MigrationState) {
 	d.fenced()
 }
 
-// wantEnded claims that the registry has heard of the end of a migration.
+// wantEnded checks that the registry knows the end of a migration.
 func (d *daemon) wantEnded(mig api.Migration) {
 	d.t.Helper()
 	row, err := d.world.Registry.Migration(context.Background(), mig.ID)
@@ -100,8 +100,7 @@ func TestARestoredRegistryHearsHowTheMovesEndedThatItHasOpen(t *testing.T) {
 	}
 }
 
-// Where the move that is under way now began is where the one before has ended, of which the
-// registry hears first.
+// The present move began where the one before has ended, and the registry learns that first.
 func TestAMoveThatBeganAfterTheBackupIsTakenBackToWhereTheOneBeforeEnded(t *testing.T) {
 	for name, copies := range map[string]bool{"waits for a call": false, "is copied": true} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +126,7 @@ func TestAMoveThatBeganAfterTheBackupIsTakenBackToWhereTheOneBeforeEnded(t *test
 	}
 }
 
-// A person has said which copy is kept.
+// An operator has chosen the copy to keep.
 func TestTheEndThatAPersonGaveAMoveAfterARestoreStands(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -173,7 +172,7 @@ func TestAnEndThatTheRegistryRefusesIsReportedAgain(t *testing.T) {
 		mig := d.copied()
 		b := d.hasBackup(mig.ID)
 		d.ends(mig, false)
-		d.restores(b, api.MigrationOrphaned) // from which no host ends a move
+		d.restores(b, api.MigrationOrphaned) // no host can end a move from that state
 		d.rejoined()
 		pass(time.Minute)
 		row, err := d.world.Registry.Migration(t.Context(), mig.ID)

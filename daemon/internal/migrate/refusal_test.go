@@ -194,8 +194,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 	}
 }
 
-// A guest that runs locks its disk, and who reads an image elsewhere does not keep it from being
-// moved.
+// A running guest locks its disk, and a reader elsewhere does not prevent a move.
 func TestLocksThatHarmNothingDoNotKeepAVolumeFromBeingMoved(t *testing.T) {
 	for state, locks := range map[hv.State]image.Locks{hv.StateRunning: {Open: true, Writes: true}, hv.StateStopped: {Open: true}} {
 		inBubble(t, state, func(_ *testing.T, d *daemon) {
@@ -205,8 +204,8 @@ func TestLocksThatHarmNothingDoNotKeepAVolumeFromBeingMoved(t *testing.T) {
 	}
 }
 
-// libvirt shows the path of src, and its guest's process has something else open: another device
-// has that name by now.
+// libvirt shows the path of src, and its guest's process has another image open: another device has
+// that name now.
 func TestASourceThatItsGuestDoesNotHaveOpenIsNotMoved(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		must(t, d.world.GoStale(testInstance))
@@ -272,15 +271,15 @@ func TestAnUnattachedVolumeIsMovedByAnyHostThatHasItsSharedPool(t *testing.T) {
 	})
 }
 
-// A detach of the disk is under way when the start is asked for, and its guest does
-// not let go.
+// A detach of the disk is under way at the request for the start, and its guest does not release
+// the disk.
 func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 			looks := 0
 			d.world.MayMove = func() error {
 				if looks++; looks == 1 {
-					return nil // the detach is given up while the start waits for its turn
+					return nil // the detach is given up while the start waits
 				}
 				return api.Errorf(api.CodeInstanceBusy, "it may let go of it at any time")
 			}
@@ -292,13 +291,13 @@ func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.
 				t.Errorf("a refused start made the calls %v", calls)
 			}
 			d.stayed()
-			d.world.MayMove = nil // it was started anew
+			d.world.MayMove = nil // it was restarted
 			d.moved(d.until(d.migrateTo(target), api.MigrationCompleted))
 		})
 	}
 }
 
-// libvirt shows a job that has failed as one of another kind, until it is gone.
+// libvirt shows a failed job as another kind of job, until it is gone.
 func TestAJobThatFailsIsNotTakenForSomebodyElses(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.mirroring(mirrorToNewPool)

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// away takes the registry away for a while.
+// away makes the registry unavailable for a while.
 func (d *daemon) away(how time.Duration) {
 	d.world.Registry.SetDown(true)
 	time.AfterFunc(how, func() {
@@ -26,9 +26,8 @@ func (d *daemon) away(how time.Duration) {
 	})
 }
 
-// everyRegistryCall runs a migration again and again, and takes the registry
-// away at its first call, then at its second, and so on: before the call has its
-// effect, or after it.
+// everyRegistryCall repeats a migration, with the registry unavailable from its first call, then
+// from its second, and so on, before or after the call has its effect.
 func everyRegistryCall(t *testing.T, state hv.State, run func(t *testing.T, d *daemon)) {
 	t.Helper()
 	hosttest.BeforeAndAfter(t, func(t *testing.T, after bool) {
@@ -41,8 +40,8 @@ func everyRegistryCall(t *testing.T, state hv.State, run func(t *testing.T, d *d
 	})
 }
 
-// asked makes a call again and again until the registry answers, as a client
-// does, and checks that a refusal has changed nothing.
+// asked repeats a call until the registry answers, like a client, and checks that a refusal has
+// changed nothing.
 func (d *daemon) asked(call func() error) {
 	d.t.Helper()
 	for {
@@ -114,14 +113,14 @@ func TestAStartWithoutTheRegistryTouchesNothing(t *testing.T) {
 	}
 }
 
-// The registry goes between the look and the lock: nothing is touched before it
-// has granted it.
+// The registry becomes unavailable between the look and the lock: nothing is changed before it has
+// granted the lock.
 func TestWithoutTheLockNothingIsTouched(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { d.world.Registry.SetDown(true) }})
 		mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
 		must(t, err)
-		synctest.Wait() // the answer may be of the moment before it begins to wait
+		synctest.Wait() // the answer may be from the moment before it begins to wait
 		mig, err = d.manager().Get(context.Background(), mig.ID)
 		must(t, err)
 		if mig.State != api.MigrationStarting || mig.Phase != "waiting for registry" {
@@ -232,7 +231,7 @@ func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
 
 func TestTheRefusalOfAStartIsTheAnswerHoweverOftenItIsAskedFor(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { // behind the look at the volume
+		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { // after the look at the volume
 			d.world.Registry.Lock()
 			defer d.world.Registry.Unlock()
 			d.world.Registry.Vol.MigrationID = testMigration

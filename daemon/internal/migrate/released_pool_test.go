@@ -18,19 +18,19 @@ import (
 )
 
 // leaveInPool moves the volume to the pool new and on to a file, and returns the source in the pool
-// and the move that has left it.
+// and the id of the move that has left it.
 func (d *daemon) leaveInPool(t *testing.T) (path, id string) {
 	t.Helper()
 	path = d.until(d.migrate(), api.MigrationCompleted).Dst.Path
 	return path, d.until(d.migrateTo(api.MigrationTarget{ToPath: filepath.Join(t.TempDir(), "on.raw")}), api.MigrationCompleted).ID
 }
 
-// pool has somebody start or stop the pool new.
+// pool starts or stops the pool new.
 func (d *daemon) pool(active bool) {
 	d.world.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", CapacityBytes: 1 << 40, FreeBytes: 1 << 40, Active: active})
 }
 
-// isDeletedOnceThePoolIsStarted claims that nothing stands in the way of the deletion but the pool.
+// isDeletedOnceThePoolIsStarted checks that only the pool prevents the deletion.
 func (d *daemon) isDeletedOnceThePoolIsStarted(t *testing.T, path, id string) {
 	t.Helper()
 	d.nothingStands(t)
@@ -108,7 +108,7 @@ func TestADeletionWhosePoolIsStoppedMeanwhileIsUndone(t *testing.T) {
 	})
 }
 
-// The volume of a pool that is off is nowhere, deleted or not.
+// The volume of an inactive pool has no path, deleted or not.
 func TestADeletionThatNobodyHasSeenEndIsLookedAtAgain(t *testing.T) {
 	for name, again := range map[string]func(t *testing.T, d *daemon, id string){
 		"by the same call":   func(t *testing.T, d *daemon, id string) { must(t, d.deleteSource(id)) },

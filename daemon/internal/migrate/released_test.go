@@ -134,7 +134,7 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 	}
 }
 
-// defineOn changes the definition of the instance alone.
+// defineOn changes only the definition of the instance.
 func (d *daemon) defineOn(t *testing.T, chain ...hv.Image) {
 	t.Helper()
 	must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", chain))
@@ -162,7 +162,7 @@ func (d *daemon) ranOn(t *testing.T, chain ...hv.Image) {
 	d.startOn(right...)
 }
 
-// replaceSrc has another file at the path of src.
+// replaceSrc replaces the file at the path of src.
 func (d *daemon) replaceSrc(t *testing.T) {
 	t.Helper()
 	must(t, d.world.Remove(srcPath))
@@ -207,8 +207,8 @@ func TestWhatAVolumeHasLeftIsKnownUntilItIsGoneOrAVolume(t *testing.T) {
 	}
 }
 
-// leaveFile moves the volume to a file and on into the pool, and returns that file and the
-// move that has left it.
+// leaveFile moves the volume to a file and on into the pool, and returns that file and the id of
+// the move that has left it.
 func (d *daemon) leaveFile(t *testing.T) (path, id string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "left.raw")
@@ -216,7 +216,7 @@ func (d *daemon) leaveFile(t *testing.T) (path, id string) {
 	return path, d.until(d.migrateTo(toNewPool), api.MigrationCompleted).ID
 }
 
-// The guest ran on the image that the volume has left, and what it wrote is there alone.
+// The guest ran on the image that the volume has left, and its writes are only there.
 func TestAReleasedSourceThatWasWrittenIsNotOverwritten(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path, id := d.leaveFile(t)
@@ -251,7 +251,7 @@ func TestAReleasedSourceThatNobodyHasWrittenIsOverwritten(t *testing.T) {
 	})
 }
 
-// A copy that was refused has written nothing, and hides nothing.
+// A refused copy has written nothing.
 func TestACopyThatHasWrittenNothingHidesNoReleasedSource(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
@@ -283,15 +283,15 @@ func TestACopyThatHasWrittenNothingHidesNoReleasedSource(t *testing.T) {
 	})
 }
 
-// What was there a move has begun to copy over, so there is nothing left to keep of that; but a
-// guest has run there since, so what it wrote is asked about.
+// A move has begun to overwrite the old content, so there is nothing left to keep of it; but a
+// guest has run there since, so its writes need a confirmation.
 func TestAReleasedSourceThatACancelledMoveHasCopiedOverIsNoReleasedSource(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path, id := d.leaveFile(t)
 		target := api.MigrationTarget{ToPath: path}
 		mig := d.begin(target)
 		d.copyAndCancel(mig.ID)
-		d.ranOn(t, rawImage(path)) // its bytes are others than those that were left
+		d.ranOn(t, rawImage(path)) // its content differs from the copy
 		if _, err := d.manager().Plan(context.Background(), testVolume, target); api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), "--yes") {
 			t.Errorf("%v, want dst_in_use with --yes", err)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The daemon is dead in the pause of a switch, and somebody gives the address of the image to
-// another one. In the pause nobody is asked for that. The guest goes on with the image that it had,
-// and before anything is told or removed the migration waits for the name to be given back.
+// The daemon is dead in the pause of a switch, and the image's address is given to another image.
+// Addresses are not checked in the pause. The guest continues with its image, and before anything
+// is reported or removed the migration waits until the name is given back.
 func TestAnAddressThatIsGivenToAnotherImageInTheSwitchIsSeenBehindIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		world func(*testing.T, hv.State) *migratetest.World

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Somebody has resized the image, and nobody has looked since.
+// The image was resized, and the registry does not know that yet.
 func TestASourceThatHasGrownIsMovedWhole(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		vol := &d.world.Registry.Vol
@@ -27,7 +27,7 @@ func TestASourceThatHasGrownIsMovedWhole(t *testing.T) {
 	})
 }
 
-// QEMU would end the mirror ten times without a word.
+// QEMU would end the mirror ten times without a reason.
 func TestACompleteOfADiskThatWasResizedSaysTheSizesAndTheWayOut(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)

@@ -46,7 +46,7 @@ func TestAnImageThatWasThereKeepsItsRights(t *testing.T) {
 	})
 }
 
-// libvirt gives an image back when a guest lets go of it as the top of a chain, and src
+// libvirt restores the rights of an image when a guest releases it as the top of a chain, and src
 // was below the overlay then.
 func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
 	const back = "give back " + srcPath
@@ -58,8 +58,8 @@ func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
 		"live complete": {hv.StateRunning, false, true},
 		"cold complete": {hv.StateStopped, false, true},
 		"cold cancel":   {hv.StateStopped, true, true},
-		// libvirt has the owner of the overlay, which is src's, and gives that back when the guest
-		// lets go. Before that src is QEMU's.
+		// libvirt remembers the owner of the overlay, which is src's, and restores it when the
+		// guest releases src. Before that src belongs to QEMU.
 		"live cancel": {hv.StateRunning, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
 	}
 }
 
-// QEMU would find out at the switch only, after the whole copy, or at the next start.
+// Otherwise QEMU would fail only in the switch, after the whole copy, or at the next start.
 func TestAnImageThatQEMUCannotOpenEndsTheStartBeforeTheFreeze(t *testing.T) {
 	for _, dir := range []string{"/new", "/overlays"} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

@@ -33,7 +33,7 @@ func dropSaved(what string, s *steps.Spec) api.DropSaved {
 	return in
 }
 
-// savedDaemon is a daemon on a world in which all guests are saved.
+// savedDaemon is a daemon on a world with all guests saved.
 func savedDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -42,7 +42,7 @@ func savedDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	})
 }
 
-// untilOp waits until an op is over.
+// untilOp waits until an op has ended.
 func (d *daemon) untilOp(id string) api.Op {
 	d.t.Helper()
 	for range 1000 {
@@ -80,7 +80,7 @@ func TestACopyWithAllGuestsPausedSaysWhereItIsAndChangesNoRow(t *testing.T) {
 	})
 }
 
-// lateJournal has something happen before the ops of a group are read.
+// lateJournal calls happen before the ops of a group are read.
 type lateJournal struct {
 	Journal
 	happen func()
@@ -157,7 +157,7 @@ func TestAVolumeThatAGuestHasOpenIsNotCopiedAsSaved(t *testing.T) {
 func TestAGuestThatWasStartedDuringTheCopyUndoesIt(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		w := d.world
-		w.Registry.Moments.Look = func() { // the first after the copy
+		w.Registry.Moments.Look = func() { // the first look after the copy
 			w.Copier.Mu.Lock()
 			defer w.Copier.Mu.Unlock()
 			if len(w.Copier.Done) > 0 {
@@ -306,7 +306,7 @@ func TestASourceThatAMoveOfTheRegistryHasLeftIsOnlyWrittenIfItIsWritten(t *testi
 		ctx := context.Background()
 		d.copiesSaved(t)
 		d.flipsSaved(t)
-		stamp, err := d.world.Images.Stamp(ctx, srcPath) // the fake counts writes in the place of time
+		stamp, err := d.world.Images.Stamp(ctx, srcPath) // the fake counts writes in place of time
 		must(t, err)
 		ended := time.Unix(0, stamp.ModifiedNS)
 		d.world.Registry.With(func() {

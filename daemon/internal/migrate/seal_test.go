@@ -19,9 +19,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// committedByUser is a person, or a backup program, who commits the guest's overlay and
-// lets it go on on src (virsh blockcommit --active --pivot), where it writes; and who
-// then, as he was told, has it on the overlay again.
+// committedByUser simulates a person, or a backup program, who commits the guest's overlay and lets
+// it continue on src (virsh blockcommit --active --pivot), where it writes; and who then, as the
+// message advises, puts it on the overlay again.
 func committedByUser(t *testing.T, d *daemon, mig api.Migration) {
 	t.Helper()
 	ctx := context.Background()
@@ -37,8 +37,8 @@ func committedByUser(t *testing.T, d *daemon, mig api.Migration) {
 	}))
 }
 
-// staleOverlay has a person commit the overlay of a move, after which src is written. Unwritten
-// claims that src is as it was left then.
+// staleOverlay makes a person commit the overlay of a move, after which src is written. unwritten
+// checks that src was not written since.
 func staleOverlay(t *testing.T, d *daemon, running bool) (mig api.Migration, unwritten func()) {
 	t.Helper()
 	mig = d.copied()
@@ -63,7 +63,7 @@ func TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSince(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 			mig, unwritten := staleOverlay(t, d, running)
-			for range 2 { // asking again makes it no better
+			for range 2 { // a repeated request gets the same answer
 				_, opID, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 				must(t, err)
 				if refused := d.ended(opID); refused == nil || refused.Code != api.CodeChainChanged {
@@ -83,7 +83,7 @@ func TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSince(t *testing.T) {
 	}
 }
 
-// The refusal is made anew by a daemon that has died in it, and by one whose libvirt went away.
+// The daemon dies during the refusal, or loses its connection to libvirt, and repeats the refusal.
 func TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSinceWhateverHappensAtEveryCall(t *testing.T) {
 	for name, happen := range map[string]func(d *daemon) hvtest.Fault{
 		"the daemon dies":   func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} },
@@ -123,7 +123,7 @@ func TestASrcThatWasWrittenBeforeTheCopyIsNotCopied(t *testing.T) {
 	})
 }
 
-// A program may write what is there already, or only touch the file.
+// A program may write the same data again, or only touch the file.
 func TestASrcThatWasTouchedAndIsWhatWasCopiedIsSwitched(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -138,7 +138,7 @@ func TestASrcThatWasTouchedAndIsWhatWasCopiedIsSwitched(t *testing.T) {
 	})
 }
 
-// What was written there, by a guest that no hook kept from it perhaps, the volume lacks.
+// The volume lacks the data that a guest, perhaps without a hook, has written there.
 func TestASourceThatWasWrittenIsKeptThoughItIsToBeDeleted(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		d.when("release_source", op.EventStarted, func() { must(t, d.world.WriteBlock(srcPath, 5, 4711)) })
@@ -150,7 +150,7 @@ func TestASourceThatWasWrittenIsKeptThoughItIsToBeDeleted(t *testing.T) {
 	})
 }
 
-// A daemon that died behind the deletion deletes once more, where there is nothing.
+// A daemon that died after the deletion deletes again, with nothing there.
 func TestASourceThatWasDeletedByATryBeforeIsDeleted(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		d.when("release_source", op.EventStarted, func() { must(t, d.world.Remove(srcPath)) })
@@ -161,15 +161,15 @@ func TestASourceThatWasDeletedByATryBeforeIsDeleted(t *testing.T) {
 	})
 }
 
-// Part of the overlay is in src by our own doing: that is no reason to stop.
+// This cancel itself has written part of the overlay to src: that is no reason to stop.
 func TestACancelThatWasCutOffInItsFoldGoesOn(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
 		d.world.SetStep(1)
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		pass(time.Second)                      // a commit that is not at its end
-		must(t, d.world.Destroy(testInstance)) // planned anew, as one that is off
+		pass(time.Second)                      // a commit that has not ended
+		must(t, d.world.Destroy(testInstance)) // planned again, as a cancel of a guest that is off
 		d.world.SetStep(2)
 		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()

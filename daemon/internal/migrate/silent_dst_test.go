@@ -26,12 +26,13 @@ func (d *daemon) copiedToExport() api.Migration {
 	return d.copied()
 }
 
-// silentBound is how long the guest may wait, besides the time in which the server has to answer.
+// silentBound is how long the guest may wait, in addition to the time that the server has for an
+// answer.
 const silentBound = 150 * time.Second
 
-// The server of dst stops to answer at a moment of the complete. The fake objects to a guest that
-// is suspended then, and to a job that is begun: QEMU would stand still. The guest goes on on its
-// overlay, and the complete is made again when the server is back.
+// The server of dst stops answering at a moment of the complete. The fake rejects a suspend of the
+// guest then, and the beginning of a job: QEMU would hang. The guest continues on its overlay, and
+// the complete is repeated when the server is back.
 func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
 	dst := migratetest.OtherExport.Path
 	for name, silence := range map[string]func(*daemon){
@@ -87,7 +88,7 @@ func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// QEMU 7.2 dies of the end of a job under a write.
+// QEMU 7.2 dies when a job ends during a write.
 func TestAGuestWaitsForASilentServerWhereItsQEMUWouldDieOtherwise(t *testing.T) {
 	dst := migratetest.OtherExport.Path
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -107,7 +108,7 @@ func TestAGuestWaitsForASilentServerWhereItsQEMUWouldDieOtherwise(t *testing.T) 
 	})
 }
 
-// The complete had no time to ask, and its job is there.
+// The complete had no time to ask, and its job exists.
 func TestACancelEndsAJobIntoADstWhoseServerDoesNotAnswerWithoutAPause(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copiedToExport()

@@ -15,12 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// simulation is a whole migration in which a fault happens.
+// simulation is a whole migration with a fault.
 type simulation func(t *testing.T, d *daemon, fault hvtest.Fault)
 
-// everyCall runs one whole migration again and again, and lets something happen
-// at its first call of the hypervisor, then at its second, and so on, until one
-// ran to its end before it happened.
+// everyCall repeats one whole migration, with something happening at its first call of the
+// hypervisor, then at its second, and so on, until a migration ends before that.
 func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	everyCallOn(t, migratetest.NewWorld, state, simulate, happen)
@@ -63,7 +62,7 @@ func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	simulateCancelOf(t, d, d.begin(d.world.To), fault)
 }
 
-// simulateCancelOf is simulateCancel of a migration that is started.
+// simulateCancelOf is simulateCancel for a migration that was started.
 func simulateCancelOf(t *testing.T, d *daemon, mig api.Migration, fault hvtest.Fault) {
 	t.Helper()
 	said := &promises{d: d, mig: mig.ID}
@@ -76,7 +75,7 @@ func simulateCancelOf(t *testing.T, d *daemon, mig api.Migration, fault hvtest.F
 	for {
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable || code == api.CodeJournalUnavailable {
-			pass(time.Second) // what a person would do
+			pass(time.Second) // as a person would
 			continue
 		}
 		must(t, err)
@@ -87,15 +86,15 @@ func simulateCancelOf(t *testing.T, d *daemon, mig api.Migration, fault hvtest.F
 	d.stayed()
 }
 
-// calm lets what was set off in the background come to its end.
+// calm lets background work end.
 func calm(d *daemon) {
 	d.world.ClearFaults()
 	pass(time.Minute)
 	synctest.Wait()
 }
 
-// duringEverything runs simulations of complete and of cancel in every state, of a volume at a file
-// or at an address that goes to either.
+// duringEverything runs simulations of complete and of cancel in each state, with src and dst at
+// files and addresses.
 func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	for _, state := range states {
@@ -115,7 +114,7 @@ func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
 	})
 }
 
-// Libvirt may still say for some time that the guest is there, when its monitor broke.
+// libvirt may report the guest as present for some time after its monitor broke.
 func TestTheGuestDiesInACallAndLibvirtNoticesLater(t *testing.T) {
 	for _, call := range []string{"BlockCopy", "CommitActive", "Suspend", "Job", "Pivot"} {
 		t.Run(call, func(t *testing.T) {

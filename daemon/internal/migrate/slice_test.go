@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// larger makes an image that is larger than the world's volume, whose end is somebody's.
+// larger makes an image that is larger than the world's volume, with foreign data at its end.
 func (d *daemon) larger(t *testing.T) api.MigrationTarget {
 	t.Helper()
 	return d.largerAt(t, t.TempDir()+"/larger.raw")
@@ -27,7 +27,7 @@ func (d *daemon) largerAt(t *testing.T, path string) api.MigrationTarget {
 	return api.MigrationTarget{ToPath: path}
 }
 
-// tailIsLeft claims that nothing was written behind the volume.
+// tailIsLeft checks that nothing was written after the volume.
 func (d *daemon) tailIsLeft(t *testing.T, path string) {
 	t.Helper()
 	content, err := d.world.ReadImage(path)
@@ -37,8 +37,7 @@ func (d *daemon) tailIsLeft(t *testing.T, path string) {
 	}
 }
 
-// TestAVolumeGoesToTheBeginningOfALargerImageAndOnFromThere, by every method, and the guest
-// sees no other size.
+// This holds for all methods, and the guest sees no other size.
 func TestAVolumeGoesToTheBeginningOfALargerImageAndOnFromThere(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
 		for _, method := range []string{"", api.MethodMirror} {
@@ -70,7 +69,7 @@ func TestAVolumeGoesToTheBeginningOfALargerImageAndOnFromThere(t *testing.T) {
 	}
 }
 
-// TestAPoolThatRoundsIsAskedBeforeAnythingBegins, and its volume is larger than ours.
+// The pool's volume is larger than ours.
 func TestAPoolThatRoundsIsAskedBeforeAnythingBegins(t *testing.T) {
 	const extent = testSize - hvtest.BlockSize
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
@@ -91,7 +90,7 @@ func TestAPoolThatRoundsIsAskedBeforeAnythingBegins(t *testing.T) {
 	}
 }
 
-// TestAMoveFromAndToALargerImageIsCancelled: src is a slice, and dst is another.
+// src is a slice, and dst is another one.
 func TestAMoveFromAndToALargerImageIsCancelled(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {
@@ -107,8 +106,7 @@ func TestAMoveFromAndToALargerImageIsCancelled(t *testing.T) {
 	}
 }
 
-// TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere, as to that of a file, but for the
-// mirror.
+// As for a file, except the mirror.
 func TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
 		for _, at := range []hv.Image{migratetest.OtherExport, migratetest.OtherRBD} {
@@ -129,7 +127,7 @@ func TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere(t *testing.T
 	}
 }
 
-// TestAnAddressAtWhichThereIsLessThanTheVolumeIsNoDestination.
+// The image is refused.
 func TestAnAddressAtWhichThereIsLessThanTheVolumeIsNoDestination(t *testing.T) {
 	for _, at := range []hv.Image{migratetest.OtherExport, migratetest.OtherRBD} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -143,7 +141,7 @@ func TestAnAddressAtWhichThereIsLessThanTheVolumeIsNoDestination(t *testing.T) {
 	}
 }
 
-// TestWhatGrowsBehindTheVolumeIsNoWriteToIt: of what is at an address the size is what tells.
+// For an image at an address the seal is its size.
 func TestWhatGrowsBehindTheVolumeIsNoWriteToIt(t *testing.T) {
 	for _, at := range []hv.Image{migratetest.OtherExport, migratetest.OtherRBD} {
 		for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {

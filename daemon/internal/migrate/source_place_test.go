@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hostFile is a file of the host that is in no place for volumes.
+// hostFile is a file of the host in a place where volumes may not be.
 const hostFile = "/etc/hostname"
 
-// TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe, also if the registry has it as this
-// host's: the host that has registered it may be another one, which was forgotten since.
+// This holds also if the registry has the volume as this host's: another host, which was forgotten
+// since, may have registered it.
 func TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe(t *testing.T) {
 	for what, c := range map[string]struct {
 		pool, name, path string
@@ -48,7 +48,7 @@ func TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe(t *testing.T) {
 					target := toNewPool
 					target.DeleteSource = true
 					_, err := d.manager().Start(t.Context(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
-					there := c.want == "" || d.world.Exists(c.path) // a move that is not refused may have deleted it by now
+					there := c.want == "" || d.world.Exists(c.path) // a move that is not refused may have deleted it
 					if api.CodeOf(err) != c.want || !there {
 						t.Errorf("%s, host %q, shelved %t: %v, want code %q; the file is there: %t", what, host, shelved, err, c.want, there)
 					}
@@ -58,7 +58,7 @@ func TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe(t *testing.T) {
 	}
 }
 
-// TestACloneOverTheImageOfAnotherVolumeIsNotMoved: another host may have written its header.
+// Another host may have written its header.
 func TestACloneOverTheImageOfAnotherVolumeIsNotMoved(t *testing.T) {
 	inBubbleOn(t, migratetest.CloneWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		if _, err := d.manager().Plan(t.Context(), testVolume, toNewPool); err != nil {
@@ -72,8 +72,8 @@ func TestACloneOverTheImageOfAnotherVolumeIsNotMoved(t *testing.T) {
 	})
 }
 
-// TestALedMoveTakesNoImageThatOnlyAnotherGuestHas: in no pool and no allowed path src is what an
-// instance of the volume has, and dst is not there at all.
+// Outside pools and allowed paths src must be an image of an instance of the volume, and dst is
+// refused.
 func TestALedMoveTakesNoImageThatOnlyAnotherGuestHas(t *testing.T) {
 	const theirs = "/theirs/db.raw"
 	liveDaemon(t, func(t *testing.T, d *daemon) {

@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What the images of the world say of themselves when the migration begins, and what another
-// device says of itself that got the number of one of them.
+// The identity of the world's images when the migration begins, and of another device that got the
+// number of one of them.
 const ours, another = "device naa.60014050000", "device naa.6001405ffff"
 
-// devices makes all images of the world devices, ours but for the one at this path.
+// devices makes all images of the world devices, with our identity except at the path but.
 func (d *daemon) devices(but string) {
 	d.world.Images.Mu.Lock()
 	defer d.world.Images.Mu.Unlock()
@@ -29,8 +29,8 @@ func (d *daemon) devices(but string) {
 	}
 }
 
-// TestADeviceThatGotTheNumberOfOursIsNotTakenForIt at any call of a move, and with ours at
-// the path again the same call goes on.
+// This holds at any call of a move, and the same call continues once our device is at the path
+// again.
 func TestADeviceThatGotTheNumberOfOursIsNotTakenForIt(t *testing.T) {
 	ctx := context.Background()
 	copyIt := func(d *daemon, mig api.Migration) (string, error) {
@@ -93,8 +93,7 @@ func TestADeviceThatGotTheNumberOfOursIsNotTakenForIt(t *testing.T) {
 	}
 }
 
-// TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes, which the registry has since the volume was
-// adopted or moved.
+// The registry has the identity since the volume was adopted or moved.
 func TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {
@@ -112,7 +111,7 @@ func TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes(t *testing.T) {
 	}
 }
 
-// TestADestinationThatIsThereIsReservedWithItsIdentity, which the volume has after the move.
+// The volume has the identity after the move.
 func TestADestinationThatIsThereIsReservedWithItsIdentity(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.devices("")

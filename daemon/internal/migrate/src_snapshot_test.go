@@ -21,13 +21,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// strangerWrites is another program that writes to src.
+// strangerWrites simulates another program that writes to src.
 func (d *daemon) strangerWrites() {
 	d.t.Helper()
 	must(d.t, d.world.WriteBlock(d.world.Src.Path, 5, 4711))
 }
 
-// removesSnapshot is a person who removes the snapshot of a move.
+// removesSnapshot simulates a person who removes the snapshot of a move.
 func (d *daemon) removesSnapshot(mig string) {
 	d.t.Helper()
 	src, name := d.world.Src.Path, rbd.SnapshotName(mig)
@@ -41,7 +41,7 @@ func (d *daemon) removesSnapshot(mig string) {
 
 type ending = func(*Manager, context.Context, Call) (api.Migration, string, error)
 
-// asks makes a call on a migration, and returns how it ended.
+// asks makes a call on a migration, and returns its error.
 func (d *daemon) asks(do ending, mig api.Migration) *api.Error {
 	d.t.Helper()
 	call := d.call(mig.ID)
@@ -127,7 +127,7 @@ func TestAnRBDImageThatWasTouchedAndIsWhatWasCopiedIsSwitchedFrom(t *testing.T) 
 	}
 }
 
-// Dying at a call is dying before what it does is in the journal.
+// A death at a call is a death before its effect is in the journal.
 func TestNoSnapshotIsLeftOfAnRBDImageWhateverHappensAtACallAboutIt(t *testing.T) {
 	const dies, away = "the daemon dies", "libvirt goes away"
 	for _, call := range []string{"ImageSnapshot", "MakeImageSnapshot", "RemoveImageSnapshot"} {
@@ -197,7 +197,7 @@ func TestAMoveOfAnRBDImageWhoseUserMayMakeNoSnapshotsGoesOnWithoutOne(t *testing
 func TestASnapshotThatAMoveHasNotMadeIsNeitherTrustedNorRemoved(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		inBubbleOn(t, migratetest.RBDWorld, hv.StateRunning, func(_ *testing.T, d *daemon) {
-			d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() { // onto the overlay
+			d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() { // of the switch to the overlay
 				name := rbd.SnapshotName(d.world.Registry.CurrentVolume().MigrationID)
 				must(d.t, d.world.MakeImageSnapshot(context.Background(), d.world.Src.Path, name))
 				d.world.GuestWrites()
@@ -208,8 +208,7 @@ func TestASnapshotThatAMoveHasNotMadeIsNeitherTrustedNorRemoved(t *testing.T) {
 	}
 }
 
-// Removing it is a person's word that src is to be taken as it is. A complete looks for itself,
-// where it can.
+// The removal states that src is unchanged. A complete checks that itself, if it can.
 func TestASnapshotThatAPersonHasRemovedIsNoReasonToStop(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		inBubbleOn(t, migratetest.RBDWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -273,8 +272,7 @@ func TestAMoveThatIsOverDoesNotWaitForItsOldCluster(t *testing.T) {
 	})
 }
 
-// Between the last look and the switch nothing keeps another program from src, and in the pause
-// nobody looks.
+// Between the last look and the switch another program can write to src, and the pause has no look.
 func TestAWriteToAnRBDImageInTheSwitchIsSaidInTheEnd(t *testing.T) {
 	for _, step := range []string{"drain", "publish_completed"} {
 		inBubbleOn(t, migratetest.RBDWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -288,7 +286,7 @@ func TestAWriteToAnRBDImageInTheSwitchIsSaidInTheEnd(t *testing.T) {
 	}
 }
 
-// Ceph would keep for it what the fold writes over.
+// Otherwise Ceph would keep the blocks that the fold overwrites.
 func TestASnapshotGoesBeforeTheOverlayIsWrittenBack(t *testing.T) {
 	for state, step := range map[hv.State]string{hv.StateRunning: "pause", hv.StateStopped: "unguard"} {
 		inBubbleOn(t, migratetest.RBDWorld, state, func(t *testing.T, d *daemon) {

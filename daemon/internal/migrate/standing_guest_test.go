@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// show is a migration as it is shown.
+// show returns a migration as it is shown.
 func (d *daemon) show(id string) api.Migration {
 	d.t.Helper()
 	mig, err := d.manager().Get(context.Background(), id)
@@ -88,8 +88,8 @@ func TestASwitchWaitsForAGuestThatIsAsleep(t *testing.T) {
 	}
 }
 
-// The guest runs at the look, and sleeps or crashes before it is suspended: libvirt refuses to
-// suspend a guest that sleeps, and reports success for a crashed one, which it does not pause.
+// The guest runs at the look, and falls asleep or crashes before it is suspended: libvirt refuses
+// to suspend a guest that is asleep, and reports success for a crashed guest, without pausing it.
 func TestAGuestThatFallsAsleepOrCrashesAsItIsPausedIsWaitedFor(t *testing.T) {
 	for _, why := range []hv.PauseReason{hv.PauseAsleep, hv.PauseCrashed} {
 		t.Run(string(why), func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestAGuestThatFallsAsleepOrCrashesAsItIsPausedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The op has noted that it pauses the guest. The guest slept or had crashed by then, so a guest
-// that is found paused later was not paused by the op.
+// The op has noted that it pauses the guest. The guest was asleep or had crashed by then, so the op
+// has not paused a guest that is found paused later.
 func TestAGuestThatItsOwnerSuspendsAsItWakesStaysSuspended(t *testing.T) {
 	for _, why := range []hv.PauseReason{hv.PauseAsleep, hv.PauseCrashed} {
 		t.Run(string(why), func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestAGuestIsNotSwitchedToAnImageOnWhichLibvirtWouldNotResumeIt(t *testing.T
 				mig := refused(t, d)
 				d.stillRunning()
 				d.world.UseLockManager("")
-				if name == "overlay" { // a mirror goes on by itself
+				if name == "overlay" { // a mirror continues by itself
 					must(t, completes(d, mig))
 				}
 				d.until(mig.ID, api.MigrationCompleted)

@@ -21,7 +21,7 @@ import (
 
 const otherPath = "/old/other.raw"
 
-// when has something happen once a step is begun, or its undo.
+// when calls happen once a step, or its undo, has begun.
 func (d *daemon) when(step string, kind op.EventKind, happen func()) {
 	d.journal.AfterAppend(func(r op.Record) {
 		if r.Step == step && r.Kind == kind {
@@ -31,7 +31,7 @@ func (d *daemon) when(step string, kind op.EventKind, happen func()) {
 	})
 }
 
-// editedToOther is a stranger's virsh edit that names an image of nobody.
+// editedToOther simulates a foreign virsh edit to an unknown image.
 func (d *daemon) editedToOther() {
 	d.t.Helper()
 	if !d.world.Exists(otherPath) {
@@ -40,7 +40,7 @@ func (d *daemon) editedToOther() {
 	edit(d.t, d, otherPath)
 }
 
-// runsAndIsOff is a guest that is started, writes, and is shut down.
+// runsAndIsOff starts the guest, lets it write, and shuts it down.
 func (d *daemon) runsAndIsOff() {
 	d.t.Helper()
 	must(d.t, d.world.Start(testInstance))
@@ -50,7 +50,7 @@ func (d *daemon) runsAndIsOff() {
 	must(d.t, d.world.Stop(testInstance))
 }
 
-// keepsDefinition has the operator own a copy of the definition, of before the move.
+// keepsDefinition gives the operator a copy of the definition from before the move.
 func (d *daemon) keepsDefinition(t *testing.T) {
 	t.Helper()
 	old, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -59,13 +59,13 @@ func (d *daemon) keepsDefinition(t *testing.T) {
 	d.operator().Keep("./web.xml", *old)
 }
 
-// standstill is a state of things in which a migration waits for the operator.
+// standstill is a situation that makes a migration wait for the operator.
 type standstill struct {
 	state hv.State
-	// bring makes it, and returns the id of the migration.
+	// bring produces it, and returns the id of the migration.
 	bring func(t *testing.T, d *daemon) string
-	// end is the state of the migration once what its error says is done. One that is copied is
-	// completed then.
+	// end is the state of the migration after the commands of its error were run. A copied
+	// migration is then completed.
 	end api.MigrationState
 }
 
@@ -260,7 +260,7 @@ var standstills = map[string]standstill{
 		d.world.OnStart = nil
 		d.world.Inject(hvtest.Fault{Call: "SetConfigChain", After: true, Do: func() {
 			edit(t, d, srcPath)
-			d.world.SetQuiet() // what it writes there is its own matter
+			d.world.SetQuiet() // its writes there do not count
 			must(t, d.world.Start(testInstance))
 			edit(t, d, mig.Dst.Path)
 		}})
@@ -268,8 +268,8 @@ var standstills = map[string]standstill{
 	}, api.MigrationCompleted},
 }
 
-// Whatever somebody has done to the instance meanwhile: who types in what the error says, and makes
-// the same call again, has the migration at its end, with every write of the guest.
+// After any change of the instance by another program, an operator who runs the commands of the
+// error, and repeats the call, brings the migration to its end, with all writes of the guest.
 func TestTheCommandsOfEachStandstillBringTheMigrationToItsEnd(t *testing.T) {
 	for name, c := range standstills {
 		t.Run(name, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestTheCommandsOfEachStandstillBringTheMigrationToItsEnd(t *testing.T) {
 				if mig.State != api.MigrationNeedsOperator {
 					t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
 				}
-				for range 3 { // a second error may come to light behind the first
+				for range 3 { // a second error may follow the first
 					d.nothingLost()
 					d.follow(mig)
 					if mig = d.untilItStands(id); mig.State != api.MigrationNeedsOperator {
@@ -292,8 +292,8 @@ func TestTheCommandsOfEachStandstillBringTheMigrationToItsEnd(t *testing.T) {
 	}
 }
 
-// nothingLost fails the test if a guest that runs lacks a write. What one that is off starts with
-// may be what is wrong.
+// nothingLost fails the test if a running guest lacks a write. The chain for the next start of a
+// guest that is off may be the problem under test.
 func (d *daemon) nothingLost() {
 	d.t.Helper()
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -307,8 +307,8 @@ func (d *daemon) nothingLost() {
 	}
 }
 
-// undoesSwitch completes a move whose pivot libvirt refuses, and has something happen as the undo
-// begins to take the definition back. It returns the id of the migration.
+// undoesSwitch completes a move with a pivot that libvirt refuses, and calls happen as the undo
+// begins to change the definition back. It returns the id of the migration.
 func (d *daemon) undoesSwitch(happen func()) string {
 	d.t.Helper()
 	mig := d.copied()
@@ -317,7 +317,7 @@ func (d *daemon) undoesSwitch(happen func()) string {
 	return d.completes(mig)
 }
 
-// endedAs checks where a migration has ended.
+// endedAs checks the end of a migration.
 func (d *daemon) endedAs(mig api.Migration, end api.MigrationState) {
 	d.t.Helper()
 	if mig.State != end {
@@ -332,7 +332,7 @@ func (d *daemon) endedAs(mig api.Migration, end api.MigrationState) {
 			if d.world.Exists(srcPath) {
 				d.t.Error("the source is left")
 			}
-			must(d.t, d.world.CreateImage(srcPath, hvtest.Raw, testSize)) // or moved takes it for lost
+			must(d.t, d.world.CreateImage(srcPath, hvtest.Raw, testSize)) // otherwise moved counts it as lost
 		}
 		d.moved(mig)
 	default:
@@ -340,13 +340,13 @@ func (d *daemon) endedAs(mig api.Migration, end api.MigrationState) {
 	}
 }
 
-// What is not known is left to whoever can mend it, and the same call goes on then.
+// An unknown user is left to the operator, and the same call then continues.
 func TestAFilesystemThatIsMendedLetsTheSourceBeDeleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		away, path := filepath.Join(t.TempDir(), "away"), filepath.Join(t.TempDir(), "vol.raw")
-		must(t, os.Symlink(strings.Repeat("x", 300), away)) // which no filesystem looks up
+		must(t, os.Symlink(strings.Repeat("x", 300), away)) // no filesystem can look that up
 		d.until(d.migrateTo(api.MigrationTarget{ToPath: path}), api.MigrationCompleted)
-		must(t, os.WriteFile(path, nil, 0o600)) // which is not the same as the away, if that can be told
+		must(t, os.WriteFile(path, nil, 0o600)) // not the same file as away, if that can be checked
 		d.when("release_source", op.EventStarted, func() {
 			other := []api.Volume{{ID: uuid.NewString(), Name: "free", Host: testHost, Location: api.Location{Path: away, Format: api.FormatRaw}}}
 			d.world.Registry.With(func() { d.world.Registry.Others = other })
@@ -364,7 +364,7 @@ func TestAFilesystemThatIsMendedLetsTheSourceBeDeleted(t *testing.T) {
 	})
 }
 
-// libvirt has lost the guest, and somebody has undefined it then.
+// libvirt has lost the guest, and the guest was then undefined.
 func TestTheProcessOfAnUndefinedGuestIsEndedBeforeAnythingIsReleased(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		var wrote map[int64]uint64
@@ -395,7 +395,7 @@ func TestTheProcessOfAnUndefinedGuestIsEndedBeforeAnythingIsReleased(t *testing.
 	})
 }
 
-// Between two calls no operation waits, and the next call is refused.
+// Between two calls no op waits, and the next call is refused.
 func TestTheCommandsOfARefusalForAnInstanceThatIsNotDefinedLetTheMoveGoOn(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -421,7 +421,7 @@ func TestTheCommandsOfARefusalForAnInstanceThatIsNotDefinedLetTheMoveGoOn(t *tes
 	}
 }
 
-// Whoever asks for something else is told how the operation that waits is brought to its end.
+// A caller of another call learns how to end the waiting op.
 func TestACallThatIsRefusedForAStandstillNamesTheCommandsThatEndIt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.when("settle", op.EventStarted, d.editedToOther)
@@ -435,8 +435,8 @@ func TestACallThatIsRefusedForAStandstillNamesTheCommandsThatEndIt(t *testing.T)
 	})
 }
 
-// In a cancel somebody is faster with the pivot (virsh blockjob --pivot): the guest is where the
-// cancel was to bring it, and nobody is needed.
+// In a cancel another program pivots first (virsh blockjob --pivot): the guest is where the cancel
+// would bring it, and no operator is needed.
 func TestACommitOfACancelThatSomebodyPivotsEndsTheCancel(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -458,7 +458,7 @@ func TestACommitOfACancelThatSomebodyPivotsEndsTheCancel(t *testing.T) {
 	})
 }
 
-// Both images are the same in the pause, so that nobody is needed if the guest dies as the switch
+// Both images are equal in the pause, so no operator is needed if the guest dies while the switch
 // is undone.
 func TestAGuestThatDiesAsItsSwitchIsUndoneNeedsNobody(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -470,8 +470,8 @@ func TestAGuestThatDiesAsItsSwitchIsUndoneNeedsNobody(t *testing.T) {
 	})
 }
 
-// The guest ran on the overlay, and somebody has put the definition back: what it wrote there is
-// nowhere else.
+// The guest ran on the overlay, and the definition was then changed back: its writes are only in
+// the overlay.
 func TestAnOverlayThatAGuestHasWrittenToIsKeptWhenItsStartIsUndone(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Snapshot", Err: hv.ErrUnsupported})
@@ -495,7 +495,8 @@ func TestAnOverlayThatAGuestHasWrittenToIsKeptWhenItsStartIsUndone(t *testing.T)
 	})
 }
 
-// What a guest wrote between the comparison of both images and the new name would be lost.
+// Writes of a guest between the comparison of both images and the change of the definition would be
+// lost.
 func TestNoGuestIsStartedWhileItsSwitchIsTakenBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
@@ -515,8 +516,8 @@ func TestNoGuestIsStartedWhileItsSwitchIsTakenBack(t *testing.T) {
 	})
 }
 
-// The overlay may have what was flushed last before the power cut, and the destination has what the
-// guest wrote since.
+// The overlay may have the last flushed writes from before the power failure, and the destination
+// has the guest's later writes.
 func TestARepairNamesNoOverlayOnceTheGuestHasRunOnTheDestination(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.untilItStands(standstills["a guest that was resumed in the switch before a power cut"].bring(t, d))
@@ -532,8 +533,8 @@ func TestARepairNamesNoOverlayOnceTheGuestHasRunOnTheDestination(t *testing.T) {
 	})
 }
 
-// offlineCopied is a migration with the instance kept off, that is copied, on a host whose hook
-// does not work.
+// offlineCopied is a copied migration with the instance kept off, on a host with a hook that does
+// not work.
 func (d *daemon) offlineCopied(t *testing.T) api.Migration {
 	t.Helper()
 	d.world.OnStart = nil
@@ -548,7 +549,7 @@ func (d *daemon) offlineCopied(t *testing.T) api.Migration {
 	return mig
 }
 
-// What the guest wrote to the source after the copy is not given up with it.
+// The guest's writes to the source after the copy are not lost.
 func TestASourceThatWasWrittenBeforeDstIsNamedIsNotLeft(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.offlineCopied(t)
@@ -564,9 +565,9 @@ func TestASourceThatWasWrittenBeforeDstIsNamedIsNotLeft(t *testing.T) {
 	})
 }
 
-// takenBack brings a complete of an offline migration to where it waits for the operator: it is
-// taken back while the registry is away, and something has happened to the instance, which the
-// definition has on the destination.
+// takenBack brings a complete of an offline migration to a standstill: it is taken back while the
+// registry is unavailable, and the instance, which has the destination in its definition, was
+// changed by happen.
 func (d *daemon) takenBack(mig api.Migration, happen func()) api.Migration {
 	d.t.Helper()
 	d.when("publish_completed", op.EventStarted, func() {
@@ -585,8 +586,8 @@ func (d *daemon) takenBack(mig api.Migration, happen func()) api.Migration {
 	return mig
 }
 
-// cancelledWithEveryWrite follows what the errors say until the migration is cancelled, and looks
-// for what the guest wrote on the source.
+// cancelledWithEveryWrite follows the errors until the migration is cancelled, and checks the
+// guest's writes to the source.
 func (d *daemon) cancelledWithEveryWrite(mig api.Migration) {
 	d.t.Helper()
 	for range 3 {
@@ -624,7 +625,7 @@ func TestTheCommandsForAGuestThatRanOnADestinationThatIsTakenBackLoseNothing(t *
 	})
 }
 
-// Its writes are on the destination alone, so the definition must not name the source.
+// Its writes are only on the destination, so the definition must not name the source.
 func TestARepairLeavesADestinationThatAGuestHasWrittenToInTheDefinition(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.takenBack(d.offlineCopied(t), d.runsAndIsOff)

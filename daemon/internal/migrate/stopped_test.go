@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stuck brings a whole move to where its copy finds no room at dst.
+// stuck brings a whole move to a copy without space at dst.
 func stuck(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
 	d.world.Copier.Gate = make(chan struct{})
@@ -66,7 +66,7 @@ func TestAMoveWhoseDestinationIsFullSaysThatItHasStoppedUntilItGoesOn(t *testing
 	})
 }
 
-// It was asked for as a whole, so that nobody waits with its switch.
+// The request was for the whole move, so its switch needs no further call.
 func TestAWholeMoveWhoseCopyIsAskedForAgainGoesOnToItsEnd(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := stuck(t, d)
@@ -100,7 +100,7 @@ func TestAMoveWithAnExternalCopyWaitsAfterACopyByVolferry(t *testing.T) {
 	})
 }
 
-// As after a death of the daemon in the middle of a cancel.
+// As after a death of the daemon during a cancel.
 func TestAMoveThatWasStoppedForACancelThatDidNotBeginSaysThatItStands(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
@@ -164,7 +164,7 @@ func TestNobodyIsToldOfAStandstillThatIsACancelOrTheNextCallOfAnOperator(t *test
 	})
 }
 
-// The kernel holds back the writes to storage that is away, so that the copy itself says nothing.
+// The kernel blocks the writes to unavailable storage, so the copy itself reports nothing.
 func TestACopyWhoseStorageDoesNotAnswerSaysForHowLongItHasMadeNoProgress(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
@@ -179,7 +179,7 @@ func TestACopyWhoseStorageDoesNotAnswerSaysForHowLongItHasMadeNoProgress(t *test
 			t.Errorf("after 45 s it says %q, at %d B/s", got.Pacing, got.RateBytesPerSecond)
 		}
 		d.wantPacing(id, steps.PacingKind{Doing: "stands_still"})
-		slowest := int64(16 << 10) // by which a chunk takes a minute
+		slowest := int64(16 << 10) // at that limit a chunk takes a minute
 		_, err := d.manager().Update(context.Background(), id, api.MigrationUpdate{BandwidthBytesPerSecond: &slowest})
 		must(t, err)
 		if got := d.get(id).Pacing; got != "" {

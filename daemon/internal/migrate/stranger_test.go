@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A domain that the registry does not know is started on src in the middle of a move that the
-// registry leads, writes there, and is off again when anybody looks.
+// A domain that the registry does not know is started on src during a move that the registry leads,
+// writes there, and is off again at each look.
 
 func TestADomainThatNobodyFollowsStopsALiveMove(t *testing.T) {
 	type calls struct {
@@ -69,7 +69,7 @@ func TestADomainThatNobodyFollowsStopsALiveMove(t *testing.T) {
 	}
 }
 
-// It is undefined again, so that src alone says that it was written.
+// It is undefined again, so only src shows that it was written.
 func TestASourceThatIsWrittenWhileItIsCopiedAsSavedUndoesTheCopy(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})

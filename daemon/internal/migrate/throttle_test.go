@@ -18,14 +18,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Guests are slowed down below 1 GiB, so that what is free lasts for 100 s.
+// Guests are limited below 1 GiB, so that the free space lasts for 100 s.
 const (
 	slowBelow   = 1 << 30
 	slowSeconds = 100
 )
 
-// slowing runs a test in fake time with a daemon that slows guests down, and a guest with a limit
-// of its own, 0 for none, on an overlay.
+// slowing runs a test in fake time with a daemon that limits guests, and a guest with a limit of
+// its own, 0 for none, on an overlay.
 func slowing(t *testing.T, own int64, f func(t *testing.T, d *daemon, cfg *Config, mig api.Migration)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func slowing(t *testing.T, own int64, f func(t *testing.T, d *daemon, cfg *Confi
 	})
 }
 
-// leave leaves this much room for overlays, and lets the watch see it.
+// leave leaves this much space for overlays, and lets the watch see it.
 func (d *daemon) leave(free int64) {
 	d.world.Images.Free.Store(free)
 	pass(2 * roomWatchEvery)
@@ -50,7 +50,7 @@ func (d *daemon) wantLimit(want int64) {
 	}
 }
 
-// atFree is what a guest may write with so much free, in whole KiB.
+// atFree returns the limit of a guest with so much free space, in whole KiB.
 func atFree(free int64) int64 { return free / slowSeconds >> 10 << 10 }
 
 func (d *daemon) cancelled(mig api.Migration) {
@@ -71,7 +71,7 @@ func TestAGuestIsSlowedSoThatWhatIsFreeForItsOverlayLasts(t *testing.T) {
 		if text := d.get(mig.ID).GuestThrottled; !strings.Contains(text, "instance web may write") {
 			t.Errorf("the migration says %q", text)
 		}
-		d.leave(slowBelow - slowBelow/10) // too little to set another
+		d.leave(slowBelow - slowBelow/10) // too small a change to set another
 		d.wantLimit(atFree(slowBelow - 1))
 		d.leave(slowBelow / 2)
 		d.wantLimit(atFree(slowBelow / 2))
@@ -148,7 +148,7 @@ func TestTheLimitIsOffWhereTheMoveEnds(t *testing.T) {
 	}
 }
 
-// Whatever dies at whatever call, the guest has its own limit in the end.
+// After any death at any call the guest ends with its own limit.
 func TestTheOwnersLimitIsBackWhateverDiesAtAnyCall(t *testing.T) {
 	for name, happen := range map[string]func(*daemon){
 		"the daemon":                func(d *daemon) { go d.Restart() },
@@ -194,7 +194,7 @@ func TestALimitThatSomebodyHasChangedIsLeft(t *testing.T) {
 					d.leave(free)
 					d.wantLimit(theirs)
 				}
-				d.leave(slowBelow / 2) // once there was room, theirs is the one to come back to
+				d.leave(slowBelow / 2) // after there was space, their limit is the one to restore
 				d.wantLimit(atFree(slowBelow / 2))
 				d.cancelled(mig)
 			})
@@ -243,7 +243,7 @@ func TestADaemonThatDoesNotSlowGuestsTakesOffWhatOneHasLeft(t *testing.T) {
 	})
 }
 
-// The lower of the two limits counts, and the guest has its own when both are off.
+// The lower of the two limits counts, and the guest has its own when both are removed.
 func TestACommitThatGetsNowhereSlowsAGuestThatIsSlowedForTheRoom(t *testing.T) {
 	slowing(t, 100<<20, func(_ *testing.T, d *daemon, _ *Config, mig api.Migration) {
 		d.leave(slowBelow / 2)

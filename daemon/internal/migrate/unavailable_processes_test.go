@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// unavailable has a call fail for some minutes from now on, as while the program that looks at
-// processes is away.
+// unavailable makes a call fail for some minutes from now on, as while the program that looks at
+// processes is unavailable.
 func (d *daemon) unavailable(call string, asked *int) {
 	until := time.Now().Add(5 * time.Minute)
 	var fail func()
@@ -32,7 +32,7 @@ func (d *daemon) unavailable(call string, asked *int) {
 	fail()
 }
 
-// untilItWaits returns once an op says in one of its steps that it waits for something outside.
+// untilItWaits returns once an op reports in one of its steps that it waits for another program.
 func (d *daemon) untilItWaits(step, on string) {
 	d.t.Helper()
 	for began := time.Now(); time.Since(began) < moveTimeout; pass(50 * time.Millisecond) {
@@ -44,12 +44,12 @@ func (d *daemon) untilItWaits(step, on string) {
 	d.t.Fatalf("no op says in step %s that it waits for %q", step, on)
 }
 
-// To try again and again is not enough: the operator is to see what the move waits for.
+// Repetition is not enough: the operator must see what the move waits for.
 func TestAMoveWaitsWhileNobodyCanLookAtProcesses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		call string
-		step string   // which waits
-		from []string // calls after each other, after whose last the other one begins to fail
+		step string   // the step that waits
+		from []string // calls in a row; after the last the other one begins to fail
 	}{
 		"before the switch":          {"Process", "switch_to_overlay", nil},
 		"after the switch":           {"OpenFiles", "verify_frozen", []string{"Snapshot", "SetConfigChain"}},

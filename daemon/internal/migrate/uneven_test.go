@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// uneven gives the volume half a KiB more, and its disk this cache mode.
+// uneven adds half a KiB to the volume, and sets the cache mode of its disk.
 func (d *daemon) uneven(t *testing.T, cache string) {
 	t.Helper()
 	must(t, d.world.Remove(srcPath))
@@ -22,8 +22,7 @@ func (d *daemon) uneven(t *testing.T, cache string) {
 	d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Cache = cache })
 }
 
-// TestAVolumeOfAnUnevenSizeGoesWhereQEMUWritesToIt, and is refused before anything is done
-// where QEMU would open it no more.
+// It is refused, before anything is changed, where QEMU could not open it any more.
 func TestAVolumeOfAnUnevenSizeGoesWhereQEMUWritesToIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		cache   string
@@ -59,8 +58,7 @@ func TestAVolumeOfAnUnevenSizeGoesWhereQEMUWritesToIt(t *testing.T) {
 	}
 }
 
-// TestACopyOfAnUnevenSizeDoesNotBeginWithAHole, which nobody could tell from the copy of a
-// volume that begins with zeros.
+// A hole could not be distinguished from a volume that begins with zeros.
 func TestACopyOfAnUnevenSizeDoesNotBeginWithAHole(t *testing.T) {
 	for _, even := range []bool{false, true} {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {

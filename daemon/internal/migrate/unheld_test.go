@@ -31,8 +31,8 @@ func (d *daemon) shelve(n int) {
 	}
 }
 
-// unheldAt checks that the volume is at path, as are its attachments, and that nothing
-// of a migration is left.
+// unheldAt checks that the volume is at path, as are its attachments, and that nothing of a
+// migration remains.
 func (d *daemon) unheldAt(path string, gone ...string) {
 	d.t.Helper()
 	vol := d.world.Registry.CurrentVolume()
@@ -79,7 +79,7 @@ func TestAVolumeOfAShelvedInstanceIsMovedByAnyHostThatHasItsSharedPool(t *testin
 }
 
 func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
-	// Most of what such a move calls is the registry.
+	// Most calls of such a move are the registry's.
 	dies := func(t *testing.T, end func(d *daemon, id string)) {
 		hosttest.BeforeAndAfter(t, func(t *testing.T, after bool) {
 			atEveryCall(t, hv.StateStopped, func(_ *testing.T, d *daemon, n int) bool {
@@ -113,8 +113,8 @@ func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
 	})
 }
 
-// What the registry has ended while the host was fenced may be anybody's by then: an
-// instance that came from the shelf may write to src.
+// A volume with a migration that the registry has ended during the fence may be in use: an instance
+// from the shelf may write to src.
 func TestAFencedHostLetsGoOfTheVolumeOfAShelvedInstance(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.shelve(1)

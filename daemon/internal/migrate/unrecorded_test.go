@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The registry's database comes back from a backup of before a move. The journal of the host has
-// the volume at dst, with all that the guest wrote since.
+// The registry's database is restored from a backup from before a move. The journal of the host has
+// the volume at dst, with all later writes of the guest.
 
-// forgetsMove moves the volume, has the guest write and shuts it down, and puts a registry in the
-// place of the other that does not know the move.
+// forgetsMove moves the volume, has the guest write and shuts it down, and replaces the registry by
+// a registry that does not know the move.
 func (d *daemon) forgetsMove(t *testing.T) api.Migration {
 	t.Helper()
 	before := d.world.Registry.CurrentVolume()
@@ -28,8 +28,7 @@ func (d *daemon) forgetsMove(t *testing.T) api.Migration {
 	return mig
 }
 
-// saysWhichIsWhich claims of an error or an explanation that each witness is in it, and the right
-// way.
+// saysWhichIsWhich checks that an error or an explanation names each witness, and the right way.
 func saysWhichIsWhich(t *testing.T, text string, mig *api.Migration) {
 	t.Helper()
 	for _, word := range []string{
@@ -93,7 +92,7 @@ func TestAGuestOnTheSourceOfAMoveThatTheRegistryDoesNotKnowIsSaid(t *testing.T) 
 	})
 }
 
-// Where a person has abandoned a move, the registry's place is that person's word.
+// An operator who abandons a move decides for the registry's place.
 func TestAnAbandonedMoveIsNoContradiction(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.forgetsMove(t)
@@ -113,13 +112,12 @@ func TestWithoutTheRegistryAMoveIsNoContradiction(t *testing.T) {
 	})
 }
 
-// A host that has moved the volume elsewhere takes no part in a move of the image that the registry
-// has.
+// A host that has moved the volume elsewhere takes no part in a move of the registry's image.
 func TestAMoveThatTheRegistryDoesNotKnowKeepsItsVolumeFromFurtherMoves(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		mig := d.forgetsMove(t)
-		d.defineOn(t, rawImage(mig.Src.Path)) // as it was before that move
+		d.defineOn(t, rawImage(mig.Src.Path)) // as before that move
 		vol := d.world.Registry.CurrentVolume()
 		live := liveVolume()
 		for name, call := range map[string]func() error{
@@ -145,7 +143,7 @@ func TestAMoveThatTheRegistryDoesNotKnowKeepsItsVolumeFromFurtherMoves(t *testin
 	})
 }
 
-// Doctor names it before any guest was started.
+// doctor names it before any guest is started.
 func TestEachVolumeThatRegistryAndJournalHaveAtTwoPlacesIsNamed(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		none, err := d.manager().Contradictions(t.Context())
@@ -158,15 +156,15 @@ func TestEachVolumeThatRegistryAndJournalHaveAtTwoPlacesIsNamed(t *testing.T) {
 		}
 		saysWhichIsWhich(t, found[0].Witnesses+"; "+found[0].WayOut, &mig)
 		mig.State = api.MigrationCompleted
-		d.world.Registry.Rows[mig.ID], d.world.Registry.Vol.Location = mig, mig.Dst // the operator has put it right
+		d.world.Registry.Rows[mig.ID], d.world.Registry.Vol.Location = mig, mig.Dst // the operator has corrected it
 		if found, err = d.manager().Contradictions(t.Context()); err != nil || len(found) > 0 {
 			t.Errorf("%+v, %v, want none", found, err)
 		}
 	})
 }
 
-// checksWithoutRow asks whether an instance may be repaired, say, while the registry does not know
-// the move that it leads.
+// checksWithoutRow checks whether an instance may, for example, be repaired while the registry does
+// not know the move that it leads.
 func (d *daemon) checksWithoutRow(t *testing.T) error {
 	t.Helper()
 	row := d.world.Registry.Rows[testMigration]
@@ -175,14 +173,14 @@ func (d *daemon) checksWithoutRow(t *testing.T) error {
 	return d.manager().CheckRecorded(t.Context(), testInstance)
 }
 
-// The copying host alone knows of a move with all guests paused, which ended after the backup.
+// Only the copying host knows a move with all guests paused that ended after the backup.
 func TestACopyOfALedMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromRepair(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
 		_, err := d.manager().CopySaved(t.Context(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
-		must(t, d.checksWithoutRow(t)) // it has not copied all yet
+		must(t, d.checksWithoutRow(t)) // it has not copied everything yet
 		close(d.world.Copier.Gate)
 		d.untilOp(savedCopy)
 		must(t, d.manager().CheckRecorded(t.Context(), testInstance))
@@ -205,7 +203,7 @@ func TestACopyOfALedMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromRepair(t *
 	})
 }
 
-// A move while all guests write has copied all of the volume once what they wrote last is copied.
+// A move while all guests write has copied the whole volume once the last writes are copied.
 func TestALiveMoveThatTheRegistryDoesNotKnowCountsFromItsLastCopy(t *testing.T) {
 	toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
 		v.Dst = d.make(v)

@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The volume was moved on by another host. What this host's journal says of it
-// is old, and nobody is to take it for the data.
+// Another host has moved the volume on. This host's journal is old, and its place must not count.
 func TestWhichDoesNotTakeAnOldMoveForTheTruth(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.until(d.migrate(), api.MigrationCompleted)
@@ -28,8 +27,8 @@ func TestWhichDoesNotTakeAnOldMoveForTheTruth(t *testing.T) {
 	})
 }
 
-// A reserved attachment is a word of the registry: no instance has a disk of it,
-// and the one that has the disk says where the volume is, in any order.
+// Only the registry knows a reserved attachment: no instance has a disk for it, and the instance
+// that has the disk decides, in any order.
 func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		vol := d.world.Registry.CurrentVolume()
@@ -51,8 +50,8 @@ func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 	})
 }
 
-// The instance is on the shelf and on no host: nothing has the image open, and it is
-// where the registry says.
+// The instance is on the shelf and on no host: no process has the image open, and it is where the
+// registry has it.
 func TestWhichOfAVolumeOnTheShelfNamesItsImage(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		vol := shelved(d.world.Registry.CurrentVolume())
@@ -68,14 +67,14 @@ func TestWhichOfAVolumeOnTheShelfNamesItsImage(t *testing.T) {
 	})
 }
 
-// shelved is a volume whose instance is on no host, where no domain is either.
+// shelved returns a volume with an instance on no host.
 func shelved(vol api.Volume) api.Volume {
 	vol.Attachments = slices.Clone(vol.Attachments)
 	vol.Attachments[0].Host, vol.Attachments[0].InstanceID = "", "00000000-0000-4000-8000-00000000cafe"
 	return vol
 }
 
-// Registry, journal and definition agree on a path whose filesystem is not mounted.
+// Registry, journal and definition agree on a path in a filesystem that is not mounted.
 func TestWhichNamesNoImageThatIsNotThere(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		attached := d.world.Registry.CurrentVolume()
@@ -101,8 +100,8 @@ func TestWhichNamesNoImageThatIsNotThere(t *testing.T) {
 	})
 }
 
-// The instance is on another host that sees the image: what this one has is not
-// that instance's disk, and says nothing about it.
+// The instance is on another host that sees the image: a domain of this host does not have that
+// instance's disk.
 func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		vol := shelved(d.world.Registry.CurrentVolume())
@@ -115,7 +114,7 @@ func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
 	})
 }
 
-// which asks about the world's volume as the registry has it.
+// which asks about the world's volume as in the registry.
 func (d *daemon) which() api.Which {
 	d.t.Helper()
 	w, err := d.manager().Which(context.Background(), d.world.Registry.CurrentVolume())
@@ -123,7 +122,7 @@ func (d *daemon) which() api.Which {
 	return w
 }
 
-// startOn is what somebody does by hand: virsh destroy, virsh define old.xml, virsh start.
+// startOn simulates manual changes: virsh destroy, virsh define old.xml, virsh start.
 func (d *daemon) startOn(chain ...hv.Image) {
 	d.t.Helper()
 	must(d.t, d.world.Destroy(testInstance))
@@ -131,7 +130,7 @@ func (d *daemon) startOn(chain ...hv.Image) {
 	must(d.t, d.world.Start(testInstance))
 }
 
-// namesNothing checks that an answer names no chain as the good one, and says these words.
+// namesNothing checks that an answer names no chain as authoritative, and contains these words.
 func namesNothing(t *testing.T, w api.Which, words ...string) {
 	t.Helper()
 	if w.Agree || w.Authoritative != nil {
@@ -144,8 +143,8 @@ func namesNothing(t *testing.T, w api.Which, words ...string) {
 	}
 }
 
-// The guest writes to an image that lacks what it wrote since the move, and the image of the
-// volume lacks what it writes now.
+// The guest writes to an image that lacks its writes since the move, and the volume's image lacks
+// its present writes.
 func TestWhichNamesNothingForAGuestOnTheReleasedSource(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.until(d.migrate(), api.MigrationCompleted)
@@ -176,7 +175,7 @@ func TestWhichSaysThatAGuestHasNoDefinitionAnyMore(t *testing.T) {
 	})
 }
 
-// The registry was stopped before this host heard where the volume is since its last move.
+// The registry was stopped before this host learnt the place of the volume since its last move.
 func TestWhichDoesNotCallAMoveFinishedThatHasOnlyBegun(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.begin(toNewPool)
@@ -190,7 +189,7 @@ func TestWhichDoesNotCallAMoveFinishedThatHasOnlyBegun(t *testing.T) {
 	})
 }
 
-// A snapshot of somebody else is over the volume: all that was written is in that chain.
+// Another program's snapshot is over the volume: that chain has all writes.
 func TestWhichNamesTheChainOfASnapshotOverTheVolume(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.SnapshotByUser(t)
@@ -218,7 +217,7 @@ func TestWhichNamesNothingForAGuestThatRunsWithoutItsDisk(t *testing.T) {
 	})
 }
 
-// The volume went on from here by another host, and back to where it was.
+// Another host has moved the volume on, and back to its place.
 func TestWhichKnowsThatAnotherHostHasMovedTheVolumeBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.until(d.migrate(), api.MigrationCompleted)
@@ -234,7 +233,7 @@ func TestWhichKnowsThatAnotherHostHasMovedTheVolumeBack(t *testing.T) {
 	})
 }
 
-// libvirtd died as QEMU put the guest onto the overlay, and shows the disk on src.
+// libvirtd died as QEMU switched the guest to the overlay, and shows the disk on src.
 func TestWhichNamesNothingWhereTheKernelSeesAnotherChain(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.DieInside(testInstance, "Snapshot", 1, func() { awayFor(d, time.Second) })
@@ -243,7 +242,7 @@ func TestWhichNamesNothingWhereTheKernelSeesAnotherChain(t *testing.T) {
 	})
 }
 
-// The second of two guests that share a volume was put back on the image of before.
+// The second of two guests that share a volume was put back on the old image.
 func TestWhichLooksAtEveryGuestThatSharesTheVolume(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.until(d.migrate(), api.MigrationCompleted)
@@ -251,7 +250,7 @@ func TestWhichLooksAtEveryGuestThatSharesTheVolume(t *testing.T) {
 			t.Helper()
 			vol := d.world.Registry.CurrentVolume()
 			other := vol.Attachments[0]
-			other.ID, other.InstanceID, other.InstanceName = "second", testSrcAtt, "other" // as DefineOn has it
+			other.ID, other.InstanceID, other.InstanceName = "second", testSrcAtt, "other" // as DefineOn defines it
 			vol.Attachments = append(slices.Clone(vol.Attachments), other)
 			w, err := d.manager().Which(context.Background(), vol)
 			must(t, err)

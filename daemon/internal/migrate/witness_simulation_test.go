@@ -20,10 +20,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A libvirtd that dies inside a call comes back with its old status, and shows the
-// chain and the jobs of before for as long as the guest's process lives. Whatever call
-// it was, nothing is deleted or released that the guest has, and once the guest was
-// stopped and started again the migration comes to its end.
+// A libvirtd that dies inside a call restarts with its old status, and shows the old chain and jobs
+// as long as the guest's process lives. At any call, no image of the guest is deleted or released,
+// and after the guest was stopped and started again the migration ends well.
 func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
 	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
 		for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
@@ -38,7 +37,7 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
 	}
 }
 
-// inBubblesOf is inBubble on each kind of world in which a running guest's volume is moved by a
+// inBubblesOf is inBubble on each kind of world with a move of a running guest's volume by a
 // method.
 func inBubblesOf(t *testing.T, method string, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()
@@ -60,7 +59,7 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what ste
 	id := d.migrateTo(target)
 	pass(time.Second)
 	if what == steps.GoalCancel {
-		_, _, _ = d.manager().Cancel(context.Background(), d.call(id)) // too early is no matter: it is asked again
+		_, _, _ = d.manager().Cancel(context.Background(), d.call(id)) // a request that is too early is repeated
 	}
 	close(d.world.Copier.Gate)
 	for range 10 {
@@ -92,9 +91,9 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what ste
 	}
 }
 
-// A libvirtd that dies while it works off the end of a job comes back without the guest, whose
-// process goes on, paused for the switch. virsh does not reach it: a person has to end it, and
-// nothing is lost, whichever way the migration went.
+// A libvirtd that dies while it handles the end of a job restarts without the guest, and the
+// guest's process remains, paused for the switch. virsh does not reach it: a person has to end it,
+// and nothing is lost, in either direction of the migration.
 func TestAGuestThatLibvirtLosesInTheSwitchIsNamedByItsProcess(t *testing.T) {
 	for _, c := range []struct {
 		method string
@@ -151,7 +150,7 @@ func simulateLostGuest(t *testing.T, d *daemon, method string, what steps.Goal) 
 	}
 }
 
-// untilItStands waits until the migration is over, or nothing happens any more.
+// untilItStands waits until the migration has ended, or nothing happens any more.
 func (d *daemon) untilItStands(id string) api.Migration {
 	d.t.Helper()
 	pass(10 * time.Minute)
@@ -161,7 +160,7 @@ func (d *daemon) untilItStands(id string) api.Migration {
 	return mig
 }
 
-// askAgain is a person who has stopped and started the guest as he was told.
+// askAgain simulates a person who has stopped and started the guest as advised.
 func askAgain(d *daemon, mig *api.Migration, what steps.Goal) {
 	if what == steps.GoalComplete {
 		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
@@ -175,9 +174,9 @@ func askAgain(d *daemon, mig *api.Migration, what steps.Goal) {
 	_, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) // refused: the next round asks again
 }
 
-// staysWhole fails the test if anything that the guest was told is missing, in its
-// process or in what it would start with, or if the registry's lock is gone. A guest that may
-// be on src or on the overlay is left paused, and nobody else.
+// staysWhole fails the test if the guest's process, or the chain of its next start, lacks an
+// acknowledged write, or if the registry's lock is gone. Only a guest that may be on src or on the
+// overlay may stay paused.
 func staysWhole(t *testing.T, d *daemon, mig api.Migration) {
 	t.Helper()
 	r := &hosttest.Recorder{}
@@ -196,8 +195,8 @@ func staysWhole(t *testing.T, d *daemon, mig api.Migration) {
 	}
 }
 
-// standsStill fails the test if a guest runs that must not be resumed: neither the name of src nor
-// that of the overlay would have all of what it writes then.
+// standsStill fails the test if a guest runs that must not be resumed: neither src nor the overlay
+// would then have all its writes.
 func standsStill(t *testing.T, d *daemon, mig api.Migration) {
 	t.Helper()
 	if mig.Error == nil || !strings.Contains(mig.Error.Message, "must not be resumed") {
@@ -210,9 +209,9 @@ func standsStill(t *testing.T, d *daemon, mig api.Migration) {
 	}
 }
 
-// libvirtd dies in the pivot of a cancel when it has saved the definition, and shows the overlay
+// libvirtd dies in the pivot of a cancel after it has saved the definition, and shows the overlay
 // from then on. A person resumes the guest, against the message: it is on src, and so is the
-// definition. Nobody puts the overlay back, whose fold would undo what it wrote.
+// definition. The overlay must not be put back: its fold would undo the guest's writes.
 func TestAGuestThatRanOnSrcInThePivotOfACancelIsLeftThere(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)
@@ -244,10 +243,9 @@ func TestAGuestThatRanOnSrcInThePivotOfACancelIsLeftThere(t *testing.T) {
 	})
 }
 
-// libvirtd dies in the pivot of a job that writes in the background, and shows the overlay from
-// then on, which its definition names as well. A person resumes the guest, against the message, and
-// it goes off: the end alone has what it wrote, and no fold of the overlay undoes that, whichever
-// way the move is called on to go.
+// libvirtd dies in the pivot of a background job, and shows the overlay from then on, as does its
+// definition. A person resumes the guest, against the message, and it goes off: only the end has
+// its writes, and no fold of the overlay undoes them, in either direction of the move.
 func TestAGuestThatRanBehindAPivotOfWhichNobodyKnowsIsNotFoldedOver(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -314,7 +312,7 @@ func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationSt
 		t.Errorf("the definition was named after one of the two: %v", err)
 	}
 	d.manager().Epoch(9) // the host was fenced, and has rejoined
-	// What docs/how-to/recover.md says, either way.
+	// These are the steps of docs/how-to/recover.md, in either case.
 	if right == "end" {
 		for block, value := range wrote {
 			must(t, d.world.WriteBlock(overlayOf(mig), block, value))
@@ -336,7 +334,7 @@ func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationSt
 	}
 }
 
-// reads claims what an image reads.
+// reads checks the content of an image.
 func (d *daemon) reads(t *testing.T, path string, want map[int64]uint64) {
 	t.Helper()
 	content, err := d.world.ReadImage(path)
@@ -346,7 +344,7 @@ func (d *daemon) reads(t *testing.T, path string, want map[int64]uint64) {
 	}
 }
 
-// Where it goes on in the end it stands still for as long as libvirtd is away, and three seconds
+// A guest that continues in the end is paused as long as libvirtd is unavailable, and three seconds
 // for the witnesses.
 func TestAGuestDoesNotStandStillForLongWhereTheWitnessesDisagree(t *testing.T) {
 	const away, most = 2 * time.Second, 6 * time.Second

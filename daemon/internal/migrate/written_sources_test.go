@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// writtenSources are those of the world's volume, each in words.
+// writtenSources describes the written sources of the world's volume.
 func (d *daemon) writtenSources() []string {
 	d.t.Helper()
 	all, err := d.manager().WrittenSources(context.Background(), testVolume)
@@ -28,7 +28,7 @@ func (d *daemon) writtenSources() []string {
 	return out
 }
 
-// watchesSources runs the watch of sources on the manager of now.
+// watchesSources runs the watch of sources on the present manager.
 func (d *daemon) watchesSources() {
 	m, ended := d.manager(), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -85,7 +85,7 @@ func TestAWrittenSourceSaysNothingOfAVolumeOnceItIsSettled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				path, _ := d.leaveFile(t)
-				if name != "a later move has copied over it" { // which would be refused
+				if name != "a later move has copied over it" { // a later move would be refused
 					d.ranOn(t, rawImage(path))
 					if got := d.writtenSources(); len(got) != 1 {
 						t.Errorf("before: %q, want one", got)

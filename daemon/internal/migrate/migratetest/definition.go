@@ -32,8 +32,8 @@ type definitionWatch struct {
 // connect the two.
 const overtakenLooks = 12
 
-// look records what is wrong with the definition at a look. still reports whether no write of the
-// guest was acknowledged since.
+// look records the errors of the definition at a look. still reports whether no write of the guest
+// was acknowledged since.
 func (d *definitionWatch) look(fake *hvtest.Fake, dom *hv.Domain, still func() bool) {
 	disk := dom.ConfigDisk("vda")
 	if disk == nil {

@@ -89,7 +89,8 @@ func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
 	expect.OK(t, w.Define(d))
 }
 
-// Elsewhere turns the world's volume into an unattached one that another host has made in a pool.
+// Elsewhere turns the world's volume into an unattached volume that another host has made in a
+// pool.
 func (w *World) Elsewhere(pool string) {
 	v := &w.Registry.Vol
 	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool

@@ -29,7 +29,7 @@ import (
 )
 
 // The storage has lost data that the cursor has as copied, at an earlier place than a continued
-// copy checks: the copy after the one that finds this starts over.
+// copy checks: the next copy after the error starts over.
 func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")

@@ -361,7 +361,7 @@ func (p *livePhase) heldBack(t *testing.T) *livePhase {
 
 const ourLimit, ownersLimit = 1 << 20, 5 << 20
 
-// limited checks the limit on the guest's writes, and removes it before nothing-left checks.
+// limited checks the limit on the guest's writes, and removes it before the other checks.
 func (p *livePhase) limited(want int64) error {
 	got := p.WriteLimit(testInstance, "vda")
 	err := p.PutWriteLimit(context.Background(), testInstance, "vda", 0)
