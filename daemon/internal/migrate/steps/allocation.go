@@ -9,10 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// allocate allocates space for the whole volume in a thick dst. It does so before the first byte is
-// written, so that missing space is found then, and again afterwards, since the zeros of a qcow2
-// image or of a block job may have released space. The content of dst does not change, and dst may
-// be open.
+// allocate allocates space for the whole volume in a thick dst: before the first byte, so that
+// missing space is found then, and again afterwards, since zeros of a qcow2 image or a block job
+// may have released space. The content of dst does not change, and dst may be open.
 func (e *Env) allocate(ctx context.Context, s *Spec) error {
 	if s.Allocation != api.AllocationThick {
 		return nil

@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// A qcow2 image may have dirty bitmaps: a backup program uses them to copy the blocks written since
-// its last backup. The copy of a frozen src has none of them. libvirt creates empty ones with the
-// same names in an overlay, and merges these into dst at the pivot: they would have only the writes
-// since the start, and a backup by them would be wrong without an error. A mirror of a whole image,
-// and a commit, keep the bitmaps that record writes, unchanged.
+// A backup program uses the dirty bitmaps of a qcow2 image to copy the blocks written since its
+// last backup. The copy of a frozen src has none. libvirt creates empty ones with the same names in
+// an overlay, and merges these into dst at the pivot: they would lack older writes, and a backup by
+// them would be wrong without an error. A mirror of a whole image, and a commit, keep the recording
+// bitmaps unchanged.
 
 // Bitmaps returns the dirty bitmaps of an image, each name once: from its header, and from the
 // process of an active instance, which has some of them only in memory. instance is empty if no
@@ -186,7 +186,6 @@ func errOrLost(s *Spec, lost []hv.StoredBitmap, err error) error {
 		lost[0].Path, BitmapNames(lost), s.VolumeName, s.cancelCommand(), RemoveBitmap(s.InstanceName, lost[0]))
 }
 
-// checkNoBitmapAppeared refuses to put an overlay over an image that meanwhile has dirty bitmaps.
 func (e *Env) checkNoBitmapAppeared(ctx context.Context, s *Spec) error {
 	if s.Src.Format != api.FormatQcow2 {
 		return nil

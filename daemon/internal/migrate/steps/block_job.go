@@ -18,7 +18,7 @@ import (
 
 // runJob begins the block job of a direction unless it runs, and waits until the job is ready, or
 // has made no progress for stallTimeout (0: without limit). The job yields to its guest according
-// to paced, and has only the operator's limit when runJob returns without an error.
+// to paced. It has only the operator's limit when runJob returns without an error.
 func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
 	pacer := e.pacedJob(ctx, s, to, paced)
 	defer func() { e.countPaced(pacer.Paced()) }()
@@ -130,7 +130,6 @@ func (e *Env) caughtUp(ctx context.Context, s *Spec, to direction, mirror *hv.Mi
 	return job != nil && job.End-job.Current <= behindBytes, nil
 }
 
-// standstill measures for how long a job has copied nothing and got nothing more to copy.
 type standstill struct {
 	at   time.Time
 	seen hv.Job
@@ -168,7 +167,6 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing Pacing
 	return job
 }
 
-// begin begins the job of a direction.
 func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
 	var err error
 	if to.end == OnSrc {
@@ -197,7 +195,6 @@ func (e *Env) awaitBackup(ctx context.Context, s *Spec) error {
 		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
 }
 
-// backupAtWork reports whether a backup of the disk is seen to run.
 func (e *Env) backupAtWork(ctx context.Context, s *Spec) bool {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	return err == nil && job != nil && job.Kind == hv.JobBackup
@@ -217,17 +214,14 @@ func (d *diskState) mayBegin(s *Spec) error {
 	return nil
 }
 
-// meter measures the speed of a job.
 type meter struct {
 	at    time.Time
 	done  int64
 	speed float64
 }
 
-// meterWindow is the time over which a meter smooths the rate.
 const meterWindow = 3 * time.Second
 
-// rate takes a sample and returns the smoothed bytes per second.
 func (p *meter) rate(now time.Time, done int64) int64 {
 	elapsed := now.Sub(p.at)
 	switch {
@@ -245,9 +239,9 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 }
 
 // abortCommit ends the commit job of a cancel; the guest stays on its image. The job is not
-// synchronous, so the guest need not be paused. If another job runs, or another image is on top,
-// our job is gone, and nothing is changed: another program may have pivoted it, so that the guest
-// is on src, which the next cancel finds (CommittedByOthers).
+// synchronous, so the guest need not be paused. With another job, or another image on top, it
+// changes nothing: another program may have pivoted our job, so that the guest is on src, which the
+// next cancel finds (CommittedByOthers).
 func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	e.progress.clear(s.MigrationID)
 	disk, err := e.confirmDisk(ctx, s)
@@ -263,7 +257,6 @@ func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	return notEnded(s)
 }
 
-// observeJob reports whether the job of a direction is ready.
 func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
 	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		disk, err := e.confirmDisk(ctx, s)

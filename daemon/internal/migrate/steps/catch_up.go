@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// catchUpToAbort waits until our job into dst can be ended in a short time, if it writes in the
-// background: a job that was ready copies the rest before it ends, and the guest is paused for
-// that. If the job does not catch up, the guest's writes are limited until the job is over. If that
-// is not enough either, the guest is not paused, and the cancel is refused.
+// catchUpToAbort waits until a background job into dst can be ended quickly: a job that was ready
+// copies the rest before it ends, and the guest is paused for that. If the job does not catch up,
+// the guest's writes are limited until the job is over. If that does not suffice, the guest is not
+// paused, and the cancel is refused.
 func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
 	if !s.Background() {
 		return nil

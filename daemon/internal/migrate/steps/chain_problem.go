@@ -15,9 +15,9 @@ import (
 )
 
 // ChainProblem returns the problem of the instance's chain that forbids a start, nil if there is
-// none. inUse: the journal has the newest writes of the guest in the overlay. orSrc: they may be in
-// src if the definition names src. unsure: they may be in the end of a pivot although the
-// definition names the overlay. known is false if the chain cannot be read now.
+// none. inUse: the journal has the guest's newest writes in the overlay. orSrc: they may be in src
+// if the definition names src. unsure: they may be in the end of a pivot although the definition
+// names the overlay. known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
@@ -52,9 +52,9 @@ func guarded(message string) *api.ChainProblem {
 	return &api.ChainProblem{Message: message, Guarded: true}
 }
 
-// UnderSnapshot returns the problem that another program has put an image over the image that
-// receives the guest's writes, nil if there is none. The next start of the instance has that image.
-// known is false if the chain cannot be read now, or libvirt and the kernel disagree about it.
+// UnderSnapshot returns the problem of an image that another program has put over the guest's
+// image, nil if there is none. The next start of the instance has that image. known is false if the
+// chain cannot be read now, or libvirt and the kernel disagree about it.
 func (e *Env) UnderSnapshot(ctx context.Context, s *Spec) (problem *api.ChainProblem, known bool) {
 	disk, err := e.readDisk(ctx, s)
 	switch {
@@ -109,9 +109,9 @@ func (s *Spec) namedBy(d *hv.Disk) bool {
 }
 
 // Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
-// the newest writes. Its errors are typed for the runner. It returns an error if src was written
-// since, so that the overlay does not match it, or if src is at an address, where only a person can
-// know that (srcUnwritten).
+// the newest writes. Its errors are typed for the runner. It is an error if src was written since,
+// so that the overlay does not match it, or if src is at an address and srcUnwritten does not state
+// the opposite.
 func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, error) {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || s.namedBy(disk.dom.ConfigDisk(s.Target)) {

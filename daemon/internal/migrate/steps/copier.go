@@ -141,7 +141,6 @@ func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.Wait
 	return pacer
 }
 
-// guestLatency samples the counters of a guest for a pacer.
 func guestLatency(ctx context.Context, stats func(context.Context) (*hv.DiskStats, error)) func() (copy.GuestLatency, bool) {
 	return func() (copy.GuestLatency, bool) {
 		st, err := stats(ctx)
@@ -197,7 +196,6 @@ func keepShare(pace string) float64 {
 // gentleShare is the share of a gentle copy, which so takes at most twice as long.
 const gentleShare = 0.5
 
-// noPacing is the pacing without a guest.
 func noPacing() Pacing { return Pacing{} }
 
 // followOptions applies the operator's last options to limiter and pacer, until ctx ends. pacer may
@@ -319,7 +317,6 @@ func (c *CopyEngine) Restart(key string) (err error) {
 	return errors.Join(err, atomicfile.Remove(c.updatePath(key)))
 }
 
-// offloadMismatch adds to the error about a difference that the storage made the copy.
 func offloadMismatch(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -336,7 +333,6 @@ func (c *CopyEngine) Forget(_ context.Context, key string) error {
 	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.updatePath(key)))
 }
 
-// copyError converts an error of package copy into an error of the API.
 func copyError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -34,7 +34,6 @@ func (s *Spec) repairCommand() string {
 	return api.ShellLine("volferryctl", "instance", "repair", s.InstanceName)
 }
 
-// cancelCommand returns the command that cancels the migration.
 func (s *Spec) cancelCommand() string {
 	return api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID)
 }
@@ -66,7 +65,6 @@ func commitCommands(s *Spec, base string, runs bool) []string {
 	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", s.InstanceName)}
 }
 
-// quoted returns commands in the form of messages.
 func quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
 
 // killCommand returns a command that ends a process of the instance, and no other process that has
@@ -82,12 +80,10 @@ func convertCommand(fromFormat, toFormat, from, to string) string {
 	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
 }
 
-// startPoolCommand returns the command that starts a pool of libvirt.
 func startPoolCommand(pool string) string {
 	return api.ShellLine("virsh", "pool-start", "--", pool)
 }
 
-// endJobCommand returns the command that ends another program's block job on the disk.
 func endJobCommand(s *Spec) string {
 	return api.ShellLine("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
 }

@@ -51,7 +51,6 @@ var (
 	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).SrcChain, end: OnSrc}
 )
 
-// diskState is libvirt's view of the migration's disk at one moment.
 type diskState struct {
 	dom    *hv.Domain
 	active bool

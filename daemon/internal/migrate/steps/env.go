@@ -106,9 +106,9 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 // limit gets more time: as long as a chunk takes at that limit.
 const standsAfter = 30 * time.Second
 
-// Progress returns the progress of the op of a migration; ok is false if no op moves bytes. While
-// the kernel blocks the reads or writes of a copy, as for unavailable storage, the copy reports
-// nothing; then Progress reports that it makes no progress.
+// Progress returns the progress of a migration's op; ok is false if no op moves bytes. While the
+// kernel blocks the reads or writes of a copy, as for unavailable storage, the copy reports
+// nothing, and Progress reports that it makes no progress.
 func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	shown, ok := e.progress.get(s.MigrationID)
 	p = shown.Progress
@@ -132,7 +132,6 @@ const waitShutdown = "shutdown"
 // StopPausing is called when the daemon is asked to stop: from then on no guest is paused.
 func (e *Env) StopPausing() { e.stop() }
 
-// mayPause makes a switch wait if it would begin while the daemon stops.
 func (e *Env) mayPause() error {
 	if e.stopping.Err() != nil {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
@@ -159,7 +158,6 @@ func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) o
 	return op.StepOf(specOf, name, do, undo, observe)
 }
 
-// remarkOutput is the output of a step that has a remark for the caller (request.Remark).
 type remarkOutput struct {
 	Remark string `json:"remark"`
 }
@@ -180,7 +178,6 @@ func (e *Env) notFlushedEarly(s *Spec, path string, err error) {
 	e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
 }
 
-// compare compares two chains of a migration, and shows its progress.
 func (e *Env) compare(ctx context.Context, s *Spec, a, b []hv.Image, sizeBytes int64) error {
 	return e.copier.Compare(ctx, a, b, sizeBytes, func(p Progress) { e.progress.set(s.MigrationID, p) })
 }

@@ -32,7 +32,6 @@ func (f *fence) raise(epoch int64) {
 	}
 }
 
-// confirm records that the registry has confirmed the migration in this epoch.
 func (f *fence) confirm(s *Spec, epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

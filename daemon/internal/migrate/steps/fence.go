@@ -67,8 +67,8 @@ func (e *Env) endedAt(ctx context.Context, s *Spec, at api.MigrationState, switc
 }
 
 // keptSrc reports whether the volume is still at src, attached only to the same instance by the
-// same attachment, and was not moved since. Then no other host can have written src, and the
-// guest's writes in the overlay still belong there.
+// same attachment, and was not moved since. Then no other host has written src, and the guest's
+// writes in the overlay belong there.
 func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
 	if at != api.MigrationCancelled || !s.Attached() {
 		return false, nil

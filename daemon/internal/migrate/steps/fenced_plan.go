@@ -21,7 +21,7 @@ func stepNames(names ...string) map[string]bool {
 
 // The steps that are done, or undone, without asking the registry first. In a pause no step waits
 // for the registry: the guest has priority, and the step is right for any owner of the volume.
-// Steps that only release the instance are always done.
+// Steps that only release the instance never ask.
 var (
 	doneUnfenced   = stepNames("register", beginStep, toBegin.end, abortStep, toAbort.end, drainStep, compareStep, toDst.nameStep(), pivotStep, toSrc.nameStep())
 	undoneUnfenced = stepNames("register", toBegin.begin, beginStep, toAbort.begin, toSwitch.begin, drainStep, compareStep, toDst.nameStep(), pivotStep, "guard", "hold", "commit")

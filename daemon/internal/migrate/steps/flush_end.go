@@ -58,9 +58,9 @@ func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to dire
 	return keep(false) // an error while the op waits before the pause leaves the outcome known
 }
 
-// flushInPause makes sure, once the job is clean, that the job's writes to the end are on stable
-// storage: after the pivot they cannot be repeated. It does nothing if QEMU flushes the end in the
-// pivot. The server of an end at an address is not asked with the guest paused.
+// flushInPause makes sure, once the job is clean, that its writes to the end are on stable storage:
+// after the pivot they cannot be repeated. It does nothing if QEMU flushes the end in the pivot.
+// The server of an end at an address is not asked with the guest paused.
 func (e *Env) flushInPause(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	if disk.qemuFlushes(s) || api.IsNetwork(to.image(s).Path) {
 		return nil
@@ -200,7 +200,6 @@ func (e *Env) hearOfLostWrites(ctx context.Context, s *Spec) {
 
 const settleStep = "settle"
 
-// settledNote is written when the flush of the end has failed after the pivot.
 type settledNote struct {
 	NotStored string `json:"not_stored,omitempty"`
 }

@@ -26,8 +26,8 @@ func snapshotsLost(s *Spec, dom *hv.Domain) *api.Error {
 }
 
 // atRest refuses an instance that is off and may come back with other disks than its definition
-// names: its guest was moved to another host, or a managed save image would start it with the disks
-// from the time of the save.
+// names: its guest was moved to another host, or a managed save image has the disks from the time
+// of the save.
 func atRest(s *Spec, disk *diskState) error {
 	if disk.active || !disk.dom.ManagedSave {
 		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.dom)
@@ -37,7 +37,6 @@ func atRest(s *Spec, disk *diskState) error {
 		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
 }
 
-// chainChanged returns the error for a disk on a chain that no step expects.
 func chainChanged(s *Spec, disk *diskState) *api.Error {
 	if disk.active && !disk.dom.Persistent {
 		return cured(api.Errorf(api.CodeChainChanged,
@@ -159,7 +158,6 @@ func (s *Spec) ours(chain []hv.Image) int {
 	return slices.IndexFunc(chain, func(img hv.Image) bool { return s.positionOn(img) != Foreign })
 }
 
-// positionOn returns the position of a disk with this image at the top.
 func (s *Spec) positionOn(img hv.Image) Position {
 	switch img.Path {
 	case s.Src.Path:
@@ -257,8 +255,8 @@ const (
 )
 
 // guestError is hvError for a call that needs the guest's process. If the process dies, the call
-// fails a moment before libvirt reports that the guest is off. An op that is undone in that moment
-// could find a state that it does not know, so guestError waits until libvirt notices.
+// fails a moment before libvirt reports the guest as off. An op that is undone in that moment could
+// find an unknown state, so guestError waits until libvirt notices.
 func (e *Env) guestError(ctx context.Context, s *Spec, err error) error {
 	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
 }

@@ -61,7 +61,6 @@ func jobProvided(st op.Step, checks ...func(context.Context, *Spec) error) op.St
 	return st
 }
 
-// passed returns the error of the first check that fails.
 func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *Spec) error) error {
 	s, err := specOf(r)
 	if err != nil {
@@ -83,11 +82,10 @@ func (e *Env) endUnchanged(to direction) func(context.Context, *Spec) error {
 	return e.dstUnchanged
 }
 
-// endUnchangedInPause is endUnchanged for a step with the guest paused. An address is not asked
-// again: the answer takes another program and a cluster, while the guest waits. It was asked right
-// before the pause (stepPauseToSwitch), and since then the guest's QEMU has that very image open,
-// so the disk becomes that image whichever image has its name. Whether the image still has its name
-// is checked after the pause (endHasItsName).
+// endUnchangedInPause is endUnchanged for a step with the guest paused. It does not check
+// addresses: the answer takes another program and a cluster, while the guest waits. They were
+// checked right before the pause (stepPauseToSwitch), and since then QEMU has that very image open,
+// and makes it the disk. The image's name is checked after the pause (endHasItsName).
 func (e *Env) endUnchangedInPause(to direction) func(context.Context, *Spec) error {
 	unchanged := e.endUnchanged(to)
 	return func(ctx context.Context, s *Spec) error {
@@ -100,8 +98,8 @@ func (e *Env) endUnchangedInPause(to direction) func(context.Context, *Spec) err
 
 // endHasItsName returns an error, with the guest running again, if the address in the definition
 // was given to another image since the check before the pause, which may be long ago if the daemon
-// was dead meanwhile. The guest has the right image, and its next start would have the other one.
-// It waits for an answer.
+// was dead. The guest has the right image, and its next start would have the other one. It waits
+// for an answer.
 func (e *Env) endHasItsName(ctx context.Context, s *Spec, to direction) error {
 	img := to.image(s)
 	if !api.IsNetwork(img.Path) {
@@ -135,7 +133,7 @@ func renameBack(path string) string {
 }
 
 // mayWriteDst is called right before the first byte is written to dst, and each time before a copy
-// continues: since preflight a domain may name dst, or another file may be at its path. It returns
+// continues: since preflight a domain may name dst, or its path may have another file. It returns
 // the fingerprint that dst must have, empty if unknown.
 func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
 	if err := e.dstUnchanged(ctx, s); err != nil {
@@ -217,7 +215,6 @@ func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 	return identity, nil
 }
 
-// dstReplaced returns the refusal of a dst with another image at its path.
 func dstReplaced(path, want, now string) *api.Error {
 	if !location.IsDevicePrint(want) {
 		return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path).

@@ -60,11 +60,10 @@ func HVRefusal(err error) error {
 	return err
 }
 
-// srcNotInUse refuses a src that is used on this host by anything but the instance of the
-// migration. The registry knows no other user, but a domain that was never adopted, or was
-// forgotten, would write to src during the copy, and would keep src when the volume is at dst. It
-// is called before a migration begins and again before the switch, since definitions of domains may
-// change meanwhile.
+// srcNotInUse refuses a src with a user on this host other than the instance of the migration. The
+// registry knows no other user, but a domain that was never adopted, or was forgotten, would write
+// to src during the copy, and would keep src afterwards. It is called before a migration begins and
+// again before the switch, since definitions may change meanwhile.
 func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	user, err := e.userOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
@@ -73,10 +72,9 @@ func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	return srcInUse(s, user)
 }
 
-// othersHaveSrc refuses a src at an address that has other users, before it is copied or checked:
+// othersHaveSrc refuses a src at an address with other users, before it is copied or checked:
 // nothing shows their writes afterwards. The witnesses must agree first: a client that libvirt does
-// not know may be the guest's own. While a job runs QEMU is not asked; it was asked before the job
-// began.
+// not know may be the guest's own. While a job runs QEMU is not asked; it was asked before the job.
 func (e *Env) othersHaveSrc(ctx context.Context, s *Spec) error {
 	if !api.IsNetwork(s.Src.Path) || !s.Attached() {
 		return e.srcNotInUse(ctx, s)
@@ -176,7 +174,6 @@ func (e *Env) notNamed(ctx context.Context, path string) error {
 	return e.notOpen(ctx, doms, path)
 }
 
-// detachCommand returns the command that detaches a disk from a domain, live and persistent.
 func detachCommand(dom *hv.Domain, target string) string {
 	words := []string{"virsh", "detach-disk"}
 	if dom.LiveDisk(target) != nil {

@@ -107,7 +107,6 @@ func (e *Env) unpaceJob(ctx context.Context, s *Spec) error {
 	return e.limitJob(ctx, s, job, e.blockCopyOptions(s).BandwidthBytesPerSecond)
 }
 
-// limitJob sets the speed of a job if it has another one.
 func (e *Env) limitJob(ctx context.Context, s *Spec, job *hv.Job, bytesPerSecond int64) error {
 	if job.BandwidthBytesPerSecond == bytesPerSecond {
 		return nil

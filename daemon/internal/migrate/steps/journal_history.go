@@ -28,7 +28,6 @@ func NewHistory(journal op.Journal, status func(ctx context.Context, opID string
 	return &journalHistory{journal, status}
 }
 
-// ops returns the ops of a migration, oldest first.
 func (h *journalHistory) ops(ctx context.Context, s *Spec) ([]op.Status, error) {
 	ops, err := h.journal.Group(ctx, s.MigrationID)
 	if err != nil {
@@ -149,7 +148,6 @@ func (h *journalHistory) beganSnapshot(ctx context.Context, opID string) (bool, 
 	})
 }
 
-// noted reports whether an op has made such a note.
 func (h *journalHistory) noted(ctx context.Context, opID string, is func(r *op.Record) bool) (bool, error) {
 	records, err := h.journal.Records(ctx, opID)
 	if err != nil {

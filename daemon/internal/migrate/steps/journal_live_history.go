@@ -63,7 +63,6 @@ func addThrottle(a *LiveHistory, st *op.Status, of *LiveInput) {
 	}
 }
 
-// addLive adds an op of the generation.
 func addLive(a *LiveHistory, st *op.Status, of *LiveInput, copied map[int]bool) {
 	done := st.State == op.StateDone
 	switch st.Op.Kind {

@@ -33,8 +33,8 @@ const (
 	KindCompleteBackgroundHeld = "migration_complete_live_background_held"
 	// Ops of these kinds cancel a migration that the registry has ended after this host was fenced.
 	// If src still belongs to the instance and is under an overlay, a rollback kind folds the
-	// overlay back into src; otherwise KindRelease ends the remaining job on this host. The names
-	// in journals are older than the names here.
+	// overlay back into src; otherwise KindRelease ends the remaining job. The names in journals
+	// are older than the names here.
 	KindRelease      = "migration_let_go"
 	KindRollbackLive = "migration_take_back_live"
 	KindRollbackCold = "migration_take_back_cold"

@@ -194,7 +194,6 @@ func (e *Env) sameProcess(ctx context.Context, in *LiveInput, g LiveGuest, track
 	return dom, nil
 }
 
-// bitmaps returns the bitmaps of a guest's disk by name.
 func (e *Env) bitmaps(ctx context.Context, in *LiveInput, g LiveGuest) (map[string]hv.DirtyBitmap, error) {
 	all, err := e.hv.Tracking(ctx, g.ID, g.Target)
 	if err != nil {

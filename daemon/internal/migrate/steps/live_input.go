@@ -103,14 +103,12 @@ func (in *LiveInput) copyGeneration() string {
 	return fmt.Sprintf("%sg%06d-", in.copyPrefix(), in.Generation)
 }
 
-// copyPrefix returns the beginning of the names of all cursors of the move.
 func (in *LiveInput) copyPrefix() string { return "live-" + in.MigrationID + "-" }
 
 func (in *LiveInput) srcImage() hv.Image { return location.Image(in.Src, in.SrcBlock) }
 
 func (in *LiveInput) dstImage() hv.Image { return location.Image(in.Dst, in.DstBlock) }
 
-// refused returns a refusal of this host's part.
 func (in *LiveInput) refused(code api.Code, format string, args ...any) *api.Error {
 	return api.Errorf(code, "cannot move volume %s while its guests write: %s", in.VolumeName, fmt.Sprintf(format, args...)).
 		With("migration_id", in.MigrationID)

@@ -5,8 +5,8 @@ package steps
 import "github.com/volferry/volferry/internal/op"
 
 // livePlans are this host's part of a move while all guests write. The registry leads, and each
-// step that changes anything first asks it. A swap is never undone; other undone steps can be
-// repeated. A round that was copied is not undone, since its old bitmaps are removed.
+// step that changes anything first asks it. A swap is never undone, nor is a copied round, since
+// its old bitmaps are removed. Other undone steps can be repeated.
 func (e *Env) livePlans() []op.Plan {
 	generation := func(in *LiveInput) string { return in.generationPrefix() }
 	all := func(in *LiveInput) string { return in.prefix() }

@@ -12,11 +12,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// The limit that a round sets on the writes of a guest is in the input of its op, and the guest's
-// earlier limit in the output of the op that tracked it: both are in the journal before anything is
-// changed. So each op that removes the limit, and each repetition, knows what to restore after any
-// crash. The limit is only in the process, and would get into a save image with the live
-// definition, so it is removed before the guest is saved.
+// The limit of a round is in the input of its op, and the guest's earlier limit in the output of
+// the op that tracked the guest: both are in the journal before any change. So each op that removes
+// the limit knows what to restore after any crash. The limit is only in the process, and would get
+// into a save image with the live definition, so it is removed before the guest is saved.
 
 // throttle limits the writes of the guests for a round that requests it. A lower limit of the
 // guest's owner stays. It returns a remark about the other disks of each guest that get the limit

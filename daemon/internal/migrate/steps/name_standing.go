@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// NameStanding changes the definition of an instance to the image that its migration's disk is on,
-// while an op of the migration waits for the operator. For a running guest that is the image of its
+// NameStanding changes the definition of an instance to the present image of its migration's disk,
+// while an op of the migration waits for the operator: for a running guest the image of its
 // process, if libvirt and the kernel agree; for a guest that is off, the image where the op has
 // left it. at is the position in the journal, records are the op's. Errors are typed for the
 // runner.
@@ -163,7 +163,6 @@ func notedRun(records []op.Record, step string) (note runNote, err error) {
 	return note, err
 }
 
-// chainAt returns the chain of a disk at a position.
 func (s *Spec) chainAt(at Position) []hv.Image {
 	switch at {
 	case OnOverlay:

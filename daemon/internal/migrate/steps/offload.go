@@ -51,7 +51,6 @@ func (e *Env) offload(ctx context.Context, s *Spec, refused func(pool string, er
 	}
 }
 
-// busyTries is how often a busy storage is asked.
 const busyTries = 10
 
 // copyDevice asks a storage to copy a range, and repeats that while it is busy.
@@ -69,7 +68,6 @@ func (e *Env) copyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (un
 	}
 }
 
-// refusedCopy gives a storage's refusal a code.
 func (*Env) refusedCopy(err error) error {
 	if err == nil || errors.As(err, new(*api.Error)) {
 		return err
@@ -77,7 +75,6 @@ func (*Env) refusedCopy(err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%v; run the copy again, it goes on where it stopped", err)
 }
 
-// plainRaw reports whether an image is raw and no slice.
 func plainRaw(i hv.Image) bool { return i.Format == string(api.FormatRaw) && i.SliceBytes == 0 }
 
 // dstIsAnswered refuses a dst while a storage may be copying there: it would overwrite the guest's

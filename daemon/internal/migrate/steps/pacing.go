@@ -34,7 +34,6 @@ func PacingKinds() []PacingKind {
 	return kinds
 }
 
-// pacingIf returns a Pacing, which is zero if words is empty.
 func pacingIf(doing, words string) Pacing {
 	if words == "" {
 		return Pacing{}
@@ -42,7 +41,6 @@ func pacingIf(doing, words string) Pacing {
 	return Pacing{PacingKind{Doing: doing}, words}
 }
 
-// pacingOf returns the Pacing of a pacer.
 func pacingOf(s copy.PaceState) Pacing {
 	words := s.String()
 	if words == "" {

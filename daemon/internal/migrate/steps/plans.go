@@ -12,9 +12,8 @@ import (
 // Plans returns the plans of all op kinds of a migration, for the runner.
 //
 // An image that the registry has freed may belong to another volume at once. So a cancel removes
-// dst before the registry frees it. A complete must do it in the other order, because the registry
-// must not name a deleted src: the registry frees src first. So the step that deletes src first
-// checks who uses src now (deleteSource).
+// dst before the registry frees it. In a complete the registry frees src first, because it must not
+// name a deleted src, and the step that deletes src checks who uses it (deleteSource).
 func (e *Env) Plans() []op.Plan {
 	all := slices.Concat(e.overlayPlans(), e.offlinePlans(), e.mirrorPlans(), e.savedPlans())
 	for i := range all {
@@ -104,9 +103,9 @@ func (e *Env) copyToDst() []op.Step {
 }
 
 // switchBehindJob switches a running guest to the end of a job that writes in the background: a
-// commit, or the copy of a move that keeps base images. The data that the job copies in the pause
-// is flushed in the pivot, and a guest that another program resumes before the pivot writes to the
-// overlay alone. So the definition names the end only after the pivot.
+// commit, or the copy of a move that keeps base images. Data that the job copies in the pause is
+// flushed in the pivot, and a guest that is resumed before the pivot writes to the overlay alone.
+// So the definition names the end only after the pivot.
 func (e *Env) switchBehindJob(to direction) []op.Step {
 	left := overlayLeft
 	if to.end == OnDst {
@@ -196,8 +195,8 @@ func (e *Env) offlinePlans() []op.Plan {
 
 // mirrorPlans are the plans of method mirror: src is not frozen. QEMU makes dst equal to src and
 // keeps it equal until the switch, which is as in method overlay. The mirror is an op of its own,
-// since it takes long and needs no lock of the instance. If it has to begin with the guest
-// suspended, an op before it, which has the lock, begins it.
+// since it takes long and needs no lock of the instance. If it must begin with the guest suspended,
+// an op before it, with the lock, begins it.
 func (e *Env) mirrorPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStartMirror, Commit: "publish_started", Steps: []op.Step{
@@ -266,9 +265,9 @@ func (e *Env) releasePlan() op.Plan {
 }
 
 // savedPlans are the plans of the methods that the registry leads. In method save src is frozen
-// because all guests that could write are saved. This host does only a part of such a move: before
-// a step touches an image it asks the registry whether that part is still wanted (wanted), and no
-// step changes the state of the migration there.
+// because all guests that could write are saved. Before a step touches an image it asks the
+// registry whether this host's part is still wanted (wanted), and no step changes the state of the
+// migration there.
 func (e *Env) savedPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindCopySaved, Steps: []op.Step{

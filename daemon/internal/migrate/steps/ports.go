@@ -56,7 +56,7 @@ type Images interface {
 	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
 	// Rights returns the rights of the image at path while no guest has it, nil for a device.
 	// GiveRights sets all of these rights on another image file, GiveBack only those that libvirt
-	// changes. Both return in words the rights that the filesystem refused.
+	// changes. Both return in words the refused rights.
 	Rights(ctx context.Context, path string) (*image.Rights, error)
 	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
@@ -140,9 +140,9 @@ type Images interface {
 	Thick(path string, sizeBytes int64) (bool, error)
 	Allocate(ctx context.Context, path string, sizeBytes int64) error
 	// AttributesLost returns in words the storage attributes of the file at path that a new file in
-	// dir would lack. With filled another program makes the new file. StoreLike gives the
-	// attributes of the file like to a file that a pool has just made at path, and returns in words
-	// those that it could not give.
+	// dir would lack. filled: another program makes the new file. StoreLike gives the attributes of
+	// the file like to a file that a pool has just made at path, and returns in words the missing
+	// ones.
 	AttributesLost(path, dir string, filled bool) ([]string, error)
 	StoreLike(ctx context.Context, path, like string) ([]string, error)
 	// TryDirectory makes an image in a directory and removes it. It returns an *image.LimitError if

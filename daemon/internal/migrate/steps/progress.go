@@ -21,7 +21,6 @@ type progressTracker struct {
 	now     func() time.Time
 }
 
-// shownProgress is the progress of a migration, and since when it has not advanced.
 type shownProgress struct {
 	Progress
 
@@ -114,12 +113,10 @@ func (t *progressTracker) takePause(id string) pause {
 	return p
 }
 
-// noProgress describes a copy or a job that makes no progress.
 func noProgress(idle time.Duration) string {
 	return fmt.Sprintf("no progress for %s", idle.Round(time.Second))
 }
 
-// jobPhase returns the phase of a migration with a running block job.
 func jobPhase(s *Spec) string {
 	if s.Method == MethodMirror {
 		return "mirror"

@@ -42,8 +42,7 @@ func (e *Env) seal(ctx context.Context, r *op.Run, s *Spec, step string) (out fr
 
 // stampToKeep returns the stamp of an image, for the journal. QEMU's flushes leave the time of
 // modification in memory, and after a power failure the file would have an older time, as if it had
-// been written. So the image is flushed first, except at an address, where the stamp has only the
-// size.
+// been written. So the image is flushed first, except at an address, with a stamp of only the size.
 func (e *Env) stampToKeep(ctx context.Context, path string) (image.Stamp, error) {
 	if !api.IsNetwork(path) {
 		if err := e.images.Flush(ctx, path); err != nil {
@@ -53,11 +52,11 @@ func (e *Env) stampToKeep(ctx context.Context, path string) (image.Stamp, error)
 	return e.images.Stamp(ctx, path)
 }
 
-// sealed refuses a src that was written since it was frozen, by any program: the content of the
-// overlay, or of a copy, belongs to the old content of src, and a fold or a switch would lose the
-// write. A cancel that has begun to write the overlay back is excepted. The evidence is the time of
-// modification and the size of a file, the kernel's counters of a block device, until the host
-// reboots, or the snapshot of an RBD image.
+// sealed refuses a src that was written since it was frozen, by any program: the overlay, or a
+// copy, belongs to the old content of src, and a fold or a switch would lose the write. A cancel
+// that has begun to write the overlay back is excepted. The evidence is the time of modification
+// and the size of a file, the kernel's counters of a block device until the host reboots, or the
+// snapshot of an RBD image.
 func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	_, err := e.lookAtSeal(ctx, s, opID)
 	return err

@@ -55,10 +55,10 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, d
 	return e.sameInBoth(ctx, s, to)
 }
 
-// dstHasAll refuses to name dst, after the pivot, for a guest that is off and that the definition
-// still has on the overlay, unless dst has everything. Since the pivot dst has all writes, also of
-// a guest that another program resumed. So dst is right, unless the instance was started on the
-// overlay and wrote there; then both images must read the same.
+// dstHasAll refuses to name dst, after the pivot, for a guest that is off with a definition that
+// names the overlay, unless dst has everything. Since the pivot dst has all writes, also of a guest
+// that another program resumed, unless the instance was started on the overlay and wrote there;
+// then both images must read the same.
 func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil {
@@ -78,12 +78,11 @@ func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	return err
 }
 
-// overlayHasAll refuses to count the pivot of a background job as not done because the definition
-// of a guest that is off names the overlay, if libvirt was asked for the pivot and did not answer.
-// QEMU may have pivoted, and another program may have resumed the guest, which then wrote only to
-// the end. If the end is unchanged since libvirt was asked, there was no such write. Otherwise both
-// images must read the same, or an operator decides: QEMU writes to the end also in the pivot and
-// when it ends.
+// overlayHasAll checks a pivot of a background job without an answer before it counts as not done,
+// for a guest that is off with a definition that names the overlay. QEMU may have pivoted, and the
+// guest, resumed by another program, may have written only to the end. An end that is unchanged
+// since libvirt was asked excludes that. Otherwise both images must read the same, or an operator
+// decides: QEMU writes to the end also in the pivot and when it ends.
 func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil || !note.Asked {
@@ -105,8 +104,8 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to directio
 	return e.noteRun(ctx, r, s, to, disk)
 }
 
-// endWasReached refuses to count the pivot of a background job as done because the definition of a
-// guest that is off names the end, if libvirt was never asked for the pivot: another program has
+// endWasReached checks a pivot of a background job that libvirt was never asked for before it
+// counts as done because the definition of a guest that is off names the end: another program has
 // named the end, and the overlay may have more.
 func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	var note runNote

@@ -13,11 +13,11 @@ import (
 )
 
 // These functions handle a dst with a server that does not answer. While a job writes to both
-// images, each write of the guest waits for dst; a suspend of the guest waits for all writes, and
-// the beginning of a job for the server, and QEMU itself blocks meanwhile. So dst is asked before
-// each of them, and while a job makes no progress. If it does not answer, its connections are
-// ended: the job fails, and the guest continues on its image (DESIGN.md, section 16). This is
-// possible only for an NBD server: for a file, a device or a cluster QEMU waits until that answers.
+// images, each write of the guest waits for dst; a suspend waits for all writes; the beginning of a
+// job waits for the server, and QEMU itself blocks. So dst is asked before each of them, and while
+// a job makes no progress. If it does not answer, its connections are ended: the job fails, and the
+// guest continues on its image (DESIGN.md, section 16). This works only for an NBD server: QEMU
+// waits for files, devices and clusters.
 
 const (
 	// silentAfter is how long a job into dst may make no progress before dst is asked.
@@ -67,7 +67,8 @@ func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
 
 // leaveSilentDst ends our job into dst, if any, at once if dst does not answer: the operator has
 // requested that by a cancel. If the guest dies of it, its flushed writes are in the overlay, as
-// after any crash. If the job makes progress, dst answers it, even if it answers no other client.
+// after any crash. A job that makes progress has an answering dst, even if dst answers no other
+// client.
 func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
 	if !api.IsNBD(s.Dst.Path) {
 		return nil

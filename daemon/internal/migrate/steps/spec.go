@@ -22,8 +22,8 @@ const (
 	// without attachment and for disks that libvirt cannot overlay.
 	MethodOffline = "offline"
 	// MethodMirror has QEMU copy the disk while the guest runs on src, and write each write of the
-	// guest to both images. There is no overlay, and no frozen src that another program could copy.
-	// It is for disks that libvirt cannot overlay, and for users who want no overlay.
+	// guest to both images. It has no overlay and no frozen src that another program could copy. It
+	// is for disks that libvirt cannot overlay, and for users who want no overlay.
 	MethodMirror = api.MethodMirror
 	// MethodSave moves a volume with all its guests paused. The registry leads the move: a host
 	// that copies does only that part, and does not change the registry's row of the migration.
@@ -222,7 +222,6 @@ func (s *Spec) beforeChain() []hv.Image {
 	return s.SrcChain()
 }
 
-// beforeBytes returns the size of the top of beforeChain.
 func (s *Spec) beforeBytes() int64 {
 	if s.Method == MethodOverlay {
 		return s.OverlayBytes()
@@ -263,7 +262,6 @@ func (s *Spec) Owner() string { return "migration " + s.MigrationID }
 // CopyKey returns the key of the copy and of the ops that must wait for it.
 func (s *Spec) CopyKey() string { return "copy/" + s.MigrationID }
 
-// specOf reads the spec from an op's input.
 func specOf(r *op.Run) (*Spec, error) {
 	var in Input
 	if err := r.Input(&in); err != nil {

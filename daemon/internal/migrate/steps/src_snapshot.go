@@ -127,7 +127,6 @@ func (e *Env) dropSnapshot(ctx context.Context, s *Spec) (left string, err error
 	return e.removeSnapshot(ctx, s, p.Snapshot)
 }
 
-// snapshotFacts returns the facts of a src that may have a snapshot.
 func (e *Env) snapshotFacts(ctx context.Context, s *Spec) (Facts, error) {
 	if !api.IsRBD(s.Src.Path) {
 		return Facts{}, nil
@@ -156,8 +155,8 @@ func (e *Env) releaseSnapshot(ctx context.Context, s *Spec) (remark string, err 
 }
 
 // dropSnapshotToFold removes the snapshot before the overlay is written back into src, since Ceph
-// would keep the overwritten objects for it. The journal already has that the fold begins, so the
-// seal is not checked again. The end of the op reports a snapshot that remains.
+// would keep the overwritten objects for it. The journal already has the beginning of the fold, so
+// the seal is not checked again. The end of the op reports a snapshot that remains.
 func (e *Env) dropSnapshotToFold(ctx context.Context, s *Spec) error {
 	_, err := e.dropSnapshot(ctx, s)
 	return err
@@ -199,7 +198,6 @@ func (s *Spec) removeSnapshotCommand() string {
 	return api.ShellLine("rbd", "snap", "rm", "--", s.snapshotSpec())
 }
 
-// diffCommand returns the command that shows the writes to src since its snapshot.
 func (s *Spec) diffCommand() string {
 	src, err := api.ParseRBD(s.Src.Path)
 	if err != nil {

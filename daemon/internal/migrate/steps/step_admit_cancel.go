@@ -24,9 +24,8 @@ func (e *Env) stepAdmitCancel() op.Step {
 }
 
 // stepAdmit is the first step of a cancel, when no other op of the instance is at work: an earlier
-// complete may have passed its commit point meanwhile. check refuses a cancel that cannot succeed,
-// before anything is changed. The copy so far is worthless once src is written again, so the next
-// copy starts over.
+// complete may have passed its commit point. check refuses a cancel that cannot succeed, before any
+// change. The copy so far is worthless once src is written again, so the next copy starts over.
 func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) error, remark func(*Spec) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := e.history.Completed(ctx, s)
@@ -47,9 +46,9 @@ func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) er
 	return step(admitStep, do, nil, nil)
 }
 
-// mayBringBack refuses a cancel that cannot succeed, before it changes anything: the disk is no
-// longer on the overlay, src was written, its path has another image, or the guest runs and may not
-// write to src. A cancel that has begun to write src must go on.
+// mayBringBack refuses a cancel that cannot succeed, before any change: the disk is no longer on
+// the overlay, src was written, its path has another image, or the guest may not write to src. A
+// cancel that has begun to write src must go on.
 func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
 		return nil

@@ -23,8 +23,8 @@ type slowNote struct {
 
 // stepCommit folds the overlay back into src while the guest runs, by a commit job; it is not the
 // commit point of an op. QEMU's commit has no synchronous mode. So a guest that writes faster than
-// the job is first limited and then paused, by the next step, so that the job always ends. While
-// the job makes progress, the guest is not limited, however much is left.
+// the job is first limited and then, by the next step, paused: the job always ends. While the job
+// makes progress, the guest is not limited.
 func (e *Env) stepCommit() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var note slowNote
@@ -97,7 +97,6 @@ func (e *Env) stepCommit() op.Step {
 
 const commitStep = "commit"
 
-// liftThrottle removes the limit on the guest's writes that stepCommit has set.
 func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	var note slowNote
 	if _, err := r.Noted(commitStep, &note); err != nil || !note.Throttled {

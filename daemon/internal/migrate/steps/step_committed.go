@@ -26,9 +26,8 @@ func (e *Env) stepAdmitCommitted() op.Step {
 
 // wasCommitted returns nil if the guest's process was on the overlay, is on src now, and has kept
 // its disk all the time: in QEMU only a commit of the overlay does that. A guest that was started
-// on src lacks the data of the overlay, and so does a guest with a disk that was detached and
-// attached again. So start must have switched this process to the overlay, or it was started with
-// the overlay.
+// on src, or with a disk that was detached and attached again, lacks the data of the overlay. So
+// start must have switched this process to the overlay, or it was started with the overlay.
 func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // stepCompare compares both sides of a mirror, if requested. The guest is paused meanwhile: src is
 // not frozen at any other time.
 //
-// If they differ, the guest continues on src, the job continues, and the operator decides: each
-// side has received the guest's writes since the mirror began, and may lack some of them. A mirror
-// that is given up deletes dst.
+// If they differ, the guest and the job continue, and the operator decides: each side has received
+// the guest's writes since the mirror began, and may lack some. A mirror that is given up deletes
+// dst.
 func (e *Env) stepCompare() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if s.Verify != VerifyFull {
@@ -49,7 +49,6 @@ func (e *Env) stepCompare() op.Step {
 	return step(compareStep, do, nil, nil)
 }
 
-// compareSides compares src and dst of a paused guest.
 func (e *Env) compareSides(ctx context.Context, s *Spec) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,7 +59,6 @@ func (e *Env) compareSides(ctx context.Context, s *Spec) error {
 	return e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes())
 }
 
-// sidesDiffer returns the error for the operator for a mirror with different sides.
 func sidesDiffer(s *Spec, how string) error {
 	return api.Errorf(api.CodeCopyMismatch, "%s: %s and %s both got what instance %s has written since the mirror began, and either may be the wrong one; the instance goes on with %[2]s, the mirror stays at work, and nothing was deleted: "+
 		"look at the storage of both; `%[5]s` compares them once more, and `%[6]s` stays at %[2]s and deletes %[3]s",

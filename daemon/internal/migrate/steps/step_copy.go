@@ -148,7 +148,6 @@ func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
 	return note.DstIsZero, r.Note(ctx, note)
 }
 
-// guestStats samples the guest's own requests to the disk, for the pacer.
 func (e *Env) guestStats(s *Spec) func(context.Context) (*hv.DiskStats, error) {
 	if !s.Attached() {
 		return nil
@@ -247,9 +246,9 @@ func (e *Env) stepVerifyCopy() op.Step {
 // EmptyImageBytes is the largest size of an image without data: the tables of an empty qcow2.
 const EmptyImageBytes = 1 << 20
 
-// CheckNotResized refuses to complete if another program enlarged the disk during the move: the
-// overlay has the new size and dst the old one, and QEMU mirrors only into an image of the same
-// size. A cancel makes src as large as the overlay.
+// CheckNotResized refuses to complete if the disk was enlarged during the move: the overlay has the
+// new size and dst the old one, and QEMU mirrors only into an image of the same size. A cancel
+// makes src as large as the overlay.
 func (e *Env) CheckNotResized(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay || !s.Attached() {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepCopyBehind is stepMirror with a job that writes in the background. A guest that writes faster
-// than the job is limited until the switch is over, as in stepCommit. If that is not enough either,
-// the step is refused: the rest would have to be copied in the pause.
+// stepCopyBehind is stepMirror with a background job. A guest that writes faster than the job is
+// limited until the switch is over, as in stepCommit. If that does not suffice, the step is
+// refused: the rest would have to be copied in the pause.
 func (e *Env) stepCopyBehind() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {

@@ -172,7 +172,6 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
 }
 
-// dstWhole reports whether the path of dst has an image of the required size.
 func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
 	info, err := e.images.Inspect(ctx, s.Dst)
 	if errors.Is(err, image.ErrAbsent) {

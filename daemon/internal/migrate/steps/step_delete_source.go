@@ -44,7 +44,6 @@ func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.
 	return api.Errorf(code, "cannot delete %s, which migration %s has left: "+format, append([]any{in.Spec.Src.Path, in.Spec.MigrationID}, args...)...)
 }
 
-// releasedPlan returns the plan of KindDeleteSource.
 func (e *Env) releasedPlan() op.Plan {
 	do := func(ctx context.Context, r *op.Run, in *ReleasedInput) error {
 		// src belongs to no volume, so a request may take it at any time until it is deleted.
@@ -65,7 +64,6 @@ func (e *Env) releasedPlan() op.Plan {
 
 const deleteSourceStep = "delete_source"
 
-// deletionNote records that the deletion was tried.
 type deletionNote struct {
 	Tried bool `json:"tried"`
 }
@@ -89,7 +87,6 @@ func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput)
 	return op.Unknown, op.UnknownOutcome(refused)
 }
 
-// again returns the command that continues a deletion that waits for the operator.
 func (in *ReleasedInput) again() string {
 	return api.ShellLine("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
 }

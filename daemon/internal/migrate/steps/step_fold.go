@@ -54,9 +54,8 @@ type foldNote struct {
 
 // stepFold merges the overlay of a stopped instance into the end of the direction, and changes the
 // definition to that end. It is the commit point: from here the end is the authoritative copy. The
-// overlay keeps its data, so an interrupted fold can be repeated. A fold without a changed
-// definition is repeated too: where the guard hook does not work, the instance may have run on the
-// overlay since.
+// overlay keeps its data, so an interrupted fold is repeated, and so is a fold without a changed
+// definition: where the guard hook does not work, the instance may have run on the overlay since.
 func (e *Env) stepFold(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayFold(ctx, s, to); err != nil {
@@ -111,7 +110,6 @@ func (e *Env) stepFold(to direction) op.Step {
 
 const foldStep = "fold"
 
-// foldError adds to an I/O error what the operator can do.
 func (e *Env) foldError(s *Spec, err error) error {
 	if !isIOError(err) {
 		return e.hvError(err) // libvirt returns the passphrase of a LUKS container

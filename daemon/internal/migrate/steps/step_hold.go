@@ -36,7 +36,6 @@ func (e *Env) heldSteps(to direction) []op.Step {
 	}
 }
 
-// mayBeginOutput records whether there is a job to begin.
 type mayBeginOutput struct {
 	// AtWork: an earlier op began the job with the guest suspended.
 	AtWork bool `json:"at_work"`
@@ -259,10 +258,9 @@ func (e *Env) holdTookLong(ctx context.Context, s *Spec) error {
 		s.InstanceName, HoldBound)
 }
 
-// endBegun ends a job that may have missed a write, or that no op continues. A guest that another
-// program has resumed is suspended again for that: otherwise its process may end with a synchronous
-// job. If the daemon dies meanwhile, the undo of the pause resumes the guest, unless a person had
-// paused it before.
+// endBegun ends a job that may have missed a write, or that no op continues. It suspends a guest
+// that another program has resumed, since its process may end with a synchronous job. If the daemon
+// dies meanwhile, the undo of the pause resumes the guest, unless a person had paused it before.
 func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || !disk.active || disk.ours(to, s) == nil {

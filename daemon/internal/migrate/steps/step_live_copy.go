@@ -85,7 +85,6 @@ func (e *Env) stillTracked(ctx context.Context, in *LiveInput, tracked []Tracked
 	return nil
 }
 
-// roundUnits returns the units that a round has to copy.
 func (e *Env) roundUnits(ctx context.Context, in *LiveInput, h *LiveHistory) (KeptUnits, error) {
 	if in.Round == 0 {
 		if in.UntilBytes <= in.FromBytes {
@@ -110,7 +109,6 @@ func (e *Env) keptUnits(key string) (KeptUnits, error) {
 	return kept, err
 }
 
-// readBitmaps returns the dirty units of a bitmap in all guests of this host.
 func (e *Env) readBitmaps(ctx context.Context, in *LiveInput, tracked []TrackedGuest, name string) ([]copy.Range, error) {
 	var all []copy.Range
 	for _, g := range in.Guests {
@@ -349,7 +347,6 @@ func (e *Env) stepEndLive(prefix, copies func(*LiveInput) string) op.Step {
 	return liveStep("end", do, nil)
 }
 
-// stepUnguardAll allows all guests to start again.
 func (e *Env) stepUnguardAll() op.Step {
 	return liveStep("unguard", func(_ context.Context, _ *op.Run, in *LiveInput) error { return e.clearLiveGuards(in) }, nil)
 }

@@ -173,7 +173,6 @@ func (e *Env) swapGuest(ctx context.Context, in *LiveInput, g LiveGuest, tracked
 	return nil
 }
 
-// stopTracking removes the bitmaps with this prefix from all running guests.
 func (e *Env) stopTracking(ctx context.Context, in *LiveInput, prefix string) error {
 	for _, g := range in.Guests {
 		err := e.hv.StopTracking(ctx, g.ID, g.Target, prefix)

@@ -13,13 +13,12 @@ import (
 )
 
 // LiveMark returns the text that the copy host writes to the beginning of dst, before any host
-// copies, so that each other host can check that it has the same bytes at that path, and not
-// another file of that name. The first round overwrites it.
+// copies, so that each other host can check that its path has the same image, and not another file
+// of that name. The first round overwrites it.
 func LiveMark(migrationID string) string {
 	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
 }
 
-// stepMarkDestination marks dst for the other hosts.
 func (e *Env) stepMarkDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.checkSizes(ctx, s); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // stepNameEnd changes the definition to dst before the switch, while the guest is paused and both
 // chains read the same: after any crash either name is right. It stays right if another program
-// resumes the guest before the switch, since the mirror writes to both.
+// resumes the guest, since the mirror writes to both.
 func (e *Env) stepNameEnd(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readActive(ctx, s)
@@ -70,9 +70,9 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 
 // stepNameLeft changes the definition to the end after the switch: a commit, and a copy in the
 // background, do not write to both images, so the definition names the overlay while the guest may
-// write to it. libvirt has changed the name with the switch; this step verifies that. If another
-// program has changed the definition, the paused guest does not wait for that: stepSettle reports
-// it. left returns the error for a disk that is on the overlay, or would be after the next start.
+// write to it. libvirt has changed the name in the pivot; this step verifies that. It ignores
+// another program's change, since the guest is paused: stepSettle reports it. left returns the
+// error for a disk that is on the overlay, or would be after the next start.
 func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error) op.Step {
 	named := func(disk *diskState) bool {
 		return disk.config == to.end || disk.config != OnOverlay && disk.active && disk.live == to.end

@@ -62,7 +62,6 @@ func (e *Env) stepKeepOff() op.Step {
 // keepOffStep is its name in journals, which is older than the holds of step_hold.go.
 const keepOffStep = "hold"
 
-// stepEndKeepOff ends stepKeepOff.
 func (e *Env) stepEndKeepOff() op.Step {
 	do := func(_ context.Context, _ *op.Run, s *Spec) error { return e.endKeepOff(s) }
 	return step("let_go", do, nil, nil)

@@ -48,7 +48,6 @@ func (e *Env) stepCreateOverlay() op.Step {
 	return provided(step("create_overlay", do, undo, observe), e.srcUnchanged)
 }
 
-// overlayUnused makes sure that no chain has the overlay.
 func (e *Env) overlayUnused(ctx context.Context, s *Spec) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {

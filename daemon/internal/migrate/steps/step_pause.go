@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// stepPause pauses the guest.
 func (e *Env) stepPause(w pauseWindow) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayPause(); err != nil {
@@ -157,7 +156,6 @@ func pauseEnded(r *op.Run, w pauseWindow) (bool, error) {
 	return note.PauseEnded, err
 }
 
-// resume resumes a guest that stepPause has paused.
 func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) error {
 	var note pauseNote
 	if _, err := r.Noted(w.begin, &note); err != nil || !note.Resume {
@@ -200,7 +198,6 @@ type resumeOutput struct {
 	StallMS *float64 `json:"stall_ms"`
 }
 
-// stepResume ends the pause.
 func (e *Env) stepResume(w pauseWindow) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error { return e.resume(ctx, r, s, w) }
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
@@ -331,12 +328,11 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 // endPauseOnDisagreement resumes the guest if err reports that the witnesses disagree while the op
 // has the guest paused: nothing is undone, but the guest must not wait for a person.
 //
-// Both chains are equal in the pause, so the definition is first changed to the chain that the
-// process has open. With dst open that chain may be unknown; then the definition is not changed. If
-// it names dst, that is right: the job writes to both images until its pivot, and the guest to dst
-// alone after it. A commit, and a copy in the background, write to one image only, so neither name
-// would be right once the guest writes; that guest stays paused. Other errors are returned
-// unchanged.
+// Both chains are equal in the pause, so the definition is first changed to the chain of the
+// process. With dst open that chain may be unknown, and the definition is not changed: if it names
+// dst, it is right, since the job writes to both images until its pivot, and the guest to dst alone
+// after it. A commit, and a copy in the background, write to one image only, so neither name would
+// be right once the guest writes; that guest stays paused. Other errors are returned unchanged.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
 	var disagreed *errWitnessesDisagree
 	if !errors.As(err, &disagreed) || disagreed.oneSided && w == toSwitch {

@@ -104,11 +104,10 @@ func nameTakenBack(s *Spec, to direction, disk *diskState) error {
 	return &errWorldChanged{fmt.Sprintf("the definition of instance %s was changed back by somebody while its disk was being switched", s.InstanceName)}
 }
 
-// pivotMayCome stops an op with a guest that may move to dst at any moment: an earlier libvirtd was
-// asked for the pivot and died, and the present one refuses it while the job exists. libvirt
-// attached the base images the first time and cannot attach them again; QEMU may have received the
-// pivot, and be flushing dst. A guest that was resumed would write to dst, and no definition would
-// name dst.
+// pivotMayCome stops an op with a guest that may move to dst at any moment: libvirtd was asked for
+// the pivot and died, and refuses it now, while the job exists. It attached the base images the
+// first time and cannot attach them again; QEMU may have received the pivot, and be flushing dst. A
+// guest that was resumed would write to dst, and no definition would name dst.
 func (e *Env) pivotMayCome(ctx context.Context, s *Spec, disk *diskState) error {
 	open, err := e.openImages(ctx, s)
 	if err != nil {

@@ -67,8 +67,8 @@ func (e *Env) stepRegister() op.Step {
 const registerStep = "register"
 
 // notLeaving refuses a volume that its guest may still release after a detach: QEMU would lose the
-// disk under its overlay or its job. It is called after the instance's other ops have ended, since
-// one of them may be the detach that was given up.
+// disk under its overlay or its job. It is called after the instance's other ops, since one of them
+// may be the abandoned detach.
 func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
 	if e.mayMove == nil || !s.Attached() {
 		return nil
@@ -125,7 +125,6 @@ func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.Migrati
 	return step(name, do, undo, observe)
 }
 
-// transition requests one change of state from the registry.
 func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
 	var in Input
 	if err := r.Input(&in); err != nil {

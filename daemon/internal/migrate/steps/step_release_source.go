@@ -43,10 +43,10 @@ func (e *Env) stepReleaseSource() op.Step {
 	return step("release_source", do, nil, nil)
 }
 
-// deleteSource deletes src, unless its path has another image, or src belongs to another volume or
-// user: the registry has freed it before. A src that was written since it was frozen or closed, or
-// may have been, may have data that the volume lacks. It is kept as a released source, and kept is
-// the reason.
+// deleteSource deletes src, unless its path has another image, or src has another owner or user:
+// the registry has freed it before. A src that was, or may have been, written since it was frozen
+// or closed may have data that the volume lacks. It is kept as a released source, and kept is the
+// reason.
 func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (kept string, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {

@@ -96,7 +96,6 @@ func LeftDst(st *op.Status) *image.Stamp {
 	return out.Dst
 }
 
-// disconnectedNote records that dst, a volume of a target, was disconnected.
 type disconnectedNote struct {
 	Disconnected bool `json:"disconnected"`
 }

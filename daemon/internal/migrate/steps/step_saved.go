@@ -180,7 +180,6 @@ func (e *Env) forgettingUndo(st op.Step) op.Step {
 	return st
 }
 
-// stepForget drops the cursor of the copy.
 func (e *Env) stepForget() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return e.copier.Forget(ctx, s.CopyKey()) }
 	return step("forget", do, nil, nil)

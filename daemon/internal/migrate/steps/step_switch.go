@@ -32,9 +32,8 @@ type switchNote struct {
 }
 
 // stepSwitchToOverlay switches the running guest to the overlay. It is the commit point of start:
-// from here the overlay may have writes of the guest, and only a cancel goes back. If no guest
-// runs, nothing is switched: the definition already names the overlay, so each later start is on
-// it.
+// from here the overlay may have writes of the guest, and only a cancel goes back. Without a
+// running guest nothing is switched: the definition already names the overlay for each later start.
 func (e *Env) stepSwitchToOverlay() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)

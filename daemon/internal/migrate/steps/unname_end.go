@@ -48,7 +48,6 @@ func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec) error {
 	return e.renameEndIfWritten(ctx, s, before)
 }
 
-// offAtEnd makes sure that the instance is off and that its definition names dst.
 func (e *Env) offAtEnd(ctx context.Context, s *Spec) error {
 	disk, err := e.confirmDisk(ctx, s)
 	switch {
@@ -89,11 +88,10 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *Spec, compared image.St
 	return op.Retry(request.BusyDelay, guestIsOn(s))
 }
 
-// endDiffers returns the error for a dst that reads differently from the old image, where its
-// instance is brought back. In the pause both read the same. If the old image was written since, a
-// guest that another program resumed wrote to it, and to dst too, except for the last flushed
-// writes before the host went down. Otherwise only dst was written, by a guest that was started on
-// it.
+// endDiffers returns the error for a dst that differs from the old image, where its instance is
+// brought back. In the pause both read the same. If the old image was written since, a guest that
+// another program resumed wrote to it, and to dst too, except for the last flushed writes before
+// the host went down. Otherwise a guest that was started on dst wrote only there.
 func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	noted, err := r.Noted(toDst.nameStep(), &note)

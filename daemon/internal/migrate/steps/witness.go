@@ -51,8 +51,8 @@ func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 }
 
 // position returns the position of the disk in the process, or Foreign if the open images do not
-// show it. During a job into dst, dst is open although the guest is not on it. After the pivot,
-// with the guest on dst, QEMU has the old images open until libvirt has it close them.
+// show it. A job into dst has dst open although the guest is not on it. After the pivot QEMU has
+// the old images open until libvirt has it close them.
 func (o *openImages) position(s *Spec) Position {
 	switch {
 	case s.Background() && o.dst && !o.overlay:

@@ -15,10 +15,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// WriteLimit is the journal's record of the limit that a migration with an overlay has set on the
-// writes of its guest. It exists from before the first change until the disk has its own limit
-// again. There are two reasons for a limit: a commit that does not catch up, and the room for
-// overlays. The lower of the two counts, unless the owner's limit is lower.
+// WriteLimit is the journal's record of a migration's limit on the writes of its guest. It exists
+// from before the first change until the disk has its own limit again. There are two reasons for a
+// limit: a commit that does not catch up, and the room for overlays. The lower of the two counts,
+// unless the owner's limit is lower.
 type WriteLimit struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
@@ -43,10 +43,8 @@ type WriteLimit struct {
 	Refused bool `json:"refused,omitempty"`
 }
 
-// wanted returns the limit that the disk should have.
 func (l *WriteLimit) wanted() int64 { return lower(l.Before, lower(l.Commit, l.Space)) }
 
-// lower returns the lower of two limits; 0 is no limit.
 func lower(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -83,7 +81,7 @@ func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 // LimitForSpace limits the guest of a migration to this many bytes per second because the room for
 // overlays is short; 0 ends that. It returns the new record. It calls still first, under the lock,
 // so that no step removes the limit at the same time. Unless still reports that the overlay
-// receives the guest's writes, the reasons stay unchanged for the op that moves the guest to end.
+// receives the guest's writes, nothing changes: the op that moves the guest removes the limit.
 func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
