@@ -16,10 +16,10 @@ import (
 )
 
 // Run brings migrations from one op to the next until ctx ends: it continues a `volume migrate`,
-// and plans overtaken ops again. It begins with the migrations that an earlier daemon left open,
-// and calls caughtUp after it has looked at all of them. It also continues deletions of sources
-// that wait for the operator, and reports ends of earlier moves that are open at the registry.
-// Resume the runner first.
+// and plans overtaken ops again. It begins with the migrations of an earlier daemon, and calls
+// caughtUp after it has looked at all of them. It also continues deletions of sources that wait for
+// the operator, and reports ends of earlier moves that are open at the registry. Resume the runner
+// first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.all(ctx)
 	m.continueDeletions(ctx)
@@ -111,10 +111,9 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 	return steps.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
 }
 
-// Rejoined makes the manager look at all open migrations, after a fence of this host: the registry
-// may have ended some. It also has the ends of earlier moves reported, since the registry's
-// database may have been restored. That happens soon after, since the registry accepts no calls of
-// this host before Rejoined has returned.
+// Rejoined makes the manager look at all open migrations after a fence of this host: the registry
+// may have ended some. The ends of earlier moves are reported soon after, since the registry may
+// have been restored, and accepts no calls of this host before Rejoined has returned.
 func (m *Manager) Rejoined(ctx context.Context) error {
 	m.recordEndsSoon()
 	open, err := m.List(ctx, false)

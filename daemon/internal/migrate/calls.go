@@ -223,10 +223,10 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
-// stopUncommitted stops a copy, or a complete before its commit point, for a cancel. It waits for
-// the end of a start, which takes a second; a start that waits for the operator is undone, or
-// continues if it is past its switch. It returns what it has stopped, "" for nothing. If libvirt
-// does not answer it stops nothing, since the cancel could not begin.
+// stopUncommitted stops a copy, or a complete before its commit point, for a cancel, and returns
+// it, "" for nothing. It waits for the end of a start, which takes a second; a start that waits for
+// the operator is undone, or continues if it is past its switch. If libvirt does not answer it
+// stops nothing, since the cancel could not begin.
 func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped string, err error) {
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {

@@ -38,9 +38,9 @@ const (
 
 // WatchChains checks, until ctx ends, the definitions and processes of instances with moving
 // volumes: at once after a change of a definition, within a second after a program put an image
-// over a disk, and at intervals. An instance that would start without its newest writes is guarded
-// until that is corrected. WatchChains does not look while an op works on the instance, but at once
-// after the op, which may have corrected the problem.
+// over a disk, and at intervals. It guards an instance that would start without its newest writes.
+// It does not look while an op works on the instance, but at once after the op, which may have
+// corrected the problem.
 func (m *Manager) WatchChains(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	tick, glance := time.NewTicker(chainWatchEvery), time.NewTicker(glanceEvery)

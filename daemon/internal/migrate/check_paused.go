@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckPaused refuses a move with all guests paused if the volume could not be moved from this
-// instance by any method: because of its image, the instance and its disk, or other users on this
-// host. beside are the ids of the instances that have the volume in the registry, which are all
-// paused. It changes nothing.
+// CheckPaused refuses a move with all guests paused if no method could move the volume from this
+// instance: because of its image, the instance and its disk, or other users on this host. beside
+// are the ids of the instances that have the volume in the registry; all are paused. It changes
+// nothing.
 func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
 	if err := m.checkRecorded(ctx, vol); err != nil {
 		return err

@@ -11,8 +11,7 @@ import (
 
 // findPool sets the pool of an existing dst, if an active pool of this host lists it: the volume is
 // then found in the pool, as after an adoption by path. The pool neither makes nor removes dst. In
-// a move that the registry leads, dst stays as the registry has reserved it, the same on all hosts
-// of the volume's guests.
+// a move that the registry leads, dst stays as reserved, the same on all hosts.
 func (m *Manager) findPool(ctx context.Context, s *steps.Spec) (err error) {
 	switch {
 	case s.LedByRegistry():

@@ -101,7 +101,7 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 
 // isGone reports whether the src of a migration is seen to be gone: its path is empty or has
 // another image, or the socket of an export's server does not exist. Images on other machines are
-// not asked: they may be unavailable for a moment, and would delay the list.
+// not asked: that may take long.
 func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 	if api.IsRemote(s.Src.Path) {
 		return false
@@ -328,8 +328,8 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.Mig
 }
 
 // copiedInVain reports whether all data in the file at the dst of s is from the copy of a move that
-// was taken back: it is the same file, unwritten since that move ended. For a move that the
-// registry leads this host does not know how it ended.
+// was taken back: the file is the same, and unwritten since. It is false for a move that the
+// registry leads, since this host does not know its end.
 func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, s *steps.Spec) (bool, error) {
 	h, err := m.lastCopyOnto(ctx, starts, s.Dst.Path)
 	if err != nil || h == nil || h.spec.LedByRegistry() || h.position() == steps.OnDst {

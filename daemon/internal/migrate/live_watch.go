@@ -21,10 +21,9 @@ import (
 // liveWatchEvery is the interval of the checks whether the registry still wants the guests tracked.
 const liveWatchEvery = time.Minute
 
-// WatchLive ends, until ctx ends, the remains of moves while all guests write that the registry has
-// ended without this host, or does not know (after a restore): bitmaps cost the guests time, and
-// guards keep them off. The registry requests that itself, but it may have been unavailable, or
-// this host fenced.
+// WatchLive untracks, until ctx ends, the guests of moves that the registry has ended without this
+// host, or does not know (after a restore): bitmaps cost the guests time, and guards keep them off.
+// The registry requests that itself, but it may have been unavailable, or this host fenced.
 func (m *Manager) WatchLive(ctx context.Context) error {
 	tick := time.NewTicker(liveWatchEvery)
 	defer tick.Stop()
@@ -88,8 +87,8 @@ func (m *Manager) untrackIfUnwanted(ctx context.Context, track op.Op) error {
 	return m.Live(ctx, id, api.LiveUntrack{LiveVolume: in.LiveVolume})
 }
 
-// StoodStill returns an error if a guest has written since the last read of its writes, in a move
-// while all guests write: its process, which is about to end, still has the bitmap. It returns nil
+// StoodStill returns an error if a guest of a move while all guests write has written since the
+// last read of its writes: its process, which is about to end, still has the bitmap. It returns nil
 // for other moves. The guest must not be resumed meanwhile.
 func (m *Manager) StoodStill(ctx context.Context, migrationID, instanceID string) error {
 	live, err := m.liveDone(ctx, migrationID)

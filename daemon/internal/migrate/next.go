@@ -14,9 +14,9 @@ import (
 // callers that wait for the op, before the migration's own state does.
 var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
-// next returns what the manager does now by itself: it plans an overtaken op again, and brings a
-// `volume migrate` from one call to the next, also after a failed copy that an operator repeated.
-// It returns the goal and the id of the request; ok is false if there is nothing to do.
+// next returns what the manager does now by itself: it plans an overtaken op again, and continues a
+// `volume migrate` with the next call, also after a failed copy that an operator repeated. It
+// returns the goal and the id of the request; ok is false if there is nothing to do.
 func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 	if h.running() != nil || h.spec.LedByRegistry() {
 		return "", "", false

@@ -82,8 +82,8 @@ var rollbackKinds = map[string]string{
 }
 
 // mirrorKind decides whether a mirror continues, or first has to begin with its guest suspended.
-// After an op that began it so, the mirror follows without another look at the job: if the job is
-// gone, that op finds out, and the manager plans again.
+// After an op that began it so, the mirror follows without another look: if the job is gone, that
+// op finds out, and the manager plans again.
 func (m *Manager) mirrorKind(ctx context.Context, h *history) (string, error) {
 	if last := &h.ops[len(h.ops)-1]; last.Op.Kind == steps.KindBeginMirror && last.State == op.StateDone {
 		return steps.KindMirror, nil

@@ -20,8 +20,7 @@ const quiescePoll = 5 * time.Millisecond
 
 // Quiesce is called when the daemon is asked to stop, before the connection to libvirt is closed:
 // from then on no guest is paused. It returns when no guest is paused for a switch any more, or
-// when ctx ends. So a daemon that stops leaves no guest paused; after a kill the next daemon
-// resumes the guest.
+// when ctx ends. After a kill the next daemon resumes the guest.
 func (m *Manager) Quiesce(ctx context.Context) {
 	m.env.StopPausing()
 	m.AwaitSwitches(ctx)

@@ -15,10 +15,9 @@ import (
 )
 
 // recordEnds reports to the registry the ends of this host's moves that have ended in the journal
-// and are open there: its database was restored from a backup from the time of these moves. The
-// oldest is first, since a later move of the volume begins where an earlier one has ended. It
-// returns an error if the registry is unavailable, or this host has not rejoined; a refusal of the
-// registry is logged.
+// and are open there, after a restore from a backup. The oldest is first, since a later move of the
+// volume begins where an earlier one has ended. It returns an error if the registry is unavailable,
+// or this host has not rejoined; it logs refusals.
 func (m *Manager) recordEnds(ctx context.Context) error {
 	_, err := m.recordEndsAt(ctx, slog.LevelWarn)
 	return err

@@ -122,9 +122,9 @@ func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol 
 
 // DeleteSource deletes the src that a migration of this host has left, and returns its description.
 // It refuses a src that is used, that was written since, or that is no longer the moved image;
-// without force also a src that may have been written. ref is the migration's id or the beginning
-// of it. A repeated request gets the same answer. A deletion of this source that waits for the
-// operator is continued, and its result is the answer.
+// without force also a src that may have been written. ref is the migration's id or its beginning.
+// A repeated request gets the same answer. If a deletion of this source waits for the operator, it
+// continues that one.
 func (m *Manager) DeleteSource(ctx context.Context, opID, ref string, force bool) (api.ReleasedSource, error) {
 	var body any = ref
 	if force {

@@ -17,9 +17,8 @@ func (m *Manager) checkRecorded(ctx context.Context, vol api.Volume) error {
 }
 
 // checkPlace refuses the registry's place for an image if no volume may be there on this host:
-// another host may have chosen it, even for a volume that is now this host's. Outside pools, images
-// in the definitions of these instances are allowed too: give the instances that have src, and none
-// for dst.
+// another host may have chosen it. Outside pools it also allows images in the definitions of these
+// instances: give those that have src, and none for dst.
 func (m *Manager) checkPlace(ctx context.Context, volume string, l api.Location, instances ...string) error {
 	return steps.HVRefusal(m.cfg.Rules.CheckHeld(ctx, m.ports.HV, l, "cannot migrate volume "+volume, instances...))
 }

@@ -69,11 +69,10 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*steps.Spec, e
 	return spec, checkByHand(spec, req)
 }
 
-// noOther refuses a second migration of a volume early. The decision is made by the registry's
-// transaction that takes the lock (stepRegister). Journal and registry are both asked, as either
-// may know a migration that the other does not: the registry a migration that another host makes or
-// that it leads itself; the journal a migration that a restored registry does not know, or that has
-// ended at the registry and not here.
+// noOther refuses a second migration of a volume early; the registry decides in the transaction
+// that takes the lock (stepRegister). Only the registry knows a migration that another host makes,
+// or that it leads. Only the journal knows a migration that a restored registry does not know, or
+// that has ended at the registry and not here.
 func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	open, err := m.List(ctx, false)
 	if err != nil {

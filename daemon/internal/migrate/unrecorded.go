@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// unrecordedMove is a finished move of this host that the registry does not know, or has open: its
-// database was restored from an older backup. The registry has the volume at one place, and the
-// journal has it, with all later writes, at another.
+// unrecordedMove is a finished move of this host that the registry, restored from an older backup,
+// does not know, or has open. The registry has the volume at one place, and the journal has it,
+// with all later writes, at another.
 type unrecordedMove struct {
 	h   *history
 	vol api.Volume

@@ -29,9 +29,9 @@ const (
 )
 
 // WrittenSources returns, newest first, the released sources that may have data that their volumes
-// lack: they were written since, or a guest runs on them. It checks the sources of the volumes with
-// these ids, or of all volumes if none is given. A deleted volume has none. Sources that cannot be
-// checked are in the error, which may come with results.
+// lack: they were written since, or a guest runs on them. It checks the volumes with these ids, or
+// all if none is given. A deleted volume has none. Sources that cannot be checked are in the error,
+// which may come with results.
 func (m *Manager) WrittenSources(ctx context.Context, volumeIDs ...string) ([]api.ReleasedSource, error) {
 	found, _, err := m.findWritten(ctx, func(s *steps.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
 	return described(found), err

@@ -90,8 +90,7 @@ func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 }
 
 // checkBitmapsKept refuses the end of a move that would leave dst with an incomplete dirty bitmap,
-// or lose one. Such a bitmap was made after preflight, which has checked for them. active reports
-// whether the instance runs.
+// or lose one: a bitmap that was made since preflight. active reports whether the instance runs.
 func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error {
 	instance := ""
 	if active {
@@ -99,7 +98,7 @@ func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error 
 	}
 	if s.Src.Format != api.FormatQcow2 {
 		// src has none. The QEMU of a running guest is not asked, since the guest is paused.
-		// libvirt moves the overlay's bitmaps to a qcow2 image, and not to a raw one.
+		// libvirt moves the overlay's bitmaps only to a qcow2 image.
 		if instance != "" || s.Overlay == "" {
 			return nil
 		}
@@ -140,8 +139,8 @@ func (e *Env) mayLeave(ctx context.Context, s *Spec, to direction, active bool) 
 	return e.checkBitmapsKept(ctx, s, active)
 }
 
-// remarkBitmaps adds a remark to a cancel with the instance off about the bitmaps that it loses: a
-// fold moves none, and src lacks those made in the overlay.
+// remarkBitmaps adds a remark about the bitmaps that a cancel with the instance off loses: a fold
+// moves none, and src lacks those made in the overlay.
 func (e *Env) remarkBitmaps(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	if to.end != OnSrc {
 		return nil

@@ -92,8 +92,8 @@ func mayLack(s *Spec) string {
 		s.InstanceName, s.MigrationID)
 }
 
-// WitnessesDisagree describes the views of libvirt and the kernel of a migration's disk if they
-// cannot both be right. Otherwise, and if they are unknown now, it returns "".
+// WitnessesDisagree describes the views of libvirt and the kernel if they cannot both be right.
+// Otherwise, and if they are unknown now, it returns "".
 func (e *Env) WitnessesDisagree(ctx context.Context, s *Spec) string {
 	_, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree

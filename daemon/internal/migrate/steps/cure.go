@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// cured adds to an error the commands, in order, that an operator has to run before the failed call
-// is repeated: none if they are unknown. Each has been tried where it is printed
+// cured adds to an error the commands, in order, that an operator has to run before repeating the
+// call; none if they are unknown. Each has been tried where it is printed
 // (internal/treetest/testdata/needs_operator.txt).
 func cured(err *api.Error, commands ...string) *api.Error {
 	if len(commands) == 0 {
@@ -20,8 +20,8 @@ func cured(err *api.Error, commands ...string) *api.Error {
 	return err.With(api.DetailCure, strings.Join(commands, api.CureSeparator))
 }
 
-// Undefined returns the error for an instance of a migration that has no definition on this host
-// and does not run. Only its owner has a copy of its definition.
+// Undefined returns the error for an instance that has no definition on this host and does not run.
+// Only its owner has a copy of its definition.
 func Undefined(s *Spec) *api.Error {
 	define, repair := s.defineCommand(), s.repairCommand()
 	return cured(api.Errorf(api.CodeNeedsOperator,
@@ -54,9 +54,9 @@ func (s *Spec) defineCommand() string {
 
 func (s *Spec) definitionFile() string { return "./" + s.InstanceName + ".xml" }
 
-// commitCommands returns the commands that commit the images over an image into that image under a
-// guest, which runs or is paused. A running guest is suspended meanwhile: some versions of QEMU
-// miss writes when such a job begins (MustHold).
+// commitCommands returns the commands that commit all images over base into base under a guest. A
+// running guest is suspended meanwhile: some versions of QEMU miss writes when such a job begins
+// (MustHold).
 func commitCommands(s *Spec, base string, runs bool) []string {
 	commit := api.ShellLine("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {

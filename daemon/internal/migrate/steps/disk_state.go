@@ -79,8 +79,8 @@ func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	return disk, nil
 }
 
-// mirrorTo returns the block job on the disk if it is the job of this direction, nil if there is no
-// job, and an error for a job of another program.
+// mirrorTo returns the block job on the disk if it is this direction's, nil if there is no job, and
+// an error for another program's job.
 func (d *diskState) mirrorTo(to direction, s *Spec) (*hv.Mirror, error) {
 	img := to.image(s)
 	switch {

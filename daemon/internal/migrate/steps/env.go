@@ -69,7 +69,7 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 	return e
 }
 
-// OnForgotten sets a function that is called before anything is decided about a migration that the
+// OnForgotten sets a function that is called before any decision about a migration that the
 // registry does not know. A registry that was restored from a backup may first have to learn where
 // the volume was when the migration began.
 func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
@@ -102,8 +102,8 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	return nil
 }
 
-// standsAfter is how long a copy may make no progress before that is shown. A copy with a bandwidth
-// limit gets more time: as long as a chunk takes at that limit.
+// standsAfter is how long a copy may make no progress before that is shown, in addition to the time
+// of a chunk at the copy's bandwidth limit.
 const standsAfter = 30 * time.Second
 
 // Progress returns the progress of a migration's op; ok is false if no op moves bytes. While the
@@ -148,8 +148,8 @@ const (
 	// DrainBound is how long the job may take to catch up in a pause. After it the guest is resumed
 	// and the op is undone.
 	DrainBound = 5 * time.Second
-	// CommitBound is how long an active commit may make no progress before the guest is slowed
-	// down, and how long again before the guest is paused.
+	// CommitBound is how long an active commit may make no progress before the guest is limited,
+	// and again before the guest is paused.
 	CommitBound = 10 * time.Second
 )
 

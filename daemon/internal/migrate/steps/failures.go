@@ -27,8 +27,8 @@ func (e *errWorldChanged) Failure() op.Failure {
 const CodeWorldChanged api.Code = "world_changed"
 
 // errAbandoned ends an op because the registry has ended its migration: an operator gave it up
-// while this host was fenced. src and dst may belong to other volumes, so nothing is undone. kept:
-// src still belongs to the instance.
+// while this host was fenced. Nothing is undone, since src and dst may belong to other volumes.
+// kept: src still belongs to the instance.
 type errAbandoned struct {
 	why  *api.Error
 	kept bool
@@ -97,8 +97,8 @@ func APIError(f *op.Failure) *api.Error {
 	return out
 }
 
-// Overtaken reports whether an op was undone because the state of the host changed, or because the
-// journal accepted no record while the guest was paused. Such an op is planned again.
+// Overtaken reports whether an op has to be planned again: it was undone because the state of the
+// host changed, or because the journal accepted no record while the guest was paused.
 func Overtaken(f *op.Failure) bool {
 	return f != nil && (f.Code == string(CodeWorldChanged) || f.Code == string(api.CodeJournalUnavailable))
 }

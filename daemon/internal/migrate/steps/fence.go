@@ -14,9 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// StillOurs is called before an op touches the images of a migration. If the host was fenced, it
-// asks the registry whether the migration still belongs to this host; the op waits until the
-// registry confirms that.
+// StillOurs is called before an op touches the images of a migration. After a fence of this host
+// the op waits until the registry confirms that the migration still belongs to the host.
 func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	epoch, behind, _ := e.fence.behind(s)
 	if !behind {
@@ -45,7 +44,7 @@ func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState, swi
 }
 
 // forgotten is abandoned for a migration that the registry does not know: its database was restored
-// from a backup from before the migration began, and has no locks for it.
+// from a backup from before the migration, and has no locks for it.
 func (e *Env) forgotten(ctx context.Context, s *Spec, switched bool) error {
 	if err := e.recordEnds(ctx); err != nil {
 		return e.registryError(err)

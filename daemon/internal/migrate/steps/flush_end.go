@@ -18,15 +18,15 @@ import (
 // succeeds, and proves nothing. Proof is to write the data again, by another job, or to compare
 // both images.
 
-// qemuFlushes reports whether QEMU flushes the writes of the disk's job. If so, QEMU has a
-// descriptor of its own; the kernel reports lost writes there too, and the job fails.
+// qemuFlushes reports whether QEMU flushes the writes of the disk's job. Then the kernel reports
+// lost writes also to QEMU's own descriptor, and the job fails.
 func (d *diskState) qemuFlushes(s *Spec) bool {
 	live := d.dom.LiveDisk(s.Target)
 	return live == nil || live.Cache != hv.CacheUnsafe
 }
 
-// flushBeforeSwitch flushes, with the guest running, the images that would otherwise be flushed
-// with the guest paused: QEMU flushes all disks when it suspends a guest, and the end in the pivot.
+// flushBeforeSwitch flushes images with the guest running, which QEMU would otherwise flush with
+// the guest paused: all disks in a suspend, and the end in the pivot.
 func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	if err := e.mayPause(); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (e *Env) flushInPause(ctx context.Context, r *op.Run, s *Spec, to direction
 
 var errFlushTakesLong = errors.New("the flush takes too long")
 
-// flushInTime flushes an image with the guest paused. The guest does not wait for storage that
-// hangs: after DrainBound the flush is abandoned, and its result is lost.
+// flushInTime flushes an image with the guest paused. If the storage hangs, the flush is abandoned
+// after DrainBound, and its result is lost.
 func (e *Env) flushInTime(ctx context.Context, path string) error {
 	flushed := make(chan error, 1)
 	flushCtx, cancel := context.WithCancel(ctx)
@@ -94,7 +94,7 @@ func (e *Env) flushInTime(ctx context.Context, path string) error {
 }
 
 // flushEnd flushes the end of a job with flush. If QEMU does not flush it, keep first stores that
-// the outcome is unknown: after the daemon died, a later flush could not show it.
+// the outcome is unknown: a later flush could not show it.
 func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
 	alone := !disk.qemuFlushes(s)
 	if alone {
@@ -125,7 +125,7 @@ func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskSta
 }
 
 // endNotStored returns the error for an end that could not be flushed before the pivot. It does not
-// state that nothing is lost: the guest's present image may have lost writes as well.
+// promise that nothing is lost: the guest's present image may have lost writes as well.
 func endNotStored(s *Spec, err error) error {
 	goesOn := "call again, which writes all of it again"
 	if s.Method == MethodMirror {
@@ -134,18 +134,18 @@ func endNotStored(s *Spec, err error) error {
 	return api.Errorf(api.CodeIOError, "%v; instance %s was not switched there, and goes on where it was: mend the storage and %s", err, s.InstanceName, goesOn)
 }
 
-// srcNotStored stops a mirror for the operator before its switch, with the guest running and the
-// job active: dst may be the only image with the writes that src could not store, and a mirror that
-// is given up deletes dst.
+// srcNotStored stops a mirror for the operator before its switch, with guest and job running: dst
+// may be the only image with the writes that src could not store, and a mirror that is given up
+// deletes dst.
 func srcNotStored(s *Spec, err error) error {
 	return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; %s has what the guest has written since the mirror began, and may lack what was lost before: "+
 		"mend the storage; `%s` goes on to %[3]s, and `%s` stays at %[6]s and deletes %[3]s", err, s.VolumeName, s.Dst.Path,
 		api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
 }
 
-// lostUnderJob is lostByGuest before a switch. A job that writes each write of the guest to dst has
-// the lost writes there too, and a repeated complete continues with this job. A mirror that has
-// paused its guest is given up.
+// lostUnderJob is lostByGuest before a switch. A synchronous job has written the lost writes to
+// dst, and a repeated complete continues with this job. A mirror that has paused its guest is given
+// up.
 func lostUnderJob(s *Spec, to direction, err error) error {
 	if !notStored(err) || to.end != OnDst || inBackground(s, to) || s.Method == MethodMirror {
 		return lostByGuest(s, err)
@@ -189,9 +189,8 @@ func (e *Env) jobIsWhole(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// hearOfLostWrites flushes dst before a job writes all of it again. The previous job may have lost
-// more writes after its failed flush. Linux reports these at the next flush, which would be the new
-// job's.
+// hearOfLostWrites flushes dst before another job writes all of it again. The previous job may have
+// lost more writes after its failed flush, which Linux would report at the new job's flush.
 func (e *Env) hearOfLostWrites(ctx context.Context, s *Spec) {
 	if err := e.images.Flush(ctx, s.Dst.Path); err != nil {
 		e.log.Info("dst lacks more of what the job before has written; the next job writes all of it", "migration", s.MigrationID, "dst", s.Dst.Path, "err", err)
@@ -204,9 +203,8 @@ type settledNote struct {
 	NotStored string `json:"not_stored,omitempty"`
 }
 
-// endIsStored makes sure that the end is on stable storage before the images that it replaces are
-// removed: with some cache modes QEMU does not flush. After a failed flush only a comparison proves
-// it.
+// endIsStored makes sure that the end is on stable storage before the old images are removed: with
+// some cache modes QEMU does not flush. After a failed flush only a comparison proves it.
 func (e *Env) endIsStored(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note settledNote
 	if _, err := r.Noted(settleStep, &note); err != nil {
@@ -229,8 +227,8 @@ func (e *Env) endIsStored(ctx context.Context, r *op.Run, s *Spec, to direction,
 	return e.sameAsLeft(ctx, s, to, disk, note)
 }
 
-// sameAsLeft makes sure that the end reads as the images before the switch. The guest has to be off
-// for that, and stays off: the end alone has its writes since the switch.
+// sameAsLeft makes sure that the end reads as the old images. The guest must be off for that, and
+// stays off: its writes since the switch are only in the end.
 func (e *Env) sameAsLeft(ctx context.Context, s *Spec, to direction, disk *diskState, note settledNote) error {
 	end := to.image(s).Path
 	if err := e.guards.Set(s.InstanceID, s.Owner(), fmt.Sprintf("%s may not have stored what instance %s wrote before it was switched there: do not start it before the last call of migration %s, made once more, has looked",

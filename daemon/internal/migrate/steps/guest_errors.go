@@ -65,7 +65,7 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 }
 
 // mend returns the commands, in order, that undo another program's change of the disk while an op
-// waits for the operator; nil if no commands are known.
+// waits for the operator, nil if they are unknown.
 func mend(s *Spec, disk *diskState) []string {
 	fold := foldCommands(s, disk)
 	switch {
@@ -87,8 +87,8 @@ func mend(s *Spec, disk *diskState) []string {
 }
 
 // overlayLeft returns the error for a disk that is on the overlay, or would be after the next
-// start, although an op has it back on src: a program has started the guest there, so the overlay
-// may have newer writes.
+// start, in an op that brings it back to src: a guest was started there, and the overlay may have
+// newer writes.
 func overlayLeft(s *Spec, disk *diskState) *api.Error {
 	commands := commitCommands(s, s.Src.Path, disk.dom.State != hv.StatePaused)
 	where := "runs on"
@@ -101,17 +101,17 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
-// eitherHasMore returns the error for a guest with a process that ended in its switch. The guest
-// may have written only to the end, if another program resumed it, or only to the overlay, if it
-// was started there since.
+// eitherHasMore returns the error for a guest with a process that ended in its switch. It may have
+// written only to the end, if another program resumed it, or only to the overlay, if it was started
+// there since.
 func eitherHasMore(s *Spec, to direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
 		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
 		s.InstanceName, to.image(s).Path, s.top(), s.whichCommand())
 }
 
-// overlayHasData returns the error for the overlay of an undone start that is no longer empty, or
-// no longer that overlay. why is the reason for the latter, nil if the overlay has data.
+// overlayHasData returns the error for the overlay of an undone start that has data (why is nil),
+// or that is another file (why is the reason).
 func overlayHasData(s *Spec, why error) *api.Error {
 	is := "a guest was started on it and put back since, and its writes are there alone"
 	if why != nil {
@@ -192,8 +192,8 @@ func guestRestarted(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
 }
 
-// jobEndedEarly ends an op when its block job is gone early, because of an I/O error or because the
-// guest has another process. The guest is on the image from before the job.
+// jobEndedEarly ends an op when its block job is gone early, because of an I/O error or a new
+// process of the guest. The guest is on its old image.
 func jobEndedEarly(s *Spec, into hv.Image) error {
 	return &errWorldChanged{jobEnded(s, into, logSaysWhy)}
 }
@@ -261,8 +261,8 @@ func (e *Env) guestError(ctx context.Context, s *Spec, err error) error {
 	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
 }
 
-// guestErrorAfter is guestError for a call that was made in this run of the guest (0 if unknown).
-// So it detects a guest that was stopped and started again.
+// guestErrorAfter is guestError for a call in this run of the guest (0 if unknown): it detects a
+// guest that was stopped and started again.
 func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
 	if typed := e.hvError(err); typed != err { //nolint:errorlint // the same error, not a wrapped one
 		return typed

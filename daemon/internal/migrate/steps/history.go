@@ -54,7 +54,7 @@ type Facts struct {
 	Process string
 }
 
-// DstNote is the note of a start about dst. It is written before dst is made, and again when dst is
+// DstNote is the note of a start about dst, written before dst is made, and again when dst is
 // complete; for a file, before the file has its path.
 type DstNote struct {
 	Ours bool `json:"ours"`
@@ -69,8 +69,8 @@ type DstNote struct {
 	Formatted bool `json:"formatted,omitempty"`
 }
 
-// SrcSnapshot is the snapshot of src, an RBD image, that was made when src was frozen: src is
-// unchanged as long as the cluster reports no difference since the snapshot.
+// SrcSnapshot is the snapshot of a frozen src that is an RBD image: src is unchanged while the
+// cluster reports no difference since the snapshot.
 type SrcSnapshot struct {
 	Name string `json:"name"`
 	ID   uint64 `json:"id"`

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// provided returns a step that opens src or dst, writes to it or makes it the disk of an instance:
-// it begins only if these checks pass, for example that the images are still those that the
-// migration began with.
+// provided adds checks to a step that opens src or dst, writes to it or makes it the disk of an
+// instance: it begins only if they pass. For example, the images must be the same as at the
+// migration's beginning.
 func provided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -47,8 +47,8 @@ func followed(st op.Step, by func(context.Context, *op.Run, *Spec) error) op.Ste
 }
 
 // jobProvided is provided for a step that waits for a job. The job may be ready while a check
-// fails, and the runner relies on Observe: so the step is not done while a check fails. Do returns
-// the reason.
+// fails, and the runner relies on Observe: so the step is not done while a check fails, and Do
+// returns the reason.
 func jobProvided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	st = provided(st, checks...)
 	observe := st.Observe
@@ -120,8 +120,8 @@ func (e *Env) endHasItsName(ctx context.Context, s *Spec, to direction) error {
 	}
 }
 
-// renameBack describes how the image that had an address gets it back. Its present name is known to
-// its owner, or found by the ids that the cluster reports for the images.
+// renameBack describes how an image gets its address back. Its owner knows its present name, or the
+// cluster shows it by the image's id.
 func renameBack(path string) string {
 	image, err := api.ParseRBD(path)
 	if err != nil {
@@ -242,9 +242,9 @@ func (e *Env) MadeDst(ctx context.Context, s *Spec) (api.Location, error) {
 	return dst, err
 }
 
-// identifyMade reports to the registry the identity of the device that the migration has made for
-// the volume, after the volume has moved there. If the report fails, the next look at the images
-// (volume.Manager.Run) repeats it.
+// identifyMade reports to the registry the identity of the device that the migration has made,
+// after the volume has moved there. If that fails, the next look at the images (volume.Manager.Run)
+// repeats it.
 func (e *Env) identifyMade(ctx context.Context, opID string, s *Spec) {
 	if !s.CreateDst {
 		return // the registry reserved dst with its identity

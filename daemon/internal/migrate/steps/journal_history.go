@@ -109,8 +109,8 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 	return f, err
 }
 
-// left returns the stamp of a src that was not frozen, from the time when no process had it open
-// any more; nil if there is none. Of several tries, or generations, the last one counts.
+// left returns the stamp of a src that was not frozen, from after its last user; nil if there is
+// none. Of several tries, or generations, the last one counts.
 func (h *journalHistory) left(ctx context.Context, s *Spec) (seal *image.Stamp, err error) {
 	for _, group := range []string{s.MigrationID, LiveGroup(s.MigrationID)} {
 		ops, err := h.journal.Group(ctx, group)
@@ -280,8 +280,8 @@ func NotFrozen(st *op.Status, s *Spec) *api.Error {
 	return nil
 }
 
-// StartStall returns for how many milliseconds the guest could not write when it was switched to
-// the overlay, nil if unknown. ok is false for an op without that step.
+// StartStall returns for how many milliseconds the switch to the overlay blocked the guest's
+// writes, nil if unknown. ok is false for an op without that step.
 func StartStall(st *op.Status) (ms *float64, ok bool) {
 	var out switchOutput
 	ok = decodeOutput(st, switchStep, &out)

@@ -47,8 +47,8 @@ const (
 	KindDropSrc   = "migration_drop_src"
 )
 
-// KindMakeLive makes dst for a move while all guests write. It counts as this host's copy: like a
-// copy, it leaves a dst that is dropped if the move is cancelled.
+// KindMakeLive makes dst for a move while all guests write. Like this host's copy, it leaves a dst
+// that is dropped if the move is cancelled.
 const KindMakeLive = "migration_make_live"
 
 // Goal is the purpose of an op kind.

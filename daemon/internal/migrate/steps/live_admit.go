@@ -117,7 +117,7 @@ func turnToCopyLast(in *LiveInput, h *LiveHistory) error {
 	return nil
 }
 
-// onlyGuestsHave refuses a src that another domain than the guests has: its writes are not tracked.
+// onlyGuestsHave refuses a src that a domain other than the guests has: its writes are not tracked.
 // A domain that has run since the last look is usually still defined. After a refusal the guests
 // continue on src, which has everything.
 func (e *Env) onlyGuestsHave(ctx context.Context, in *LiveInput) error {

@@ -17,9 +17,8 @@ import (
 // the limit knows what to restore after any crash. The limit is only in the process, and would get
 // into a save image with the live definition, so it is removed before the guest is saved.
 
-// throttle limits the writes of the guests for a round that requests it. A lower limit of the
-// guest's owner stays. It returns a remark about the other disks of each guest that get the limit
-// too.
+// throttle limits the guests' writes for a round that requests it. A lower limit of the guest's
+// owner stays. It returns a remark about the other disks that get the limit too.
 func (e *Env) throttle(ctx context.Context, in *LiveInput, h *LiveHistory) (with []string, err error) {
 	if in.WriteBytesPerSecond == 0 {
 		return nil, nil
@@ -46,8 +45,8 @@ func (e *Env) throttle(ctx context.Context, in *LiveInput, h *LiveHistory) (with
 	return with, nil
 }
 
-// unthrottle restores the guests' earlier limits. A limit that another program has changed since is
-// not changed, and a process that ended took the limit with it.
+// unthrottle restores the guests' earlier limits. It leaves a limit that another program has
+// changed since. A process that ended took its limit with it.
 func (e *Env) unthrottle(ctx context.Context, in *LiveInput, h *LiveHistory) error {
 	if len(h.Throttles) == 0 {
 		return nil

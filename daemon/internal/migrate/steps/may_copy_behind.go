@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest with a QEMU
-// that may omit zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
+// MayCopyBehind refuses a copy of the overlay into a dst over base images under a running guest
+// with a QEMU that may omit zeros there (hv.CopySkipsZeros).
 func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
 	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
 	switch {

@@ -47,7 +47,7 @@ func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Sta
 }
 
 // leftAt returns the position of an instance that is off while an op waits for the operator: the
-// position in the journal, except for an op that waits in its switch.
+// journal's position, unless the op waits in its switch.
 func (e *Env) leftAt(ctx context.Context, s *Spec, disk *diskState, at Position, st *op.Status, records []op.Record) (Position, error) {
 	switch goal := GoalOf(st.Op.Kind); {
 	case st.Op.Kind == KindCancelCommitted:
@@ -82,8 +82,8 @@ func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []o
 }
 
 // leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were
-// equal. If the old image was written since, see endHasAll. Otherwise dst has everything, and more
-// from a guest that was started on it.
+// equal. For an old image that was written since, see endHasAll. Otherwise dst has everything, and
+// more from a guest that was started on it.
 func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
 	note, err := notedRun(records, toDst.nameStep())
 	if err != nil {

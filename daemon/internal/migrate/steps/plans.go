@@ -70,7 +70,7 @@ func (e *Env) overlayPlans() []op.Plan {
 }
 
 // completeLiveSteps bring a running guest to dst. hold has the steps that begin the job with the
-// guest suspended, and is nil if that is not needed; fold has the steps of the job and the switch.
+// guest suspended, nil if not needed; fold has the steps of the job and the switch.
 func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	return slices.Concat([]op.Step{
 		e.stepVerifyCopy(),
@@ -82,9 +82,8 @@ func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	})
 }
 
-// mirrorToDst folds the overlay of a running guest into dst with a job that then writes each write
-// of the guest to dst too. So the switch changes the definition to dst first: dst has every
-// acknowledged write.
+// mirrorToDst folds the overlay of a running guest into dst with a synchronous job. So the switch
+// changes the definition to dst first: dst has every acknowledged write.
 func (e *Env) mirrorToDst() []op.Step {
 	return []op.Step{
 		e.stepMirror(),
@@ -258,8 +257,7 @@ func (e *Env) rollbackPlans() []op.Plan {
 }
 
 // releasePlan ends the remaining copy job on this host when the registry has ended a migration
-// without this host, since dst may be another volume's. The guest stays on its image, and no image
-// or definition is changed.
+// without this host, since dst may be another volume's. It changes no image and no definition.
 func (e *Env) releasePlan() op.Plan {
 	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.endsSnapshot(e.stepHandOver(), e.dropSnapshot))}
 }

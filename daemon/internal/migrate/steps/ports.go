@@ -32,12 +32,11 @@ type Registry interface {
 // named by its path.
 type Images interface {
 	// CreateOverlay makes an empty qcow2 overlay over backing, with these rights unless they are
-	// nil, and returns when file and directory are on stable storage. An existing empty overlay of
-	// the same backing image is no error.
+	// nil, durably. An existing empty overlay of the same backing image is no error.
 	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error
 	// CheckOverlay reports whether the overlay at path, over this backing image and of this size,
-	// has no data of its own. It returns image.ErrAbsent if there is no file, and another error if
-	// the file is not such an overlay.
+	// has no data of its own. It returns image.ErrAbsent for a missing file, and another error for
+	// a file that is not such an overlay.
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
 	// CheckSecret returns an error for a LUKS container if libvirt does not return its passphrase.
 	CheckSecret(ctx context.Context, img hv.Image) error
@@ -64,9 +63,8 @@ type Images interface {
 	// is no image, and an *api.Error if the image does not match the location or has other base
 	// images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// Blank reports whether an image has no data that could be missed. Of a raw file only the bytes
-	// of the volume at the location count. A qcow2 image, also on a device, is blank if it has no
-	// data.
+	// Blank reports whether an image has no data to lose. Of a raw file only the bytes of the
+	// volume at the location count. A qcow2 image may be on a device.
 	Blank(ctx context.Context, l api.Location) (bool, error)
 	// Stamp returns a stamp that changes when the image is written; it does not read the image. It
 	// returns image.ErrAbsent if there is no image.
@@ -112,8 +110,8 @@ type Images interface {
 	// Remove unlinks a file, durably. A missing file is no error. Block devices and images at
 	// addresses are never removed.
 	Remove(ctx context.Context, path string) error
-	// Beside returns the other files in the directory of path that differ from it only in the file
-	// name's ending: libvirt names the images of snapshots so.
+	// Beside returns the files in the directory of path that differ from it only in the ending, as
+	// the images of libvirt's snapshots do.
 	Beside(path string) ([]string, error)
 	// AllocatedBytes returns the disk space that a file uses.
 	AllocatedBytes(path string) (int64, error)

@@ -11,7 +11,7 @@ import (
 )
 
 // progressTracker has the state of running migrations that is only in memory: the shown progress,
-// the changes to a copy's options, the beginning of a pause. Nothing depends on it after a restart.
+// the options of a copy, the beginning of a pause. Nothing depends on it after a restart.
 type progressTracker struct {
 	mu      sync.Mutex
 	byID    map[string]shownProgress

@@ -31,7 +31,7 @@ func (e *Env) giveDstRights(ctx context.Context, s *Spec) error {
 
 // giveBackSrcRights restores the rights of src. libvirt restores only the rights of the top of a
 // chain, and src was below the overlay when the guest released it. A failure does not fail the
-// step: the disk is in its place.
+// step.
 func (e *Env) giveBackSrcRights(ctx context.Context, s *Spec) {
 	if s.Method != MethodOverlay || s.SrcRights == nil {
 		return

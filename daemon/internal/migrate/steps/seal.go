@@ -113,7 +113,7 @@ func (e *Env) sealLeft(ctx context.Context, r *op.Run, src, step string) error {
 }
 
 // changeSinceLeft reports whether src was written since its volume has left it, by the stamp from
-// when src was frozen or closed. why is the reason if the change is unknown.
+// when src was frozen or closed. why is the reason for an unknown change.
 func (e *Env) changeSinceLeft(ctx context.Context, s *Spec, seal *image.Stamp) (change image.Change, why string, err error) {
 	if api.IsNetwork(s.Src.Path) {
 		return image.ChangeUnknown, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
@@ -192,8 +192,8 @@ func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) (touched b
 	return true, nil
 }
 
-// sealedStill is sealed for an RBD image, right before the guest is paused and with the copy ready:
-// it finds writes to src during the job. Other images are checked for the last time before the job.
+// sealedStill is sealed for an RBD image, right before the guest is paused: it finds writes to src
+// during the job. Other images are checked for the last time before the job.
 func (e *Env) sealedStill(ctx context.Context, s *Spec) error {
 	if !api.IsRBD(s.Src.Path) {
 		return nil

@@ -38,8 +38,8 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, d
 			return nil
 		}
 		// The old image was not written. But QEMU flushes the end when it suspends the guest, and
-		// in the pivot. If a flush failed, only QEMU knew, and QEMU may have ended before it
-		// reported that.
+		// in the pivot. Only QEMU knew of a failed flush, and may have ended before it reported
+		// that.
 		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
 		// The guest was resumed while the daemon was dead. A synchronous job writes to both images,
@@ -118,8 +118,8 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to directio
 	return e.sameInBoth(ctx, s, to)
 }
 
-// untouchedSinceAsked reports whether the end of a direction is known not to have been written
-// since libvirt was asked for the pivot. It is true if the note shows that libvirt was not asked.
+// untouchedSinceAsked reports whether the end of a direction is known to be unwritten since libvirt
+// was asked for the pivot, or, by the note, libvirt was not asked.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, note runNote) (bool, error) {
 	end := to.image(s).Path
 	if !note.Asked || api.IsNetwork(end) {
@@ -133,8 +133,8 @@ func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, no
 	return !forgotten && !now.WrittenSince(note.End), nil
 }
 
-// sameInBoth makes sure that the overlay and the end of a direction read the same, if each may have
-// writes that the other lacks. The instance, which is off, cannot start until then.
+// sameInBoth makes sure that the overlay and the end of a direction read the same. The instance,
+// which is off, cannot start until then.
 func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	if err := e.guards.Set(s.InstanceID, s.ChainOwner(), mayLack(s)); err != nil {
 		return err

@@ -38,7 +38,7 @@ func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
 }
 
 // dstStillAnswers has the op planned again if dst does not answer right before the guest is
-// suspended: then the op waits for dst in the step of the job.
+// suspended: then the step of the job waits for dst.
 func (e *Env) dstStillAnswers(ctx context.Context, s *Spec) error {
 	if err := e.dstAnswersQuickly(ctx, s); err != nil {
 		return &errWorldChanged{err.Error()}
@@ -54,9 +54,8 @@ func (e *Env) dstAnswersQuickly(ctx context.Context, s *Spec) error {
 	return dstIsSilent(ctx, s, e.askDst(asking, s))
 }
 
-// leaveSilentDstInPause ends our job into dst if dst does not answer, with the guest suspended: no
-// write is under way that could make QEMU die, and there is no time. It returns an error if dst
-// does not answer.
+// leaveSilentDstInPause ends our job into dst, and returns an error, if dst does not answer, with
+// the guest suspended: no write is under way that could make QEMU die.
 func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
 	silent := e.dstAnswersQuickly(ctx, s)
 	if silent == nil || ctx.Err() != nil {
@@ -121,8 +120,8 @@ type silence struct {
 	asked, since time.Time
 }
 
-// heard asks dst if it is time to. If dst has not answered for silentBound, it ends our job, unless
-// the guest's QEMU would die of that, and returns an error. waits describes that the guest waits.
+// heard asks dst if it is time to. After silentBound without an answer it ends our job, unless the
+// guest's QEMU would die of that, and returns an error. waits describes that the guest waits.
 func (w *silence) heard(ctx context.Context, e *Env, s *Spec) (waits string, err error) {
 	if now := e.now(); now.Sub(w.asked) >= silentAfter {
 		silent := e.askDst(ctx, s)

@@ -61,13 +61,13 @@ type Spec struct {
 	SrcBlock bool         `json:"src_block"`
 	// SrcPrint is the fingerprint of src, or empty for a migration that an older version began.
 	SrcPrint string `json:"src_print,omitempty"`
-	// SrcRights are the rights of src while no guest has it. A dst that the migration makes gets
-	// them. They are nil for a device, and for a migration that an older version began.
+	// SrcRights are the rights of src while no guest has it, for a dst that the migration makes.
+	// They are nil for a device, and for a migration that an older version began.
 	SrcRights *image.Rights `json:"src_rights,omitempty"`
 	Dst       api.Location  `json:"dst"`
 	DstBlock  bool          `json:"dst_block"`
-	// DstDeviceBytes, unless 0, means that the migration makes dst as a qcow2 image on a block
-	// device, which needs this size. A pool makes the device so large.
+	// DstDeviceBytes, unless 0, is the size of the block device for a dst that the migration makes
+	// as a qcow2 image on a device.
 	DstDeviceBytes int64 `json:"dst_device_bytes,omitempty"`
 	// DstPrint is the fingerprint of a dst that existed before. The fingerprint of a dst that the
 	// migration makes is in the journal (DstNote).
@@ -81,20 +81,18 @@ type Spec struct {
 	RoomNote string `json:"room_note,omitempty"`
 	// Notes are sentences about properties of src that dst lacks.
 	Notes []string `json:"notes,omitempty"`
-	// Allocation is for a dst that is a file and that the migration makes, and empty for others:
-	// api.AllocationThick if dst gets space for the whole volume before it is written,
-	// api.AllocationThin if not.
+	// Allocation is empty unless the migration makes dst as a file: api.AllocationThick if dst gets
+	// space for the whole volume before it is written, api.AllocationThin if not.
 	Allocation string `json:"allocation,omitempty"`
 	Overlay    string `json:"overlay,omitempty"`
-	// GuestBytes is the size of src as the guest sees it, if that is not the whole src: the payload
-	// of a LUKS container, by its header when the move was requested. Only a move under an overlay
-	// needs it.
+	// GuestBytes is the size that the guest sees, if that is not the whole src: the payload of a
+	// LUKS container, by its header at the request. Only a move under an overlay needs it.
 	GuestBytes int64 `json:"guest_bytes,omitempty"`
 
 	Method    string `json:"method"`
 	Composite bool   `json:"composite"` // volume migrate: go through to the end
 	// OnlyMirrored is the reason why the volume can only be mirrored while its instance runs; "" if
-	// another method is possible, or if it is not mirrored. Only preflight uses it.
+	// another method is possible. Only preflight uses it.
 	OnlyMirrored string `json:"-"`
 	// MirrorFills: QEMU may write zeros to dst where src has holes, and these then use space. Only
 	// preflight uses it.
@@ -239,8 +237,8 @@ func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) 
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
 // Background reports whether the job that folds into dst writes only in the background
-// (blockCopyOptions). Then dst lacks a guest's write until the job has copied it, and data that the
-// job has copied is not flushed before the pivot.
+// (blockCopyOptions). Then dst lacks a guest's write until the job has copied it, and copied data
+// is not flushed before the pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
 
 // Attached reports whether the volume is a disk of an instance of this host.

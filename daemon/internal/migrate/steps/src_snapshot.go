@@ -48,9 +48,8 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *Spec, step string) 
 	return &SrcSnapshot{name, found.ID}, nil
 }
 
-// makeSnapshot looks for the snapshot afterwards: the answer may be lost. The look also
-// distinguishes a cluster that does not answer from a client that has the lock of the image and
-// does not answer.
+// makeSnapshot looks for the snapshot afterwards: the answer may be lost, or a client that has the
+// lock of the image does not answer, although the cluster does.
 func (e *Env) makeSnapshot(ctx context.Context, s *Spec, name string) (rbd.Snapshot, error) {
 	failed := e.images.MakeSnapshot(ctx, s.Src.Path, s.SrcPrint, name)
 	if errors.Is(failed, hv.ErrUnavailable) {
@@ -163,7 +162,7 @@ func (e *Env) dropSnapshotToFold(ctx context.Context, s *Spec) error {
 }
 
 // removeSnapshot removes the snapshot of src. was is nil if the journal does not have its id. It
-// does not wait for a cluster that does not answer: that may be the reason for leaving src.
+// does not wait for a cluster that does not answer: the move may leave src because of that.
 func (e *Env) removeSnapshot(ctx context.Context, s *Spec, was *SrcSnapshot) (left string, err error) {
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)

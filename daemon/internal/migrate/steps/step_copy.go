@@ -109,9 +109,9 @@ func CopiedBytes(st *op.Status) (done int64, ok bool) {
 	return 0, false
 }
 
-// DstIsUneven reports whether dst is a raw file of a size that is no multiple of the largest
-// alignment that QEMU may assume for a file that begins with a hole. QEMU could not write to such a
-// file with O_DIRECT.
+// DstIsUneven reports whether dst is a raw file that QEMU may be unable to write with O_DIRECT: its
+// size is no multiple of the largest alignment that QEMU may assume for a file that begins with a
+// hole.
 func (s *Spec) DstIsUneven() bool {
 	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !api.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }

@@ -180,9 +180,8 @@ func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
 	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
 }
 
-// dstUnfinished reports whether the path of dst has the file of an interrupted attempt: libvirt
-// leaves the file of a qemu-img that has died. The file is empty, since the journal has no
-// fingerprint of it.
+// dstUnfinished reports whether the path of dst has the empty file of an interrupted attempt, which
+// has no fingerprint in the journal: libvirt leaves the file of a qemu-img that has died.
 func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, error) {
 	if note.Print != "" || s.ConnectDst {
 		return false, nil

@@ -215,9 +215,8 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	return cured(in.cannot(api.CodeStateForbidden, "pool %s is not active; start it first (`%s`)", name, startPoolCommand(name)), startPoolCommand(name), in.again())
 }
 
-// checkReleasedContent refuses a src that was written since the volume left it: a guest that was
-// started on it may have written data that the volume lacks. If that is unknown, src is deleted
-// only with Force.
+// checkReleasedContent refuses a src that was written since the volume left it: the guest's writes
+// may be only there. If that is unknown, src is deleted only with Force.
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
 	change, why, err := e.ReleasedChange(ctx, in)
 	switch {

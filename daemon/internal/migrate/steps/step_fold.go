@@ -150,9 +150,9 @@ func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
 	return atRest(s, disk)
 }
 
-// renameIfStarted changes the definition back to the overlay if the instance was started on the
-// overlay while the definition was changed, which is possible where the guard hook does not work:
-// the guest's new writes are in the overlay.
+// renameIfStarted changes the definition back to the overlay if the instance was started on it
+// during the change, which is possible where the guard hook does not work: the guest's new writes
+// are in the overlay.
 func (e *Env) renameIfStarted(ctx context.Context, s *Spec, to direction) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {

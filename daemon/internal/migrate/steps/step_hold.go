@@ -25,8 +25,8 @@ const (
 // ended and the guest continues.
 const HoldBound = 5 * time.Second
 
-// heldSteps begin the job of a direction with the guest suspended. If a job that an earlier op
-// began so still runs, they change nothing and do not suspend the guest.
+// heldSteps begin the job of a direction with the guest suspended. They do nothing if a job that an
+// earlier op began so still runs.
 func (e *Env) heldSteps(to direction) []op.Step {
 	return []op.Step{
 		provided(e.stepMayBegin(to), e.srcUnchanged, e.endUnchanged(to)),

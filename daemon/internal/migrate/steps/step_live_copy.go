@@ -221,9 +221,8 @@ func (in *LiveInput) ranOn(g LiveGuest) *api.Error {
 	return in.refused(api.CodeStateForbidden, "instance %s was suspended, and somebody has let it run on", g.Name).With("ran_on", true).With("instance_id", g.ID)
 }
 
-// stepReadLast reads the guests' writes since the last swap, now that the guests are paused, and
-// stores them: the processes may end then, and their bitmaps with them. A new bitmap records from
-// then on, and must stay empty.
+// stepReadLast reads and stores the paused guests' writes since the last swap: the processes may
+// end then, and their bitmaps with them. A new bitmap records from then on, and must stay empty.
 func (e *Env) stepReadLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -300,8 +299,8 @@ func (e *Env) stepCopyLast() op.Step {
 }
 
 // nothingWritten returns an error if a guest has written since the last read: another program has
-// resumed it. A guest that was saved since has no process and no bitmap; its save checks that right
-// before the process ends (migrate.Manager.StoodStill).
+// resumed it. The save of a guest, which ends process and bitmap, checks that itself
+// (migrate.Manager.StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
 	for _, g := range in.Guests {
 		saving, err := e.hv.SavingMemory(ctx, g.ID)

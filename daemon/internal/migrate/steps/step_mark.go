@@ -39,8 +39,8 @@ type identifyDstOutput struct {
 	Print string `json:"print"`
 }
 
-// stepIdentifyDst makes sure that the path of dst has on this host the image that the copy host has
-// made, and records its fingerprint: no round writes to another image.
+// stepIdentifyDst makes sure that the path of dst has the image of the copy host, and records its
+// fingerprint: no round writes to another image.
 func (e *Env) stepIdentifyDst() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
 		if in.Generation == 1 { // later ones find copied data

@@ -107,7 +107,7 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 }
 
 // nameDstOfOff changes the definition to dst for a guest that went off after the pivot. Where the
-// guard hook does not work it may meanwhile be started on the overlay, and its new writes are then
+// guard hook does not work it may be started on the overlay meanwhile, and its new writes are then
 // only there.
 func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.dstHasAll(ctx, r, s); err != nil {

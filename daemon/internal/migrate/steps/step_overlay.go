@@ -84,9 +84,9 @@ func (e *Env) stepRemoveOverlay() op.Step {
 	return step("remove_overlay", do, nil, observe)
 }
 
-// besideOverlay returns a remark with the files that have the overlay's name with another ending,
-// "" if there are none. They are images of snapshots that another program made and merged
-// meanwhile.
+// besideOverlay returns a remark with the files that have the overlay's name with another ending:
+// images of snapshots that another program made and merged meanwhile. It returns "" if there are
+// none.
 func (e *Env) besideOverlay(s *Spec) string {
 	beside, err := e.images.Beside(s.Overlay)
 	if err != nil || len(beside) == 0 {
@@ -171,9 +171,9 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *Spec) error {
 	return err
 }
 
-// unnameUnusedOverlay removes the overlay from the definition of a stopped instance. The instance
-// may have run on the overlay since, so only an empty overlay is given up, and the guard prevents a
-// start meanwhile.
+// unnameUnusedOverlay removes the overlay from the definition of a stopped instance, which may have
+// run on the overlay since. So only an empty overlay is given up, and the guard prevents a start
+// meanwhile.
 func (e *Env) unnameUnusedOverlay(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
 		return err

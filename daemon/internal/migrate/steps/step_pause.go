@@ -135,8 +135,8 @@ func mayPauseGuest(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, is hv
 	return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
 }
 
-// mayStillPause makes the op wait if the guest runs while a call on its process is under way. The
-// call may be the op's own suspend with a lost answer, and nothing would resume the guest after it.
+// mayStillPause makes the op wait if the guest runs during a call on its process. The call may be
+// the op's own suspend with a lost answer, and nothing would resume the guest.
 func mayStillPause(s *Spec, now hv.RunState) error {
 	if now.State != hv.StateRunning || !now.Occupied {
 		return nil
@@ -311,8 +311,8 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 		return false, jobEndedEarly(s, to.image(s))
 	}
 	if disk.dom.State == hv.StateRunning {
-		// A person resumed the guest, or it is another process. The note whether the guest is to be
-		// resumed after the switch must be written again.
+		// A person resumed the guest, or it is another process. The pause note must be written
+		// again.
 		return false, &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody while its disk was being switched", s.InstanceName)}
 	}
 	if disk.dom.State != hv.StatePaused || !mirror.Ready {

@@ -93,8 +93,8 @@ var openStates = []api.MigrationState{
 }
 
 // stepPublish changes the registry's row of the migration from any open state to a state. Completed
-// moves the attachment to dst and frees src; cancelled frees dst. It waits for an unavailable
-// registry without limit.
+// moves the attachment to dst and frees src; cancelled frees dst. It waits for the registry without
+// limit.
 func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if to.Final() {
@@ -141,9 +141,8 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.Migrati
 	}
 }
 
-// RecordEnd reports to the registry the end of a migration that has ended on this host. opID is the
-// op that ended it, and why its reason, if any. If the registry's row has ended, nothing is
-// reported.
+// RecordEnd reports the end of a migration of this host to the registry, unless its row has ended.
+// opID is the op that ended it, and why its reason, if any.
 func (e *Env) RecordEnd(ctx context.Context, s *Spec, opID string, end api.MigrationState, why *api.Error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || row.State.Final() {
@@ -160,9 +159,8 @@ func (e *Env) RecordEnd(ctx context.Context, s *Spec, opID string, end api.Migra
 	return nil
 }
 
-// askThroughClaim is askTransition, but reports the claim first to a registry that was restored
-// from a backup from before the claim: the registry frees src only if it knew that the volume was
-// completing.
+// askThroughClaim is askTransition, but first repeats the claim to a registry that was restored
+// from an older backup: the registry frees src only if the volume was completing.
 func (e *Env) askThroughClaim(ctx context.Context, opID string, s *Spec, to api.MigrationState, why *api.Error) error {
 	err := e.askTransition(ctx, opID, s, to, why)
 	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {

@@ -73,8 +73,8 @@ type leftOutput struct {
 	Dst *image.Stamp `json:"dst,omitempty"`
 }
 
-// stampOfLeft returns the stamp of a file that a cancel leaves, after our last write to it. Without
-// a stamp the file counts as written by another program, and a later move asks before it overwrites
+// stampOfLeft returns the stamp of a file that a cancel leaves, after our last write. Without a
+// stamp the file counts as written by another program, and a later move asks before it overwrites
 // it.
 func (e *Env) stampOfLeft(ctx context.Context, s *Spec) *image.Stamp {
 	if s.DstBlock || api.IsNetwork(s.Dst.Path) {

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// purpose is the purpose of a step of this host, with a condition on the registry's migration and
-// volume: while it holds, the step is still wanted.
+// purpose is the purpose of a step of this host, with the condition for it in the registry's
+// migration and volume.
 type purpose struct {
 	verb string
 	// is reports whether the registry still wants the step.

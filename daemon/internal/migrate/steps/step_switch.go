@@ -25,8 +25,8 @@ type switchOutput struct {
 	Process string `json:"process,omitempty"`
 }
 
-// switchNote is written after libvirt has reported that the guest is on the overlay: a guest that
-// is saved from now on will be restored on the overlay.
+// switchNote is written after libvirt has reported the guest on the overlay: a guest that is saved
+// from now on will be restored there.
 type switchNote struct {
 	Switched bool `json:"switched"`
 }

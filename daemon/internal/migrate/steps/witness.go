@@ -74,7 +74,7 @@ func (o *openImages) position(s *Spec) Position {
 func (o *openImages) mayBeCommitted() bool { return o.overlay && o.srcWritable }
 
 // oneSided returns in words where else than on the overlay the disk may be, after the pivot of a
-// job that did not write to both images; "" if both images have all the guest's writes.
+// background job; "" if both images have all writes.
 func (o *openImages) oneSided(s *Spec) string {
 	switch {
 	case o.mayBeCommitted():
@@ -216,8 +216,7 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 }
 
 // lost returns the error for a guest that libvirt shows as stopped although its process runs. A
-// libvirtd that dies while it handles the end of a job leaves a status that it cannot read after
-// its restart.
+// libvirtd that dies while it handles the end of a job leaves a status that it cannot read later.
 func lost(s *Spec, open *openImages) *api.Error {
 	return cured(api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s as stopped, and by the kernel's word %s: libvirtd has probably died inside a call, and has lost the guest, which virsh can neither shut down nor destroy any more. "+

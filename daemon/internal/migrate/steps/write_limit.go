@@ -110,8 +110,8 @@ func (e *Env) limitForCommit(ctx context.Context, s *Spec, bytesPerSecond int64)
 	return err
 }
 
-// endWriteLimits restores the guest's earlier limit at the end of a migration. If another program
-// has changed the limit since, it is not changed, and left is a remark about it.
+// endWriteLimits restores the guest's earlier limit at the end of a migration. It leaves a limit
+// that another program has changed since, and left is a remark about it.
 func (e *Env) endWriteLimits(ctx context.Context, s *Spec) (left string, err error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
