@@ -79,7 +79,6 @@ func (m *Manager) allocationOf(s *steps.Spec) (string, error) {
 	return api.AllocationThin, nil
 }
 
-// noteStorage notes the storage attributes of src that the new file will lack.
 func (m *Manager) noteStorage(s *steps.Spec, dir string) error {
 	if s.SrcBlock {
 		return nil

@@ -196,7 +196,6 @@ func TestADefinitionThatIsChangedBackBeforeThePivotNamesDstAgainFirst(t *testing
 	})
 }
 
-// images returns the existing images of a migration.
 func (d *daemon) images(t *testing.T, mig api.Migration) (there []string) {
 	t.Helper()
 	for _, path := range []string{srcPath, mig.Dst.Path, "/overlays/" + mig.ID + ".qcow2"} {

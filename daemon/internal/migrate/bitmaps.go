@@ -118,7 +118,6 @@ func (m *Manager) checkBitmapsOfDst(s *steps.Spec) error {
 		s.Dst.Path, b.Name, steps.RemoveBitmap("", b))
 }
 
-// bitmaps is steps.Env.Bitmaps with the errors of a refusal.
 func (m *Manager) bitmaps(ctx context.Context, s *steps.Spec, instance, path string) ([]hv.StoredBitmap, error) {
 	all, err := m.env.Bitmaps(ctx, instance, path)
 	switch {

@@ -51,7 +51,6 @@ func (d *daemon) refusesToStart(target api.MigrationTarget, words ...string) {
 	d.stayed()
 }
 
-// bitmapsAt checks the bitmaps of an image.
 func (d *daemon) bitmapsAt(path string, want ...string) {
 	d.t.Helper()
 	got, err := d.world.Bitmaps(path)

@@ -277,7 +277,6 @@ func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 	return nil
 }
 
-// errServed: an op does, or has done, what a call requests.
 var errServed = errors.New("an op does this already")
 
 // call is the common part of copy, complete and cancel. A repeated call gets its op, a call that an
@@ -361,7 +360,6 @@ func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) erro
 		what, h.spec.VolumeName, state, api.ShellLine("volferryctl", "migration", "cancel", h.spec.MigrationID)).With("state", state)
 }
 
-// serving returns the op that does, or has done, what a call requests.
 func (h *history) serving(what steps.Goal) *opView {
 	o := h.find(what)
 	if o == nil || o.State == op.StateUndoing || o.undone() {

@@ -36,7 +36,6 @@ func slowCancel(t *testing.T, d *daemon) api.Migration {
 	return mig
 }
 
-// stillRunning checks that the guest was not paused.
 func (d *daemon) stillRunning() {
 	d.t.Helper()
 	synctest.Wait()
@@ -88,7 +87,6 @@ func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 	})
 }
 
-// untilPaused waits until the guest is paused.
 func (d *daemon) untilPaused() {
 	d.t.Helper()
 	for range 1000 {

@@ -10,7 +10,6 @@ type cancels struct {
 	serving map[string]int
 }
 
-// begin counts a call until end is called.
 func (c *cancels) begin(id string) (end func()) {
 	c.add(id, 1)
 	return func() { c.add(id, -1) }

@@ -50,5 +50,4 @@ func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (chang
 // journal, so that the glance of each second does not read it.
 type chainGlances map[string]chainGlance
 
-// chainGlance is a disk, and the image that receives the guest's writes before the switch.
 type chainGlance struct{ instanceID, target, top string }

@@ -19,7 +19,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// watched runs the watch of chains for the test.
 func (d *daemon) watched() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -42,7 +42,6 @@ const chaosCalls = 90
 // that starts over again and again makes more history the longer it may run.
 const chaosTimeout = 10 * time.Minute
 
-// changingCalls are the calls that change something.
 var changingCalls = []string{"Snapshot", "BlockCopy", "CommitActive", "Suspend", "Resume", "Pivot", "SetConfigChain", "AbortJob"}
 
 // chaos moves the volume, or cancels the move, while one fault happens after the other.

@@ -303,7 +303,6 @@ func offAtItsName(d *daemon, then func()) api.Migration {
 	return mig
 }
 
-// definition returns the chain in the definition.
 func (d *daemon) definition() []hv.Image {
 	d.t.Helper()
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)

@@ -69,7 +69,6 @@ func (d *daemon) nothingIsLeft(mig api.Migration) {
 	}
 }
 
-// simulateMove is a whole move with a fault.
 func simulateMove(_ *testing.T, d *daemon, fault hvtest.Fault) {
 	d.world.Inject(fault)
 	mig := d.endsSomehow(true, -1)

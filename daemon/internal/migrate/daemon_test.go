@@ -205,7 +205,6 @@ func atEveryCall(t *testing.T, state hv.State, trial func(t *testing.T, d *daemo
 	atEveryCallOn(t, migratetest.NewWorld, state, trial)
 }
 
-// atEveryCallOn is atEveryCall on worlds of another kind.
 func atEveryCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, trial func(t *testing.T, d *daemon, n int) (happened bool)) {
 	t.Helper()
 	hosttest.EveryCall(t, stride, func(t *testing.T, n int) bool {
@@ -219,7 +218,6 @@ func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 	inBubbleOn(t, migratetest.NewWorld, state, f)
 }
 
-// inBubbleOn is inBubble on a world of another kind.
 func inBubbleOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

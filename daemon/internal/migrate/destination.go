@@ -447,7 +447,6 @@ func (m *Manager) destinationToCreate(s *steps.Spec, t api.MigrationTarget) erro
 	return m.checkDestinationSpace(s, free, true)
 }
 
-// checkNotUsed refuses a destination with a user.
 func (m *Manager) checkNotUsed(ctx context.Context, s *steps.Spec, path string) error {
 	return steps.HVRefusal(m.env.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }

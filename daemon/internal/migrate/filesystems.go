@@ -45,7 +45,6 @@ func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.
 	return m.tryDirectory(s, user, s.Dst.Path, needs)
 }
 
-// tryDirectory tries the directory of an image.
 func (m *Manager) tryDirectory(s *steps.Spec, user hv.ProcessUser, path string, needs image.Needs) error {
 	dir := location.Directory(path)
 	return image.Refused("migrate volume "+s.VolumeName, filepath.Clean(dir), m.ports.Images.TryDirectory(user, dir, needs))

@@ -124,7 +124,6 @@ func (d *daemon) losesInPause(path string) {
 	}})
 }
 
-// calls counts the calls of libvirt with this name.
 func (d *daemon) calls(name string) (n int) {
 	for _, c := range d.world.Calls() {
 		if c == name {
@@ -149,7 +148,6 @@ func (d *daemon) failsToStore(id string, state api.MigrationState) {
 	d.t.Fatalf("the migration is %s, want %s with an error", d.get(id).State, state)
 }
 
-// liveFolds are the moves that fold an overlay under a running guest.
 var liveFolds = map[string]func(*testing.T, hv.State) *migratetest.World{"a volume": migratetest.NewWorld, "a clone that keeps its base": migratetest.KeepBaseWorld}
 
 // Linux reports lost writes once: the next flush succeeds.

@@ -53,7 +53,6 @@ func everyRecord(t *testing.T, name string, f func(t *testing.T, d *daemon, arm 
 	everyRecordOn(t, migratetest.NewWorld, name, f)
 }
 
-// everyRecordOn is everyRecord on worlds of another kind.
 func everyRecordOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, name string, f func(t *testing.T, d *daemon, arm func(func()))) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// ended waits for the request and returns its error.
 func (d *daemon) ended(opID string) *api.Error {
 	d.t.Helper()
 	_, err := d.runner().Wait(context.Background(), opID)

@@ -133,7 +133,6 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool)
 	}
 }
 
-// stoppedByIO reports whether only an I/O error has paused the guest.
 func stoppedByIO(dom *hv.Domain) bool {
 	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
 }
@@ -177,7 +176,6 @@ func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
 	m.noteRunning(s, &is)
 }
 
-// auditGuest adds an event about the guest of a migration to the audit trail.
 func (m *Manager) auditGuest(s *steps.Spec, what string, details map[string]any) {
 	if m.ports.Audit == nil {
 		return

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overlaysWatched runs the watch of overlays for the test.
 func (d *daemon) overlaysWatched() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -161,7 +160,6 @@ func TestAPauseAndANewNameForADiskAreNotLookedAt(t *testing.T) {
 	})
 }
 
-// open returns the open migration.
 func (d *daemon) open() api.Migration {
 	d.t.Helper()
 	open, err := d.manager().List(context.Background(), false)

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// opView is an op of a migration with its status.
 type opView struct {
 	op.Status
 	goal      steps.Goal
@@ -22,10 +21,8 @@ type opView struct {
 	why       *api.Error
 }
 
-// undone reports whether the op is over and was undone.
 func (o *opView) undone() bool { return o.State == op.StateUndone }
 
-// overtaken reports whether the op was undone because the state of the host had changed.
 func (o *opView) overtaken() bool {
 	return o.undone() && steps.Overtaken(o.Failure)
 }
@@ -45,7 +42,6 @@ func (o *opView) ended() *op.Failure {
 	return behind
 }
 
-// abandoned reports whether the op ended because the registry had ended the migration.
 func (o *opView) abandoned() bool { return o.ended() != nil }
 
 // abandoned returns why the registry has ended the migration, nil if it has not.
@@ -157,7 +153,6 @@ func (h *history) op(id string) *opView {
 	return &h.ops[slices.IndexFunc(h.ops, func(o opView) bool { return o.Op.ID == id })]
 }
 
-// ids returns the ids of all migrations, oldest first.
 func (m *Manager) ids(ctx context.Context) ([]string, error) {
 	ops, err := m.starts(ctx)
 	if err != nil {
@@ -184,7 +179,6 @@ func (m *Manager) starts(ctx context.Context) ([]op.Op, error) {
 	return ops, nil
 }
 
-// specOf decodes the spec of a migration from its first op.
 func specOf(start op.Op) (steps.Spec, error) {
 	var in steps.Input
 	if err := json.Unmarshal(start.Input, &in); err != nil {
@@ -236,7 +230,6 @@ func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error)
 	return nil, nil
 }
 
-// position returns the position of the volume in the journal.
 func (h *history) position() steps.Position {
 	s, at := &h.spec, steps.OnSrc
 	for i := range h.ops {
@@ -253,7 +246,6 @@ func (h *history) position() steps.Position {
 	return at
 }
 
-// chain returns the chain of the volume in the journal.
 func (h *history) chain() []api.Location {
 	s := &h.spec
 	switch h.position() {

@@ -45,7 +45,6 @@ func (s *ioStops) get(id string) *ioStop {
 	return nil
 }
 
-// set stores the state of a guest, nil for none.
 func (s *ioStops) set(id string, is *ioStop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

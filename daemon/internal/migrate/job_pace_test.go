@@ -25,7 +25,6 @@ func suffers(job *hv.Job) time.Duration {
 	return 20 * time.Millisecond
 }
 
-// limitOf returns the limit of the running job.
 func (d *daemon) limitOf() int64 {
 	d.t.Helper()
 	job, err := d.world.Job(context.Background(), testInstance, "vda")

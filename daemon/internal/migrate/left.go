@@ -58,7 +58,6 @@ func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(
 	return slices.DeleteFunc(all, func(h *history) bool { return isVolumes(look, h) }), err
 }
 
-// isVolumes reports whether the src of a migration is the image of a volume.
 func isVolumes(look *location.Look, h *history) bool {
 	holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
 	return unknown == nil && holder.Volume != nil
@@ -117,7 +116,6 @@ func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 	return s.SrcPrint != "" && !location.SameImagePrint(s.SrcPrint, now)
 }
 
-// leftSource reports whether a migration has left its src.
 func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
 	if !h.spec.LedByRegistry() {
 		state, _ := h.state()
@@ -237,7 +235,6 @@ func (m *Manager) lastCopyOnto(ctx context.Context, starts []op.Op, path string)
 	return nil, nil
 }
 
-// wroteDst reports whether an op of a migration has written to its dst.
 func (m *Manager) wroteDst(ctx context.Context, h *history) (bool, error) {
 	for i := range h.ops {
 		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)

@@ -37,7 +37,6 @@ func (m *Manager) Live(ctx context.Context, opID string, in any) error {
 	return err
 }
 
-// liveInput returns the input of the op for a body.
 func liveInput(in any) (*steps.LiveInput, error) {
 	var live steps.LiveInput
 	switch in := in.(type) {
@@ -176,7 +175,6 @@ func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.
 	return guests, nil
 }
 
-// attachmentOf returns the attachment of a volume to an instance.
 func attachmentOf(vol *api.Volume, instanceID string) (api.Attachment, error) {
 	i := slices.IndexFunc(vol.Attachments, func(a api.Attachment) bool { return a.InstanceID == instanceID })
 	if i < 0 {

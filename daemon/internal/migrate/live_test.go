@@ -59,7 +59,6 @@ func (d *daemon) mustLive(id string, in any) *api.LiveOutcome {
 	return LiveOutcome(&st)
 }
 
-// same fails the test if dst differs from src.
 func (d *daemon) same() {
 	d.t.Helper()
 	src, err := d.world.ReadImage(savedSpec().Src.Path)

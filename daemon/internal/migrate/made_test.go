@@ -35,7 +35,7 @@ func (x *death) die() {
 	runtime.Goexit()
 }
 
-// reboot waits for the death, calls happen, and starts another daemon.
+// reboot waits for the death, runs happen, and starts another daemon.
 func (d *daemon) reboot(x *death, happen func()) {
 	<-x.reached
 	d.Replace(happen)

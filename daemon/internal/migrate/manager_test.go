@@ -173,7 +173,6 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 	})
 }
 
-// groupReads is a journal that counts the reads of histories.
 type groupReads struct {
 	Journal
 	n int

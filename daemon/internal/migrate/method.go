@@ -126,7 +126,6 @@ const (
 	notPaused    = "has another error_policy than stop or enospace"
 )
 
-// mirrorable reports whether a disk without overlay for this reason can be mirrored.
 func mirrorable(reason string) bool {
 	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }

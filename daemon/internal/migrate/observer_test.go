@@ -20,7 +20,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// heard is an Observer that counts its events.
 type heard struct {
 	mu     sync.Mutex
 	counts map[string]int

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// opInput is the input of an op of a migration, with the op's kind.
 type opInput struct {
 	steps.Input
 	kind string

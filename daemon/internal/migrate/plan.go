@@ -66,7 +66,6 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	return plan, nil
 }
 
-// isAway reports whether a volume of a target has no device here.
 func (m *Manager) isAway(ctx context.Context, path string) (bool, error) {
 	_, err := m.ports.Images.Inspect(ctx, api.Location{Path: path, Format: api.FormatRaw})
 	if errors.Is(err, image.ErrAbsent) {

@@ -207,7 +207,6 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	return err
 }
 
-// checkInstance checks the disk of the volume, and chooses the method.
 func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, target api.MigrationTarget) (*hv.Domain, *hv.Disk, error) {
 	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
@@ -219,7 +218,6 @@ func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Atta
 	return dom, disk, m.chooseMethod(ctx, s, dom, disk, target.Method)
 }
 
-// checkDisk checks an instance and its disk, for all methods.
 func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 	switch {
@@ -290,7 +288,6 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
 
-// checkJob refuses a disk with another program's block job.
 func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() {
 		return nil

@@ -84,7 +84,6 @@ func (m *Manager) recordEndsSoon() {
 	}
 }
 
-// recordEnd reports to the registry the end of a move, if it is in the journal.
 func (m *Manager) recordEnd(ctx context.Context, h *history) error {
 	end, known := h.recordedEnd()
 	if !known {

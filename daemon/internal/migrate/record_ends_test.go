@@ -41,7 +41,6 @@ func (d *daemon) restores(b backup, state api.MigrationState) {
 	d.fenced()
 }
 
-// wantEnded checks that the registry knows the end of a migration.
 func (d *daemon) wantEnded(mig api.Migration) {
 	d.t.Helper()
 	row, err := d.world.Registry.Migration(context.Background(), mig.ID)

@@ -157,13 +157,11 @@ func (m *Manager) DeleteSource(ctx context.Context, opID, ref string, force bool
 	return releasedBy(st.Op)
 }
 
-// forcedDeletion is the body of a deletion by force.
 type forcedDeletion struct {
 	Migration string `json:"migration"`
 	Force     bool   `json:"force"`
 }
 
-// parkedDeletions returns the ops that delete a source and wait for the operator.
 func (m *Manager) parkedDeletions() []op.Status {
 	return slices.DeleteFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Kind != steps.KindDeleteSource || st.State != op.StateNeedsOperator
@@ -275,7 +273,6 @@ func (m *Manager) deletedBefore(ctx context.Context, h *history) error {
 	return nil
 }
 
-// releasedBy returns the src that an op has deleted.
 func releasedBy(o op.Op) (api.ReleasedSource, error) {
 	var in steps.ReleasedInput
 	if err := json.Unmarshal(o.Input, &in); err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// released lists the released sources.
 func (d *daemon) released() []api.ReleasedSource {
 	d.t.Helper()
 	all, err := d.manager().Released(context.Background(), "")
@@ -162,7 +161,6 @@ func (d *daemon) ranOn(t *testing.T, chain ...hv.Image) {
 	d.startOn(right...)
 }
 
-// replaceSrc replaces the file at the path of src.
 func (d *daemon) replaceSrc(t *testing.T) {
 	t.Helper()
 	must(t, d.world.Remove(srcPath))

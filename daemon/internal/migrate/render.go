@@ -140,7 +140,6 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing steps.Pac
 	return pacing
 }
 
-// movesBytes reports whether the op is at a step with a progress to show.
 func movesBytes(o *opView) bool {
 	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
 }

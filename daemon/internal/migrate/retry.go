@@ -57,7 +57,6 @@ func (s *retries) schedule(id string, why error, f func()) (n int) {
 	return t.n
 }
 
-// forget forgets a migration with a next op that has begun.
 func (s *retries) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,7 +97,6 @@ func (h *history) mayCopyLed() error {
 	return nil
 }
 
-// preflightLed makes all checks that are possible before a change.
 func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySaved) (*steps.Spec, error) {
 	target := api.MigrationTarget{ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, CopyOptions: in.CopyOptions, Overwrite: in.Overwrite}
 	if target.ToPool == "" {
@@ -219,7 +218,6 @@ func (m *Manager) mayDrop(ctx context.Context, h *history, kind string, in api.D
 	return nil
 }
 
-// stopCopySaved stops a copy before its dst is dropped.
 func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 	h, err := m.ledHistory(ctx, in.MigrationID)
 	if err != nil || in.Drop != api.DropDst {

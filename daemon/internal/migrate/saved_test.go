@@ -42,7 +42,6 @@ func savedDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	})
 }
 
-// untilOp waits until an op has ended.
 func (d *daemon) untilOp(id string) api.Op {
 	d.t.Helper()
 	for range 1000 {
@@ -80,7 +79,7 @@ func TestACopyWithAllGuestsPausedSaysWhereItIsAndChangesNoRow(t *testing.T) {
 	})
 }
 
-// lateJournal calls happen before the ops of a group are read.
+// lateJournal runs happen before the ops of a group are read.
 type lateJournal struct {
 	Journal
 	happen func()

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// simulation is a whole migration with a fault.
 type simulation func(t *testing.T, d *daemon, fault hvtest.Fault)
 
 // everyCall repeats one whole migration, with something happening at its first call of the
@@ -25,7 +24,6 @@ func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d 
 	everyCallOn(t, migratetest.NewWorld, state, simulate, happen)
 }
 
-// everyCallOn is everyCall on worlds of another kind.
 func everyCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	atEveryCallOn(t, world, state, func(t *testing.T, d *daemon, n int) (reached bool) {

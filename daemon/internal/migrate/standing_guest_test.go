@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// show returns a migration as it is shown.
 func (d *daemon) show(id string) api.Migration {
 	d.t.Helper()
 	mig, err := d.manager().Get(context.Background(), id)

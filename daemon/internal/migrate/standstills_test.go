@@ -21,7 +21,7 @@ import (
 
 const otherPath = "/old/other.raw"
 
-// when calls happen once a step, or its undo, has begun.
+// when runs happen once a step, or its undo, has begun.
 func (d *daemon) when(step string, kind op.EventKind, happen func()) {
 	d.journal.AfterAppend(func(r op.Record) {
 		if r.Step == step && r.Kind == kind {
@@ -307,7 +307,7 @@ func (d *daemon) nothingLost() {
 	}
 }
 
-// undoesSwitch completes a move with a pivot that libvirt refuses, and calls happen as the undo
+// undoesSwitch completes a move with a pivot that libvirt refuses, and runs happen as the undo
 // begins to change the definition back. It returns the id of the migration.
 func (d *daemon) undoesSwitch(happen func()) string {
 	d.t.Helper()
@@ -317,7 +317,6 @@ func (d *daemon) undoesSwitch(happen func()) string {
 	return d.completes(mig)
 }
 
-// endedAs checks the end of a migration.
 func (d *daemon) endedAs(mig api.Migration, end api.MigrationState) {
 	d.t.Helper()
 	if mig.State != end {

@@ -107,7 +107,6 @@ func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.M
 	return api.MigrationStarted
 }
 
-// stateOfSaved is state for this host's part of a move that the registry leads.
 func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	last := &h.ops[len(h.ops)-1]
 	switch {

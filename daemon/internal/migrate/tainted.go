@@ -58,7 +58,6 @@ type askedProcess struct {
 	process    string
 }
 
-// trackedProcesses returns the processes of guests that were tracked.
 func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, steps.KindLiveTrack, func(in *steps.LiveInput, st *op.Status) {
 		for _, g := range in.Guests {

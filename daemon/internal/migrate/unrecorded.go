@@ -105,7 +105,6 @@ func (m *Manager) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error
 	return m.contradicted(ctx, move)
 }
 
-// unrecordedOfVolume returns an unrecorded move of a volume, nil if there is none.
 func (m *Manager) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unrecordedMove, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
@@ -190,7 +189,6 @@ func (m *Manager) CheckRecorded(ctx context.Context, instanceID string) error {
 	return m.contradicted(ctx, move)
 }
 
-// unrecordedOf returns an unrecorded move of a volume of an instance, nil if there is none.
 func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecordedMove, error) {
 	starts, err := m.starts(ctx)
 	if err != nil || len(starts) == 0 {
@@ -222,7 +220,6 @@ func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecor
 	return nil, nil
 }
 
-// place returns where the journal has the volume.
 func (u *unrecordedMove) place() string {
 	if u.h.spec.LedByRegistry() {
 		return u.h.spec.Dst.Path

@@ -108,7 +108,6 @@ func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bo
 	return nil
 }
 
-// sequence counts the records of a migration's ops.
 func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
 	var n int64
 	for i := range h.ops {

@@ -44,7 +44,6 @@ func (f *follower) notify(id string) {
 	}
 }
 
-// take returns the due ids, and clears them.
 func (w *watchers) take(f *follower) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +87,6 @@ func newFollower(only string) *follower {
 	return &follower{only: only, due: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// all yields the ids of all changed migrations, until ctx ends.
 func (w *watchers) all(ctx context.Context) iter.Seq[string] {
 	return w.follow(ctx, newFollower(""))
 }

@@ -334,7 +334,6 @@ func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationSt
 	}
 }
 
-// reads checks the content of an image.
 func (d *daemon) reads(t *testing.T, path string, want map[int64]uint64) {
 	t.Helper()
 	content, err := d.world.ReadImage(path)

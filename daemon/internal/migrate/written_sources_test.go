@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// writtenSources describes the written sources of the world's volume.
 func (d *daemon) writtenSources() []string {
 	d.t.Helper()
 	all, err := d.manager().WrittenSources(context.Background(), testVolume)
@@ -28,7 +27,6 @@ func (d *daemon) writtenSources() []string {
 	return out
 }
 
-// watchesSources runs the watch of sources on the present manager.
 func (d *daemon) watchesSources() {
 	m, ended := d.manager(), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())

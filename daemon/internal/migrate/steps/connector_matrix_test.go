@@ -26,7 +26,6 @@ func addTarget(t *testing.T, w *migratetest.World) {
 	must(t, w.AddTarget(targetPath, testSize))
 }
 
-// targetSpec returns the spec of a move to it.
 func targetSpec() steps.Spec {
 	s := testSpec(steps.MethodOverlay)
 	s.Dst = api.Location{Path: targetPath, Format: api.FormatRaw, SizeBytes: testSize}
@@ -34,7 +33,6 @@ func targetSpec() steps.Spec {
 	return s
 }
 
-// isConnected checks whether dst is connected.
 func (p *phase) isConnected(want bool) error {
 	if p.Connected(targetPath) != want {
 		return errors.New(map[bool]string{true: "dst is not connected", false: "dst is left connected"}[want])
@@ -97,7 +95,6 @@ func addArray(w *migratetest.World) {
 	w.Connectors = &hosttest.Connectors{Fake: w.Fake, Images: w.Images}
 }
 
-// isMade checks whether dst exists.
 func (p *phase) isMade(want bool) error {
 	if p.Exists(p.spec.Dst.Path) != want {
 		return errors.New(map[bool]string{true: "dst is not there", false: "dst is left"}[want])

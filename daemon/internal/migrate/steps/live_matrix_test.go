@@ -120,7 +120,6 @@ func (p *livePhase) swapped(t *testing.T) *livePhase {
 	return p
 }
 
-// names returns the bitmaps of the guest, and whether each records.
 func (p *livePhase) names() (map[string]bool, error) {
 	all, err := p.Fake.Tracking(context.Background(), testInstance, "vda")
 	names := map[string]bool{}
@@ -133,7 +132,6 @@ func (p *livePhase) names() (map[string]bool, error) {
 	return names, err
 }
 
-// wantNames checks the bitmaps.
 func (p *livePhase) wantNames(want map[string]bool) error {
 	got, err := p.names()
 	if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
@@ -508,7 +506,6 @@ func TestMatrixOfUntracking(t *testing.T) {
 	}
 }
 
-// run runs an op to its end, and returns its result.
 func (p *livePhase) run(t *testing.T) op.Status {
 	t.Helper()
 	return runOp(t, p)

@@ -93,7 +93,6 @@ func started(t *testing.T, state hv.State, method string) *phase {
 	return startedOn(t, migratetest.NewWorld, state, method)
 }
 
-// startedOn is started on another world.
 func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, method string) *phase {
 	t.Helper()
 	before := state
@@ -192,7 +191,6 @@ func onSrcStill(p *phase) error {
 	return err
 }
 
-// row checks the registry's row of the migration.
 func (p *phase) row(want api.MigrationState) error {
 	row, err := p.Registry.Migration(context.Background(), testMigration)
 	if err != nil || row.State != want {

@@ -40,7 +40,6 @@ func offloading(t *testing.T, fault *hvtest.Fault) *phase {
 	return p
 }
 
-// isCopied compares dst with src.
 func (p *phase) isCopied() error {
 	return p.Copier.Compare(context.Background(), p.spec.SrcChain(), p.spec.DstChain(), testSize, nil)
 }
@@ -126,7 +125,6 @@ func TestACancelSaysThatAStorageMayWriteToWhatItLeaves(t *testing.T) {
 	}
 }
 
-// run runs an op to its end, and returns its result.
 func (p *phase) run(t *testing.T) op.Status {
 	t.Helper()
 	return runOp(t, p)
