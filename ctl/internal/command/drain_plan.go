@@ -86,11 +86,11 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	if len(reasons) > 0 {
 		reasons = append([]string{""}, reasons...)
 	}
+	left := leftInPool(ctx, s, &api.Drain{Pool: pool})
 	if d.inPool() == 0 {
-		lines := append(reasons, leftInPool(ctx, s, &api.Drain{Pool: pool})...)
-		return cmp.Or(s.PrintLines(lines...), d.refusal())
+		return cmp.Or(s.PrintLines(append(reasons, left...)...), d.refusal())
 	}
-	if err := s.PrintLines(append(reasons, d.roomLines()...)...); err != nil {
+	if err := s.PrintLines(slices.Concat(reasons, d.roomLines(), left)...); err != nil {
 		return err
 	}
 	if refused := d.refusal(); refused != nil {
