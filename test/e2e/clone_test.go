@@ -192,31 +192,38 @@ func TestLinkedCloneOfARunningGuestKeepsItsBaseImages(t *testing.T) {
 			t.Errorf("the volume is %+v, over %v, want %v", l, named, bases)
 		}
 	}
-	t.Run("cancelled", func(t *testing.T) {
-		v := g.start(t, "vda", "--to-pool", "b", "--keep-base")
-		g.writes(t)
-		v.copy(t)
-		v.cancel(t)
-		kept(t)
-		g.assertSettledAndGoOn(t)
-	})
-	t.Run("into a pool", func(t *testing.T) {
-		v := g.start(t, "vda", "--to-pool", "b", "--keep-base", "--delete-source")
-		g.writes(t)
-		v.copy(t)
-		g.writes(t)
-		v.finish(t)
-		kept(t)
-		g.assertSettledAndGoOn(t)
-	})
-	t.Run("killed in the copy, to a path", func(t *testing.T) {
-		v := g.start(t, "vda", "--to-path", filepath.Join(a, "moved.qcow2"), "--keep-base", "--bandwidth", "1MiB/s")
-		g.writes(t)
-		v.copyThroughDeath(t)
-		v.finish(t)
-		kept(t)
-		g.assertSettledAndGoOn(t)
-	})
+	if major, minor := lab.QEMUVersion(t); major > 9 || major == 9 && minor >= 1 {
+		t.Run("refused, since its QEMU may leave out zeros", func(t *testing.T) {
+			g.refusesToMove(t, "vda", api.CodeUnsupportedDisk, "--to-pool", "b", "--keep-base")
+			kept(t)
+		})
+	} else {
+		t.Run("cancelled", func(t *testing.T) {
+			v := g.start(t, "vda", "--to-pool", "b", "--keep-base")
+			g.writes(t)
+			v.copy(t)
+			v.cancel(t)
+			kept(t)
+			g.assertSettledAndGoOn(t)
+		})
+		t.Run("into a pool", func(t *testing.T) {
+			v := g.start(t, "vda", "--to-pool", "b", "--keep-base", "--delete-source")
+			g.writes(t)
+			v.copy(t)
+			g.writes(t)
+			v.finish(t)
+			kept(t)
+			g.assertSettledAndGoOn(t)
+		})
+		t.Run("killed in the copy, to a path", func(t *testing.T) {
+			v := g.start(t, "vda", "--to-path", filepath.Join(a, "moved.qcow2"), "--keep-base", "--bandwidth", "1MiB/s")
+			g.writes(t)
+			v.copyThroughDeath(t)
+			v.finish(t)
+			kept(t)
+			g.assertSettledAndGoOn(t)
+		})
+	}
 	t.Run("off", func(t *testing.T) {
 		g.powerOff(t)
 		v := g.start(t, "vda", "--to-pool", "b", "--keep-base")

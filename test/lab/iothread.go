@@ -3,10 +3,7 @@
 package lab
 
 import (
-	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -18,27 +15,22 @@ import (
 // of it, nor of those after it, since it has the event index of the lost one.
 func IOThreads(tb testing.TB) bool {
 	tb.Helper()
-	major, err := qemuMajor(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	major, _ := QEMUVersion(tb)
 	if major >= 8 {
 		tb.Logf("no I/O threads: emulated guests of QEMU %d lose interrupts with them", major)
 	}
 	return major < 8
 }
 
-// qemuMajor is the first number of the installed QEMU's version.
-func qemuMajor(ctx context.Context) (int, error) {
-	out, err := run(ctx, "qemu-system-x86_64", "--version")
+// QEMUVersion returns the first two numbers of the installed QEMU's version.
+func QEMUVersion(tb testing.TB) (major, minor int) {
+	tb.Helper()
+	out, err := run(tb.Context(), "qemu-system-x86_64", "--version")
 	if err != nil {
-		return 0, err
+		tb.Fatal(err)
 	}
-	text := strings.TrimPrefix(out, "QEMU emulator version ")
-	number, _, _ := strings.Cut(text, ".")
-	major, err := strconv.Atoi(number)
-	if err != nil {
-		return 0, fmt.Errorf("read the version of QEMU in %q: %w", text, err)
+	if _, err := fmt.Sscanf(out, "QEMU emulator version %d.%d", &major, &minor); err != nil {
+		tb.Fatalf("read the version of QEMU in %q: %v", out, err)
 	}
-	return major, nil
+	return major, minor
 }
