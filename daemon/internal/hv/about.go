@@ -16,7 +16,7 @@ func VersionOf(n uint64) Version {
 	return Version{Major: int(n / 1_000_000), Minor: int(n / 1_000 % 1_000), Patch: int(n % 1_000)}
 }
 
-// String is the version for people.
+// String returns the version as major.minor.patch.
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
 
 // Before reports whether v is older than other.
@@ -24,16 +24,15 @@ func (v Version) Before(other Version) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
-// About says what the hypervisor is and how it is configured.
+// About describes the hypervisor and its configuration.
 type About struct {
-	// Libvirt and QEMU are their versions. QEMU's is the version of the program that the
-	// next guest would be started with; zero if there is none.
+	// Libvirt and QEMU are their versions. QEMU's is the version of the program that starts the
+	// next guest; zero if there is none.
 	Libvirt, QEMU Version
-	// SecurityModels confine QEMU: dac, apparmor, selinux.
+	// SecurityModels are the models that confine QEMU: dac, apparmor, selinux.
 	SecurityModels []string
 	// GivesImages: libvirt makes QEMU's user the owner of images (dynamic_ownership).
-	// RemembersOwners: afterwards it gives them back to their earlier owners
-	// (remember_owner).
+	// RemembersOwners: libvirt restores the previous owner afterwards (remember_owner).
 	GivesImages, RemembersOwners bool
 	// Process is libvirt's own process, nil if it was not found.
 	Process *DaemonProcess
@@ -41,11 +40,12 @@ type About struct {
 
 // DaemonProcess is the process of libvirt that starts domains.
 type DaemonProcess struct {
-	// PID is its number. ID tells it from every other process that ran on this host.
+	// PID is the process number. ID differs from the ID of every other process that ran on this
+	// host.
 	PID int
 	ID  string
 	// Name is libvirtd or virtqemud.
 	Name string
-	// Since is when it was started, by the present clock.
+	// Since is the start time, converted with the present clock.
 	Since time.Time
 }

@@ -4,58 +4,59 @@ package hv
 
 import "context"
 
-// DirtyTracker follows what the process of a domain writes to one of its live disks, in
-// bitmaps of units. A bitmap has the writes of this process alone, and ends with it. A write
-// of the guest is in every bitmap that recorded when its data got to the image, or later,
-// before the guest was told that it is done. Every method returns ErrNotActive for a domain
-// that is off, and ErrNotFound for a disk that is not there.
+// DirtyTracker tracks the writes of a domain's process to one of its live disks, in bitmaps of
+// units. A bitmap has only the writes of this process, and ends with the process. Every recording
+// bitmap has a guest's write when the write's data reaches the image, or later, but before QEMU
+// acknowledges the write to the guest. Every method returns ErrNotActive for a domain that is off,
+// and ErrNotFound for an absent disk.
 type DirtyTracker interface {
-	// CanTrack returns nil if bitmaps of the disk can be made and read, and says why not
-	// otherwise. It leaves the disk as it is. ErrBusy while the process serves its images to
-	// somebody else.
+	// CanTrack returns nil if bitmaps of the disk can be created and read, and an error with the
+	// reason otherwise. It does not change the disk. It returns ErrBusy while the process serves
+	// its images to another program.
 	CanTrack(ctx context.Context, id, target string) error
-	// StartTracking makes an empty bitmap that records from now on. UnitBytes is a power of
-	// two. ErrExists if the disk has a bitmap of this name.
+	// StartTracking creates an empty bitmap that records from now on. UnitBytes is a power of two.
+	// It returns ErrExists if the disk has a bitmap of this name.
 	StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error
-	// SwapTracking makes an empty bitmap newName that records, and then has oldName record no
-	// more: a write between the two is in both. It does both or nothing. ErrExists and
-	// ErrNotFound are about the bitmaps.
+	// SwapTracking creates an empty, recording bitmap newName, and then stops the recording of
+	// oldName: both have a write between the two steps. It does both or nothing. ErrExists and
+	// ErrNotFound concern the bitmaps.
 	SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error
-	// Tracking lists the bitmaps of the disk, also those of others.
+	// Tracking lists the bitmaps of the disk, including those of other programs.
 	Tracking(ctx context.Context, id, target string) ([]DirtyBitmap, error)
-	// DirtyUnits reads a bitmap that records no more: what was written, in order, each range
-	// as long as can be. ErrNotFound if there is no such bitmap, ErrBusy while the process
-	// serves its images to somebody else.
+	// DirtyUnits reads a bitmap that no longer records. It returns the written ranges in order,
+	// each as long as possible. It returns ErrNotFound if the bitmap does not exist, and ErrBusy
+	// while the process serves its images to another program.
 	DirtyUnits(ctx context.Context, id, target, name string) ([]DirtyRange, error)
-	// StopTracking removes all bitmaps of the disk whose names begin with prefix, and what
-	// was left behind by a read of theirs that was cut off. None is no error.
+	// StopTracking removes all bitmaps of the disk with this name prefix, and the leftovers of
+	// interrupted reads of such bitmaps. It returns nil if there are none.
 	StopTracking(ctx context.Context, id, target, prefix string) error
 }
 
 // DirtyBitmap is one bitmap of a disk.
 type DirtyBitmap struct {
 	Name string
-	// Recording says that writes are still noted.
+	// Recording reports whether the bitmap still records writes.
 	Recording bool
-	// UnitBytes is what a bit stands for, DirtyBytes how many bits are set, times UnitBytes.
+	// UnitBytes is the size of a unit, one bit. DirtyBytes is the number of set bits times
+	// UnitBytes.
 	UnitBytes  int64
 	DirtyBytes int64
 }
 
-// StoredBitmap is a dirty bitmap that QEMU stores in its image: a backup that begins later takes
-// what it has noted for all that was written.
+// StoredBitmap is a dirty bitmap that QEMU stores in its image. A later incremental backup copies
+// only the units that the bitmap recorded.
 type StoredBitmap struct {
 	Name string
-	// Node is the node of QEMU's block graph that has it. Path is the image, empty if QEMU does not
-	// say it as a path.
+	// Node is the bitmap's node in QEMU's block graph. Path is the image; empty if QEMU does not
+	// give a path.
 	Node string
 	Path string
-	// Idle says that it notes no writes, because it is disabled or inconsistent. A copy of the disk
+	// Idle: the bitmap is disabled or inconsistent, so it records no writes. A copy of the disk
 	// does not have it.
 	Idle bool
 }
 
-// DirtyRange is a range of a disk that was written: whole units, but at the end of the disk.
+// DirtyRange is a written range of a disk: whole units, except at the end of the disk.
 type DirtyRange struct {
 	Offset int64
 	Bytes  int64

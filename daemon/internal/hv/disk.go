@@ -12,58 +12,56 @@ import (
 const (
 	SourceFile  = "file"
 	SourceBlock = "block"
-	// SourceNetwork is an export of an NBD server or an RBD image: Path is its address
-	// (api.IsNetwork). Of whatever else is reached over a network Path is empty.
+	// SourceNetwork is an export of an NBD server or an RBD image; Path is its address
+	// (api.IsNetwork). Path is empty for other network sources.
 	SourceNetwork = "network"
 )
 
-// Image is one layer of a chain. Type is the libvirt source type: file, block, network,
-// or something that Volferry does not handle (volume, nvme, ...), for
-// which Path is empty. Format is what the XML says, never probed; empty if it
-// does not say.
+// Image is one layer of a chain. Type is the libvirt source type: file, block, network, or a type
+// that Volferry does not handle (volume, nvme, ...), which has an empty Path. Format comes from the
+// XML and is never probed; empty if the XML has none.
 type Image struct {
 	Type   string
 	Format string
 	Path   string
-	// SliceBytes, if not 0, says that the image is only the first SliceBytes of what is at Path,
-	// which is larger: libvirt's <slice type='storage'>. Raw only.
+	// SliceBytes, if not 0: the image is only the first SliceBytes of the larger file or device at
+	// Path (libvirt's <slice type='storage'>). Raw only.
 	SliceBytes int64
-	// LUKSSecret, if not empty, is the UUID of the libvirt secret with which QEMU opens the
-	// image as LUKS, and nothing else is said of its encryption.
+	// LUKSSecret, if not empty, is the UUID of the libvirt secret with which QEMU opens the image
+	// as LUKS. The XML then has no other encryption settings.
 	LUKSSecret string
 }
 
-// NamedChain is a disk of a domain with the chain that its persistent definition is to name, top
-// first.
+// NamedChain is a disk of a domain and the new chain for its persistent definition, top first.
 type NamedChain struct {
 	Target string
 	Chain  []Image
 }
 
-// Mirror is what the live XML says of a copy or an active commit on a disk. Before a pivot
-// only Ready counts: a job whose counters are equal may still not be ready.
+// Mirror is a copy or an active commit on a disk as the live XML shows it. Before a pivot only
+// Ready counts: a job may have equal counters and still not be ready.
 type Mirror struct {
 	Job   JobKind
-	Image Image // where it goes; for an active commit the base
+	Image Image // the target; for an active commit the base
 	Ready bool
-	// Ending: a pivot or an abort is under way, so it is not known yet which chain the disk
-	// will be on. Ready is false then.
+	// Ending: a pivot or an abort is under way, so the final chain of the disk is still unknown.
+	// Ready is false then.
 	Ending bool
 }
 
-// CacheUnsafe is the cache mode with which QEMU leaves out the flushes of its guest, and its own.
+// CacheUnsafe is the cache mode in which QEMU omits its guest's flushes and its own.
 const CacheUnsafe = "unsafe"
 
 // Disk is one <disk> of a domain.
 type Disk struct {
 	Target    string // vda
 	Bus       string // virtio, scsi, sata, ...
-	Device    string // disk, cdrom, floppy, lun
+	Device    string // disk, cdrom, floppy or lun
 	Serial    string
 	Address   string // guest-visible address in one line, e.g. pci:0000:00:05.0
 	BootOrder int    // 0 if none
-	// Chain is the image chain, top first. Terminated says that the XML states
-	// its end with an empty <backingStore/>; libvirt would probe otherwise.
+	// Chain is the image chain, top first. Terminated: the XML ends the chain with an empty
+	// <backingStore/>; otherwise libvirt would probe.
 	Chain      []Image
 	Terminated bool
 	// Mirror is the running copy or active commit, nil if none.
@@ -73,18 +71,17 @@ type Disk struct {
 	Shareable  bool
 	Transient  bool
 	CopyOnRead bool
-	Encrypted  bool // in a way that Image.LUKSSecret does not say
-	Slices     bool // some other part of an image than a beginning (SliceBytes) is the source
-	// Uncarried names settings for opening the disk's images that would be lost if the disk
-	// were made anew with another image: encryption, slices, reservations, and settings
-	// that this program does not know. It is empty if there are none. ParseDisk also finds
-	// settings that are newer than this program.
+	Encrypted  bool // in a way that Image.LUKSSecret cannot express
+	Slices     bool // the source is a part of an image, but not its beginning (SliceBytes)
+	// Uncarried lists the settings that would be lost if the disk were created again with another
+	// image: encryption, slices, reservations, and settings that this program does not know. It is
+	// empty if there are none. ParseDisk also finds settings that are newer than this program.
 	Uncarried string
-	// ImageSetting names a setting that belongs to one image, so that libvirt drops it when
-	// it replaces the image. Empty if there is none.
+	// ImageSetting is a setting of one image, so that libvirt drops it when it replaces the image.
+	// Empty if there is none.
 	ImageSetting string
-	// StartupPolicy is what becomes of a start without the image, empty if not set. A definition
-	// with one takes no image at an address.
+	// StartupPolicy tells libvirt how to start the domain without the image; empty if not set. A
+	// definition with a startup policy cannot have an image at an address.
 	StartupPolicy string
 	Cache         string // driver attributes, empty if not set
 	Discard       string
@@ -92,12 +89,12 @@ type Disk struct {
 	// only.
 	DiscardNoUnref bool
 	ErrorPolicy    string
-	// ThrottleGroup is the name of the group whose disks share one limit of throughput, empty if it
-	// has its own.
+	// ThrottleGroup is the group of disks that share one limit of throughput; empty if the disk has
+	// its own limit.
 	ThrottleGroup string
 }
 
-// Top returns the image that takes the guest's writes; the zero Image for an empty drive.
+// Top returns the image that receives the guest's writes; the zero Image for an empty drive.
 func (d *Disk) Top() Image {
 	if len(d.Chain) == 0 {
 		return Image{}
@@ -105,22 +102,22 @@ func (d *Disk) Top() Image {
 	return d.Chain[0]
 }
 
-// IsLUKS reports whether QEMU opens an image of the disk with a secret.
+// IsLUKS reports whether QEMU opens any image of the disk with a secret.
 func (d *Disk) IsLUKS() bool {
 	return slices.ContainsFunc(d.Chain, func(img Image) bool { return img.LUKSSecret != "" })
 }
 
-// PastPageCache reports whether QEMU opens the disk past the page cache of the host.
+// PastPageCache reports whether QEMU bypasses the host's page cache for the disk.
 func (d *Disk) PastPageCache() bool { return d.Cache == "none" || d.Cache == "directsync" }
 
-// SamePlace reports whether two disks have the same address in the guest. Equal drive
-// addresses mean the same place only on the same kind of bus.
+// SamePlace reports whether two disks have the same address in the guest. Equal drive addresses are
+// the same place only if the buses are of the same kind.
 func (d *Disk) SamePlace(other *Disk) bool {
 	return d.Address != "" && d.Address == other.Address && (d.Bus == other.Bus || !strings.HasPrefix(d.Address, "drive:"))
 }
 
-// DiskStats are the counters of one live disk since its process started. Times are sums
-// over all requests.
+// DiskStats are the counters of one live disk since its process started. Times are sums over all
+// requests.
 type DiskStats struct {
 	ReadRequests  int64
 	ReadBytes     int64
@@ -130,42 +127,41 @@ type DiskStats struct {
 	WriteTime     time.Duration
 	FlushRequests int64
 	FlushTime     time.Duration
-	// AllocationBytes is the highest offset written in the top image, which for
-	// an overlay is how much of the local disk it takes.
+	// AllocationBytes is the highest written offset in the top image. For an overlay it is the used
+	// space of the local disk.
 	AllocationBytes int64
-	// CapacityBytes is the size that the process gives the disk, and that the guest sees.
-	// The image may have been made larger without the process.
+	// CapacityBytes is the disk's size in the process, which the guest sees. The image may have
+	// grown without the process.
 	CapacityBytes int64
 }
 
-// DiskSpec is a disk to attach: a terminated chain of Image over Backing, read and written
-// past the host's page cache. The hypervisor chooses the address.
+// DiskSpec is a disk to attach: a terminated chain of Image over Backing, opened past the host's
+// page cache. The hypervisor chooses the address.
 type DiskSpec struct {
 	Target    string // vda
 	Bus       string // virtio, scsi, ...
 	Serial    string
 	Image     Image
-	Backing   []Image `json:",omitempty"` // top first; empty if the image stands alone
+	Backing   []Image `json:",omitempty"` // top first; empty if the image has no backing image
 	ReadOnly  bool
-	Shareable bool // another guest may have it open as well; raw images only
-	BootOrder int  // 0 if none; 1 is what the guest boots from
-	// Definition, if not empty, is what DiskDefinition returned for a disk with this
-	// Target: the disk is attached exactly as it was, with its address, and the fields
-	// above are ignored.
+	Shareable bool // another guest may open the image too; raw images only
+	BootOrder int  // 0 if none; the guest boots from 1
+	// Definition, if not empty, is a result of DiskDefinition for a disk with this Target. The disk
+	// is attached exactly as it was, with its address, and the fields above are ignored.
 	Definition string
-	// Slot, if not empty, is what DiskDefinition returned for a disk. Everything of it
-	// stays, address, boot order and unknown elements, except Target, Image, Backing,
-	// ReadOnly, Shareable and, if not empty, Serial, which are taken from here. Bus and
-	// BootOrder are ignored. The error is ErrUnsupported if the disk has something that
-	// hv.Disk lists as Uncarried.
+	// Slot, if not empty, is a result of DiskDefinition for a disk. The new disk keeps all of it,
+	// including address, boot order and unknown elements, except Target, Image, Backing, ReadOnly,
+	// Shareable and, if not empty, Serial, which come from this DiskSpec. Bus and BootOrder are
+	// ignored. AttachDisk returns ErrUnsupported if the old disk has settings that hv.Disk lists as
+	// Uncarried.
 	Slot string
-	// NewAddress ignores the address of Slot, and has the hypervisor choose another.
+	// NewAddress ignores the address in Slot; the hypervisor chooses another.
 	NewAddress bool
-	// NoBootOrder ignores the place that Slot has in the boot order.
+	// NoBootOrder ignores the boot order in Slot.
 	NoBootOrder bool
-	// Reserved are what DiskDefinition returned for disks that are not there now and are to
-	// come back as they were. What they had counts as taken for this disk, and its address
-	// is chosen beside theirs. Only AttachDisk looks at it.
+	// Reserved are results of DiskDefinition for disks that are absent now and will return
+	// unchanged. Their settings count as taken for this disk, and the hypervisor chooses its
+	// address apart from theirs. Only AttachDisk reads Reserved.
 	Reserved []string
 }
 

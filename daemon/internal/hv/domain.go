@@ -5,9 +5,8 @@ package hv
 // State is the state of a domain.
 type State string
 
-// The states of a domain. Everything that is neither running nor off for good
-// (saving, dying, suspended by power management, crashed with its process
-// still there) is StateOther.
+// The states of a domain. StateOther is every state that is neither running nor off for good:
+// saving, dying, suspended by power management, crashed with its process still there.
 const (
 	StateRunning State = "running"
 	StatePaused  State = "paused"
@@ -18,22 +17,22 @@ const (
 // Active reports whether a hypervisor process holds the domain's disks open.
 func (s State) Active() bool { return s != StateStopped }
 
-// PauseReason says why a domain is paused.
+// PauseReason is why a domain is paused.
 type PauseReason string
 
-// The pause reasons that matter here: by a caller (us, or a person with
-// virsh), by an I/O error, or anything else.
+// The relevant pause reasons: a caller (Volferry, or a person with virsh), an I/O error, or any
+// other.
 const (
 	PauseUser    PauseReason = "user"
 	PauseIOError PauseReason = "io_error"
 	PauseOther   PauseReason = "other"
-	// PauseAsleep and PauseCrashed are reasons of StateOther: the guest has gone to sleep (S3), or
-	// has crashed and its process is kept. Its CPUs do nothing.
+	// PauseAsleep and PauseCrashed are reasons of StateOther: the guest sleeps (S3), or has crashed
+	// and its process is kept. Its CPUs do not run.
 	PauseAsleep  PauseReason = "asleep"
 	PauseCrashed PauseReason = "crashed"
 )
 
-// RunState reports whether a domain runs, at one moment. It is a part of Domain.
+// RunState is the run state of a domain at one moment, a part of Domain.
 type RunState struct {
 	State       State
 	PauseReason PauseReason // only if paused, asleep or crashed
@@ -50,51 +49,49 @@ type Domain struct {
 	Autostart   bool
 	// ManagedSave: a start would restore an old XML with old paths.
 	ManagedSave bool
-	// Moved: the domain is off here because its process went to another host by live
-	// migration, and as far as this host knows it runs there. libvirt forgets that when it
-	// is restarted.
+	// Moved: the domain is off here because its process went to another host by live migration. As
+	// far as this host knows, the process runs there. A restart of libvirt loses this fact.
 	Moved       bool
 	Snapshots   int
 	Checkpoints int
-	// IOThreads: QEMU has, or gets, I/O threads, which may serve disks.
+	// IOThreads: QEMU has, or will get, I/O threads, which may serve disks.
 	IOThreads bool
-	// MemoryBytes is how much RAM the domain may have.
+	// MemoryBytes is the domain's maximum RAM.
 	MemoryBytes int64
-	// Occupied: a call on the domain's process is under way, perhaps one whose caller has
-	// given up: its effect may still come.
+	// Occupied: a call on the domain's process is under way. Its caller may have given up, but the
+	// call may still take effect.
 	Occupied bool
-	// Run tells the process from the earlier processes of the domain: each start changes
-	// it. It is 0 if the domain is not active.
+	// Run distinguishes the process from earlier processes of the domain: each start changes it. It
+	// is 0 if the domain is not active.
 	Run int
-	// Booted: the process began with empty RAM, and the domain was neither paused nor reverted to
-	// a snapshot since. If it is false, the RAM may be that of an earlier process.
+	// Booted: the process started with empty RAM, and the domain was neither paused nor reverted to
+	// a snapshot since. If Booted is false, the RAM may come from an earlier process.
 	Booted bool
-	// Live are the disks of the running process, nil if the domain is not
-	// active. Config are the disks of the persistent definition, nil if the
-	// domain is transient.
+	// Live are the disks of the running process, nil if the domain is not active. Config are the
+	// disks of the persistent definition, nil if the domain is transient.
 	Live   []Disk
 	Config []Disk
-	// Files is what the running process, the persistent definition and a managed save image name,
-	// the images of disks too, each once. Domains alone fills it in.
+	// Files are the files that the running process, the persistent definition and a managed save
+	// image name, including the disks' images, each once. Only Domains fills it in.
 	Files []DomainFile
-	// FilesUnknown says why Files lacks some of it, empty if it has all.
+	// FilesUnknown is why Files is incomplete; empty if it is complete.
 	FilesUnknown string
 }
 
 // DomainFile is a file, a directory or a volume of a pool that a domain names.
 type DomainFile struct {
-	// What is the element that names it, as nvram, or the disk, as cdrom sda.
+	// What is the element that names the file, such as nvram, or the disk, such as cdrom sda.
 	What string
-	// Path is absolute, as it is written. For a volume of a pool it is the name of the volume.
+	// Path is the absolute path as written. For a volume of a pool it is the volume's name.
 	Path string
-	// Pool is the pool of a volume that is named by its pool, empty for a file.
+	// Pool is the pool of a volume that is named by pool; empty for a file.
 	Pool string
 }
 
 // LiveDisk returns the live disk with this target (vda), nil if none.
 func (d *Domain) LiveDisk(target string) *Disk { return findDisk(d.Live, target) }
 
-// LimitedWith are the targets of the other live disks that share a limit of throughput with a disk.
+// LimitedWith returns the targets of the other live disks in the disk's throttle group.
 func (d *Domain) LimitedWith(target string) (others []string) {
 	of := d.LiveDisk(target)
 	if of == nil || of.ThrottleGroup == "" {
@@ -108,8 +105,7 @@ func (d *Domain) LimitedWith(target string) (others []string) {
 	return others
 }
 
-// ConfigDisk returns the disk of the persistent definition with this target,
-// nil if none.
+// ConfigDisk returns the disk of the persistent definition with this target, nil if none.
 func (d *Domain) ConfigDisk(target string) *Disk { return findDisk(d.Config, target) }
 
 func findDisk(disks []Disk, target string) *Disk {
@@ -121,8 +117,8 @@ func findDisk(disks []Disk, target string) *Disk {
 	return nil
 }
 
-// DomainDefinition is everything that a host needs to define a domain: its definition, with
-// the secrets in it, and the UEFI variables of its guest (nil if it has none).
+// DomainDefinition is everything that a host needs to define a domain: the definition with its
+// secrets, and the guest's UEFI variables (nil if it has none).
 type DomainDefinition struct {
 	Domain    string
 	NVRAM     []byte

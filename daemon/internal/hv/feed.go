@@ -7,22 +7,21 @@ import (
 	"sync"
 )
 
-// feedDepth is how many events a subscriber may be behind. It bounds memory
-// only: who falls further behind reads everything again.
+// feedDepth is how many events a subscriber may lag. It only bounds memory: a subscriber that lags
+// further must read everything again.
 const feedDepth = 64
 
-// Feed hands the events of a Hypervisor to its subscribers and keeps what
-// Hypervisor.Events promises. Implementations of Hypervisor own one. The zero
-// Feed is ready and down. It is safe for concurrent use, and publishing never
-// waits for a subscriber.
+// Feed sends the events of a Hypervisor to its subscribers and keeps the promise of
+// Hypervisor.Events. Implementations of Hypervisor own one. The zero Feed is usable and down. A
+// Feed is safe for concurrent use, and Publish never waits for a subscriber.
 type Feed struct {
 	mu   sync.Mutex
 	up   bool
 	subs map[chan Event]struct{}
 }
 
-// Publish sends an event to every subscriber. EventConnected and
-// EventDisconnected also change what Up says.
+// Publish sends an event to every subscriber. EventConnected and EventDisconnected also change the
+// result of Up.
 func (f *Feed) Publish(ev Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,8 +37,8 @@ func (f *Feed) Publish(ev Event) {
 	}
 }
 
-// push puts ev into the subscriber's queue. Only Feed sends, under mu, so a
-// queue that has room keeps it.
+// push puts ev into the subscriber's queue. It never blocks: only Feed sends, under mu, and push
+// makes room first.
 func (f *Feed) push(sub chan Event, ev Event) {
 	if len(sub) >= cap(sub)-1 {
 		drain(sub)
@@ -60,7 +59,7 @@ func drain(sub chan Event) {
 	}
 }
 
-// Subscribe returns a subscription as Hypervisor.Events describes it.
+// Subscribe returns a subscription with the promise of Hypervisor.Events.
 func (f *Feed) Subscribe(ctx context.Context) <-chan Event {
 	sub := make(chan Event, feedDepth)
 	f.mu.Lock()
@@ -81,7 +80,7 @@ func (f *Feed) Subscribe(ctx context.Context) <-chan Event {
 	return sub
 }
 
-// Up reports whether the last event about the connection was EventConnected.
+// Up reports whether the last connection event was EventConnected.
 func (f *Feed) Up() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

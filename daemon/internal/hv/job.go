@@ -9,18 +9,18 @@ type JobKind string
 const (
 	JobCopy         JobKind = "copy"
 	JobActiveCommit JobKind = "active-commit"
-	JobBackup       JobKind = "backup" // of somebody else: Volferry begins none
+	JobBackup       JobKind = "backup" // another program's: Volferry starts none
 	JobOther        JobKind = "other"
 )
 
-// Job is the progress of a block job as the hypervisor reports it. Current
-// equal to End on a ready job of a paused domain means that nothing is dirty.
+// Job is the progress of a block job as the hypervisor reports it. On a ready job of a paused
+// domain, Current equal to End means that nothing is dirty.
 type Job struct {
 	Kind                    JobKind
 	Current                 int64
 	End                     int64
 	BandwidthBytesPerSecond int64
-	// Tracking: the job has looked through the disk, and no write of the guest escapes it
-	// any more; see JobStart.
+	// Tracking: the job has scanned the disk, and misses no write of the guest from now on; see
+	// JobStart.
 	Tracking bool
 }

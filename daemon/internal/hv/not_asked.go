@@ -4,8 +4,8 @@ package hv
 
 import "errors"
 
-// NotAskedError is an ErrUnavailable: not libvirt is away, but the program that looks at processes
-// for the daemon.
+// NotAskedError is an ErrUnavailable: libvirt is up, but the program that looks at processes for
+// the daemon is not available.
 type NotAskedError struct{ Err error }
 
 func (e *NotAskedError) Error() string { return e.Err.Error() }
@@ -14,7 +14,7 @@ func (e *NotAskedError) Unwrap() error { return e.Err }
 // Is reports whether a target is ErrUnavailable.
 func (e *NotAskedError) Is(target error) bool { return target == ErrUnavailable } //nolint:errorlint // of an Is method
 
-// Unanswered says of an ErrUnavailable what does not answer.
+// Unanswered describes, for an ErrUnavailable, the component that does not answer.
 func Unanswered(err error) string {
 	if notAsked, ok := errors.AsType[*NotAskedError](err); ok {
 		return notAsked.Error()

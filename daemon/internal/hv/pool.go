@@ -4,11 +4,10 @@ package hv
 
 import "context"
 
-// ConnectorPool is the type of pools that are not libvirt's: a connector, a program of the
-// storage's, makes their volumes.
+// ConnectorPool is the type of pools with volumes that a connector makes, not libvirt.
 const ConnectorPool = "connector"
 
-// PoolInfo is a storage pool of this host. Path is empty where pools of its type have none.
+// PoolInfo is a storage pool of this host. Path is empty for pool types without a path.
 type PoolInfo struct {
 	Name          string
 	Type          string
@@ -16,13 +15,13 @@ type PoolInfo struct {
 	Active        bool
 	CapacityBytes int64
 	FreeBytes     int64
-	// Problem is why a pool of a connector is not active, or, of one that is, what an operator
-	// should look at.
+	// Problem is why a connector's pool is not active. For an active pool it is a warning for the
+	// operator.
 	Problem string
-	// Extends: ExtendVolume makes volumes of the pool larger.
+	// Extends: ExtendVolume can grow volumes of the pool.
 	Extends bool
-	// NoCreate: CreateVolume makes no volumes in the pool, and DeleteVolume deletes none. It has
-	// those that its target has.
+	// NoCreate: CreateVolume and DeleteVolume do not work in the pool. It has the volumes of its
+	// target.
 	NoCreate bool
 }
 
@@ -33,35 +32,35 @@ type PoolVolume struct {
 	Format        string
 	CapacityBytes int64
 	Block         bool
-	// OpID is the op in whose context the volume was made (WithOp), if its pool keeps that.
+	// OpID is the op that made the volume (WithOp), if its pool records it.
 	OpID string
 }
 
 type opKey struct{}
 
-// WithOp returns the context of what is done for an op.
+// WithOp returns a context for work on behalf of an op.
 func WithOp(ctx context.Context, opID string) context.Context {
 	return context.WithValue(ctx, opKey{}, opID)
 }
 
-// OpOf returns the op that something is done for, "" if it is for none.
+// OpOf returns the op of the context, "" if it has none.
 func OpOf(ctx context.Context) string {
 	id, _ := ctx.Value(opKey{}).(string)
 	return id
 }
 
-// DeviceCopy is a copy that a storage could make between two of its volumes.
+// DeviceCopy is a possible copy by a storage between two of its volumes.
 type DeviceCopy struct {
-	// Pool is the pool that has both.
+	// Pool has both volumes.
 	Pool string
-	// Src and Dst are the devices, which are SizeBytes large.
+	// Src and Dst are the devices.
 	Src, Dst DeviceCopyEnd
 	// SizeBytes is the size of both.
 	SizeBytes int64
-	// GranularityBytes is what ranges are multiples of.
+	// GranularityBytes divides the offset and length of every range.
 	GranularityBytes int64
-	// Offered says that the storage may be asked for it. A range that was asked for before, and was
-	// not answered, is asked for in any case.
+	// Offered: the storage may be requested to copy. A range that was requested before without an
+	// answer is requested again in any case.
 	Offered bool
 }
 

@@ -4,23 +4,22 @@ package hv
 
 import "strconv"
 
-// OpenFile is one open file descriptor of a domain's process on an image, or, of an image of the
-// type network, what the process has of it.
+// OpenFile is one open file descriptor of a domain's process on an image, or, for an image of type
+// network, one open block node.
 type OpenFile struct {
-	// Path is the image, as the caller names it.
+	// Path is the image's path as the caller wrote it.
 	Path string
 	PID  int // of the process
-	FD   int // 0 of an image of the type network
-	// Node is the name that QEMU has for an image of the type network, empty if it could not be
-	// asked.
+	FD   int // 0 for an image of type network
+	// Node is QEMU's name for an image of type network; empty if QEMU could not be queried.
 	Node     string
 	Writable bool
 }
 
-// Unasked says that the process could not be asked whether it has the image open.
+// Unasked reports whether QEMU could not be queried for the image.
 func (f *OpenFile) Unasked() bool { return f.Node == "" && f.FD == 0 }
 
-// Name tells the descriptor, or node, from the others of its process.
+// Name identifies the descriptor or node within its process.
 func (f *OpenFile) Name() string {
 	switch {
 	case f.Node != "":
@@ -31,20 +30,19 @@ func (f *OpenFile) Name() string {
 	return "fd " + strconv.Itoa(f.FD)
 }
 
-// Rule is one by which a security module denies a process something.
+// Rule is a rule of a security module that denies access to a process.
 type Rule struct {
-	// File has the rule, and Path is the image that it names, without links.
+	// File has the rule, and Path is the image in the rule, with links resolved.
 	File, Path string
 }
 
-// Process tells the process of an active domain from every other process that ran on this
-// host.
+// Process identifies the process of an active domain among all processes that ran on this host.
 type Process struct {
 	ID string
-	// Images are the images that it was started with.
+	// Images are the images in the process's start arguments.
 	Images []string
-	// Kept: the top image of the live disk in question is one that the process was started
-	// with and has had open in this disk ever since.
+	// Kept: the process was started with the present top image of the live disk in question, and
+	// has had it open in this disk ever since.
 	Kept bool
 }
 
@@ -53,6 +51,6 @@ type ProcessUser struct {
 	UID uint32
 	GID uint32
 	// Given: libvirt makes this user the owner of an image before a guest opens it, if the
-	// filesystem lets root do that. Otherwise somebody must have given the user access.
+	// filesystem permits that to root. Otherwise the operator must have given the user access.
 	Given bool
 }

@@ -2,34 +2,35 @@
 
 package hv
 
-// fixedJobStart are the first releases of QEMU's stable branches that have its commit
-// "mirror: Fix missed dirty bitmap writes during startup" (0f51f9c342 on its main branch).
+// fixedJobStart are the first releases of QEMU's stable branches with its commit "mirror: Fix
+// missed dirty bitmap writes during startup" (0f51f9c342 on its main branch).
 var fixedJobStart = []Version{{Major: 10, Patch: 9}, {Major: 10, Minor: 2, Patch: 2}}
 
-// devRelease is the first patch number that QEMU gives to what is on the way to a release.
+// devRelease is the first patch number of QEMU's development versions before a release.
 const devRelease = 50
 
-// JobStart says what a version of QEMU may do wrong to a guest that runs while a copy or an
-// active commit begins on one of its disks.
+// JobStart describes the bugs of a QEMU version that may harm a running guest when a copy or an
+// active commit starts on one of its disks.
 type JobStart struct {
-	// LosesWrites: it may lose a write of the guest that is under way.
+	// LosesWrites: QEMU may lose a guest's write that is under way.
 	LosesWrites bool
-	// KillsGuest: the process of a guest with I/O threads may end, if the copy is synchronous.
+	// KillsGuest: the process of a guest with I/O threads may end if the copy is synchronous.
 	KillsGuest bool
 }
 
-// JobStartOf says what a QEMU of this version, or an unknown one if it is zero, may do.
+// JobStartOf returns the bugs of this QEMU version; zero means an unknown version.
 func JobStartOf(qemu Version) JobStart {
 	return JobStart{LosesWrites: jobStartLosesWrites(qemu), KillsGuest: jobStartKillsGuest(qemu)}
 }
 
-// jobStartKillsGuest reports whether the guest's process may end as a synchronous copy begins. QEMU
-// 8.0 has the fix, commit 32125b1460. A guest whose disk has no I/O thread is not concerned.
+// jobStartKillsGuest reports whether the guest's process may end when a synchronous copy starts.
+// Commit 32125b1460 fixed that in QEMU 8.0. Only guests with a disk in an I/O thread are affected.
 func jobStartKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }
 
-// jobStartLosesWrites: from the beginning of such a job until it has looked through the disk for
-// what is allocated, these versions notice no write: what was not allocated when the job came past
-// it, and is a moment later, is copied by nobody. It began with the commit 32125b1460 in QEMU 8.0.
+// jobStartLosesWrites reports whether the job may miss writes at its start. These versions record
+// no write until the job has scanned the disk for allocated blocks. So no pass copies a block that
+// the guest allocates just after the scan passed it. Commit 32125b1460 in QEMU 8.0 introduced the
+// bug.
 func jobStartLosesWrites(qemu Version) bool {
 	if qemu == (Version{}) {
 		return true
@@ -42,16 +43,15 @@ func jobStartLosesWrites(qemu Version) bool {
 	return !qemu.Before(Version{Major: 8}) && qemu.Before(Version{Major: 11})
 }
 
-// CopySkipsZeros reports whether a QEMU of this version, or an unknown one if it is zero, may leave
-// out zeros as it copies to a target that reads as zeros. From 10.1 on it does (block/mirror.c,
-// zero_bitmap), and vendors have put that into versions before (RHEL into 10.0.0-4.el10), which do
-// not say so: nobody knows it of 9.1 and later. It asks the target alone, which libvirt puts over
-// its base images in the pivot, so that these would show through.
+// CopySkipsZeros reports whether a QEMU of this version (zero: unknown) may omit zeros in a copy to
+// a target that reads as zeros. QEMU does so from 10.1 on (block/mirror.c, zero_bitmap). Vendors
+// have backported that without a visible version (RHEL to 10.0.0-4.el10), so it is unknown for 9.1
+// and later. QEMU checks the target alone. libvirt puts the target over its base images only in the
+// pivot, so the base images would show through.
 func CopySkipsZeros(qemu Version) bool {
 	return qemu == (Version{}) || !qemu.Before(Version{Major: 9, Minor: 1})
 }
 
-// JobEndKillsGuest reports whether the process of a guest with a QEMU of this version, or an
-// unknown one if it is zero, may end with a synchronous copy that fails. Seen in 7.2; 8.0 and
-// later were not tried.
+// JobEndKillsGuest reports whether the process of a guest with a QEMU of this version (zero:
+// unknown) may end when a synchronous copy fails. Seen in 7.2; 8.0 and later were not tried.
 func JobEndKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }

@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// Unreadable is the error of a list of domains in which some are missing because their
-// state is unknown now. A caller that asks whether any domain uses an image treats it as
-// every other error: it may be one of these. A caller that can do without them takes the
-// list apart with Readable.
+// Unreadable is the error of a list of domains without the domains of presently unknown state. A
+// caller that searches all domains for the users of an image treats it like every other error: an
+// unread domain may use the image. A caller that can do without them uses Readable.
 type Unreadable struct{ Domains []UnreadableDomain }
 
 // UnreadableDomain is a domain that exists and cannot be read.
@@ -21,7 +20,7 @@ type UnreadableDomain struct {
 	Err  error
 }
 
-// Error names every domain, with its reason.
+// Error returns every domain with its reason.
 func (u *Unreadable) Error() string {
 	each := make([]string, len(u.Domains))
 	for i, d := range u.Domains {
@@ -39,8 +38,8 @@ func (u *Unreadable) Unwrap() []error {
 	return errs
 }
 
-// Readable takes apart what Domains returned: the domains that could be read, and those
-// that could not. It returns an error if there is no list at all.
+// Readable splits the results of Domains into the domains that could be read and those that could
+// not. It returns an error if there is no list at all.
 func Readable(doms []Domain, err error) ([]Domain, []UnreadableDomain, error) {
 	var some *Unreadable
 	if errors.As(err, &some) {
