@@ -9,22 +9,22 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// sampleEvery is which of the chunks that were read back early are read again when
-// all is written. A device that puts bytes in the wrong place, or wraps around at
-// less than the size it claims, spoils what was right before.
+// sampleEvery: one of sampleEvery early-verified chunks is read back again at the end. A device
+// that puts bytes in the wrong place, or wraps around below its claimed size, overwrites correct
+// chunks later.
 const sampleEvery = 64
 
-// hash is the XXH3-128 of one chunk's bytes.
+// hash is the XXH3-128 of one chunk.
 type hash = [16]byte
 
-// chunkTable holds the hash of every chunk that is done. It is written by the
-// workers, each its own chunks, and read when they have ended.
+// chunkTable holds the hash of every completed chunk. Each worker writes its own chunks; the table
+// is read when the workers have ended.
 type chunkTable struct {
 	sizeBytes int64
 	mu        sync.Mutex
 	hashes    []hash
 	done      []bool
-	verified  []bool // dst was read back, and has the chunk's hash
+	verified  []bool // dst was read back with the chunk's hash
 }
 
 // run is a number of consecutive chunks.
@@ -39,7 +39,7 @@ func newChunkTable(sizeBytes int64) *chunkTable {
 	return &chunkTable{sizeBytes: sizeBytes, hashes: make([]hash, n), done: make([]bool, n), verified: make([]bool, n)}
 }
 
-// bytesOf is the length of a chunk: only the last may be shorter.
+// bytesOf returns the length of a chunk: only the last chunk may be shorter.
 func (t *chunkTable) bytesOf(chunk int) int64 {
 	return min(chunkBytes, t.sizeBytes-int64(chunk)*chunkBytes)
 }
@@ -63,21 +63,21 @@ func (t *chunkTable) setHole(s span) {
 	}
 }
 
-// forget makes a chunk not done.
+// forget marks a chunk not done.
 func (t *chunkTable) forget(chunk int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.done[chunk] = false
 }
 
-// get is the hash of a chunk that is done.
+// get returns the hash of a completed chunk.
 func (t *chunkTable) get(chunk int) hash {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.hashes[chunk]
 }
 
-// zeroHash is the hash of the chunk if it is all zeros.
+// zeroHash returns the chunk's hash if it is all zeros.
 func (t *chunkTable) zeroHash(chunk int) hash {
 	if t.bytesOf(chunk) == chunkBytes {
 		return wholeZeroHash()
@@ -85,10 +85,10 @@ func (t *chunkTable) zeroHash(chunk int) hash {
 	return hashOf(zeroBlock[:t.bytesOf(chunk)])
 }
 
-// doneBytes is the size of all chunks that are done.
+// doneBytes returns the size of all completed chunks.
 func (t *chunkTable) doneBytes() int64 { return t.sum(t.done) }
 
-// verifiedBytes is the size of all chunks that were read back.
+// verifiedBytes returns the size of all verified chunks.
 func (t *chunkTable) verifiedBytes() int64 { return t.sum(t.verified) }
 
 func (t *chunkTable) sum(chunks []bool) int64 {
@@ -103,7 +103,7 @@ func (t *chunkTable) sum(chunks []bool) int64 {
 	return sum
 }
 
-// setVerified says that a chunk of dst was read back and has its hash.
+// setVerified records that a chunk of dst was read back with its hash.
 func (t *chunkTable) setVerified(chunk int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *chunkTable) isVerified(chunk int) bool {
 	return t.verified[chunk]
 }
 
-// forgetSample takes every chunk of a sample for not read back.
+// forgetSample marks one of sampleEvery chunks not verified.
 func (t *chunkTable) forgetSample() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *chunkTable) forgetSample() {
 	}
 }
 
-// doneRuns is each chunk that is done.
+// doneRuns returns a run for each completed chunk.
 func (t *chunkTable) doneRuns() []run {
 	var runs []run
 	for i := range t.done {
@@ -136,7 +136,7 @@ func (t *chunkTable) doneRuns() []run {
 	return runs
 }
 
-// digest is the XXH3-128 of all hashes in order, in hex.
+// digest returns the XXH3-128 of all hashes in order, in hex.
 func (t *chunkTable) digest() string {
 	h := xxh3.New()
 	for _, chunk := range t.hashes {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloneFrom shares the space of src (reflink) if both are regular files on one filesystem
-// with that feature.
+// CloneFrom shares the space of src (reflink) if both are regular files on one filesystem that
+// supports it.
 func (f *fileEnd) CloneFrom(src End) error {
 	from, ok := src.(*fileEnd)
 	if !ok || !f.regular || !from.regular {
@@ -28,7 +28,7 @@ func (f *fileEnd) CloneFrom(src End) error {
 	}
 }
 
-// clone is tryClone, unless dst is to keep the room that it has.
+// clone is tryClone, unless dst must keep its own space.
 func (s *Spec) clone(src, dst End) (bool, error) {
 	if s.Thick {
 		return false, nil
@@ -36,7 +36,7 @@ func (s *Spec) clone(src, dst End) (bool, error) {
 	return tryClone(src, dst)
 }
 
-// tryClone clones if the ends can, and reports whether it did.
+// tryClone clones if the ends support it, and reports whether it did.
 func tryClone(src, dst End) (bool, error) {
 	cloner, ok := dst.(Cloner)
 	if !ok {

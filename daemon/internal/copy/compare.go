@@ -7,15 +7,15 @@ import (
 	"errors"
 )
 
-// Compare reads both images, for a copy that somebody else has made. Nil means that they hold the
-// same bytes. Dst may be below Src, as an overlay is compared with what it is over. A
-// *MismatchError says where they begin to differ. A *SizeError says that their sizes differ. Of
-// spec it takes Src, Dst, Passphrase, Network, Files and Progress.
+// Compare reads both images, for a copy that another program made. Nil means that they hold the
+// same bytes. A *MismatchError has the first different offset, a *SizeError two different sizes.
+// Src may be an overlay over Dst. Compare uses Src, Dst, Passphrase, Network, Files and Progress of
+// spec.
 func Compare(ctx context.Context, spec Spec) error {
 	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Files: spec.Files, Passphrase: spec.Passphrase, Progress: spec.Progress})
 }
 
-// compare compares at the pace of spec.
+// compare is Compare at the pace of spec.
 func compare(ctx context.Context, spec *Spec) error {
 	if spec.atAddress() {
 		return compareOverlaid(ctx, spec)
@@ -40,7 +40,8 @@ func compare(ctx context.Context, spec *Spec) error {
 	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, sizeBytes))
 }
 
-// compareOverlaid is compare of an overlay, where it and what is below it, or Dst, are read here.
+// compareOverlaid is compare where Src is an overlay and this process reads the image below it, or
+// Dst, at an address.
 func compareOverlaid(ctx context.Context, spec *Spec) error {
 	dst, err := spec.open(ctx, spec.Dst)
 	if err != nil {
@@ -55,9 +56,9 @@ func compareOverlaid(ctx context.Context, spec *Spec) error {
 	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, dst.Size()))
 }
 
-// compareStored compares what both ends have on stable storage.
+// compareStored compares the content of both ends on stable storage.
 func compareStored(ctx context.Context, spec *Spec, src, dst End, m *meter) error {
-	// What the other tool left in the page cache is not yet what is stored.
+	// Data of the other program in the page cache is not stored yet.
 	if err := errors.Join(src.Flush(), dst.Flush()); err != nil {
 		return err
 	}

@@ -7,33 +7,31 @@ import (
 	"os"
 )
 
-// Result says what a copy did: BytesCopied were written as data, BytesZero were made to read as
-// zeros, BytesInherited were left to the base images, and BytesResumed were done by an earlier run.
-// Together they are BytesTotal, unless the image was cloned, which moves nothing, or the storage
-// has copied it.
+// Result describes a finished copy. BytesCopied were written as data, BytesZero were made to read
+// as zeros, BytesInherited were left to the base images, and BytesResumed were done by an earlier
+// run. Their sum is BytesTotal, except for a clone or an offloaded copy.
 type Result struct {
 	BytesTotal     int64
 	BytesCopied    int64
 	BytesZero      int64
 	BytesInherited int64
 	BytesResumed   int64
-	// Cloned says that dst shares the space of src.
+	// Cloned: dst shares the space of src.
 	Cloned bool
-	// Offloaded says that the storage has copied by itself, so that no byte went through this host.
+	// Offloaded: the storage copied by itself, so no byte passed through this host.
 	Offloaded bool
-	// Verified says that dst was read back and is equal.
+	// Verified: dst was read back and is equal.
 	Verified bool
-	// Digest is the XXH3-128, in hex, of the hashes of all chunks of 1 MiB; empty where chunks were
-	// not hashed: a clone, a copy that the storage made, or one that keeps the base images.
+	// Digest is the XXH3-128, in hex, of the hashes of all 1 MiB chunks. It is empty for a clone,
+	// an offloaded copy, and a copy that keeps the base images: these hash no chunks.
 	Digest string
 }
 
-// Copy makes dst hold the content of src, on stable storage when it returns nil. It writes
-// nothing before it knows that the sizes are equal and that nobody else uses dst. Errors to
-// look for: *SizeError, *ReadError, *WriteError (with ENOSPC, EIO, ... in it), *FlushError,
-// *MismatchError, *ImageError, ErrInUse, ErrSameImage, and the error of ctx. After an error
-// dst is garbage until a copy succeeds; with a Cursor, Copy may be called again and goes
-// on.
+// Copy makes dst hold the content of src, on stable storage when it returns nil. It writes nothing
+// before it knows that the sizes are equal and that no other program uses dst. It returns
+// *SizeError, *ReadError, *WriteError (which wraps ENOSPC, EIO, ...), *FlushError, *MismatchError,
+// *ImageError, ErrInUse, ErrSameImage, and the error of ctx. After an error the content of dst is
+// undefined until a copy succeeds. With a Cursor, a repeated Copy continues.
 func Copy(ctx context.Context, spec Spec) (Result, error) {
 	sizeBytes, err := spec.sizeBytes(ctx)
 	if err != nil {
@@ -59,8 +57,8 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyEnds copies between two ends, of which dst is the file that is locked: by cloning if they
-// can, by the storage if that does, else by streaming.
+// copyEnds copies between two ends; lock is the locked file of dst. It clones if the ends support
+// that, lets the storage copy if it can, and otherwise streams.
 func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {
@@ -76,8 +74,7 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 		return Result{}, err
 	}
 	spec.askThin(lock, dst)
-	// What src's last writer left in the page cache has no extents yet on some
-	// filesystems.
+	// On some filesystems, data of src's last writer in the page cache has no extents yet.
 	if err := src.Flush(); err != nil {
 		return Result{}, err
 	}
@@ -122,7 +119,7 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 	return result, err
 }
 
-// compareOffloaded reads what the storage has copied, which it has flushed.
+// compareOffloaded verifies an offloaded copy, which is flushed already.
 func compareOffloaded(ctx context.Context, spec *Spec, src, dst End, m *meter) (Result, error) {
 	result := Result{BytesTotal: src.Size(), Offloaded: true}
 	if !spec.Verify {

@@ -8,29 +8,29 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Cursor keeps what a copy has done, so that another process can go on. It is a log: 16
-// bytes for each chunk with data. It is for one src, as it is now, and one dst: if either
-// may have changed, the caller begins with an empty cursor. One copy uses it at a time.
+// Cursor records the completed parts of a copy, so that another process can continue it. It is a
+// log: 16 bytes for each chunk with data. It belongs to one src in its present state and one dst:
+// if either may have changed, the caller starts with an empty cursor. Only one copy may use it at a
+// time.
 type Cursor interface {
-	// Load returns everything that was appended, in order; nothing if nothing
-	// was.
+	// Load returns all appended records in order; nothing if there are none.
 	Load() ([]byte, error)
-	// Append adds a record. When it returns nil the record is on stable storage;
-	// if it does not return, the record is there whole or not at all.
+	// Append adds a record. When it returns nil, the record is on stable storage. If the process
+	// dies in Append, the record is complete or absent.
 	Append(record []byte) error
 }
 
 // The kinds of cursor records.
 const (
-	// recordBegin starts a copy and voids all records before it.
+	// recordBegin starts a copy and invalidates all records before it.
 	recordBegin = 'B'
 	// recordData has the hashes of consecutive chunks.
 	recordData = 'D'
-	// recordZero says that consecutive chunks are zeros.
+	// recordZero marks consecutive chunks as zeros.
 	recordZero = 'Z'
 )
 
-// beginRecord identifies the copy that a cursor belongs to.
+// beginRecord identifies the copy of a cursor.
 func beginRecord(src, dst string, sizeBytes int64) []byte {
 	b := []byte{recordBegin}
 	b = binary.BigEndian.AppendUint64(b, uint64(sizeBytes))
@@ -38,7 +38,7 @@ func beginRecord(src, dst string, sizeBytes int64) []byte {
 	return binary.BigEndian.AppendUint64(b, xxh3.HashString(src+"\x00"+dst))
 }
 
-// appendRun adds the record of a run whose hashes are in the table.
+// appendRun appends the record of a run with hashes in the table.
 func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	kind := byte(recordData)
 	if r.zero {
@@ -56,9 +56,9 @@ func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	return b
 }
 
-// restore marks done what the log says of the copy that begin identifies, and
-// returns the runs in the order in which they were recorded. found is false,
-// and nothing is done, if the log is empty, of another copy or not a log.
+// restore marks the chunks done that the log records for the copy of begin, and returns the runs in
+// the recorded order. found is false, and nothing is marked, if the log is empty, of another copy,
+// or not a log.
 func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 	log = afterOffload(log, len(begin))
 	for len(log) > 0 {
@@ -84,10 +84,10 @@ func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 	return runs, found
 }
 
-// runHeadBytes come before the hashes of a run.
+// runHeadBytes is the size of a run record before its hashes.
 const runHeadBytes = 17
 
-// parseRun reads a run record and its size, which is 0 if it is none.
+// parseRun parses a run record and returns its size; size 0 means that it is not a run record.
 func parseRun(log []byte) (r run, size int) {
 	if len(log) < runHeadBytes || log[0] != recordData && log[0] != recordZero {
 		return run{}, 0
@@ -107,7 +107,7 @@ func parseRun(log []byte) (r run, size int) {
 	return r, size
 }
 
-// restoreRun says false if the image has no such chunks.
+// restoreRun returns false if the image has no such chunks.
 func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 	if r.first+r.count > len(t.done) {
 		return false
@@ -122,25 +122,24 @@ func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 	return true
 }
 
-// The kinds of cursor records of a copy that the storage makes. They come before those of a copy by
-// chunks, if it became one.
+// The cursor records of an offloaded copy. They precede the records of a copy by chunks, if the
+// copy became one.
 const (
-	// recordOffload starts it, and voids all records before it.
+	// recordOffload starts an offload, and invalidates all records before it.
 	recordOffload = 'O'
-	// recordAsked says that the storage is asked for a range: until another record comes it is
-	// open.
+	// recordAsked: the storage was requested to copy a range. The range is open until another
+	// record follows.
 	recordAsked = 'A'
-	// recordCopied says up to where dst has what src has, on stable storage.
+	// recordCopied has the offset up to which dst equals src on stable storage.
 	recordCopied = 'C'
-	// recordRefused says that the storage has answered, and copied nothing.
+	// recordRefused: the storage answered, and copied nothing.
 	recordRefused = 'R'
 )
 
-// offloadRecordBytes is the size of all of them but the first, and an upper bound of none.
+// offloadRecordBytes is the size of all of them except the first, which is longer.
 const offloadRecordBytes = 17
 
-// offloadRecordSize is the size of the record with which a log begins, 0 if it is none of an
-// offload.
+// offloadRecordSize returns the size of the log's first record; 0 if it is not an offload record.
 func offloadRecordSize(log []byte, headBytes int) int {
 	size := 0
 	switch log[0] {
@@ -155,7 +154,7 @@ func offloadRecordSize(log []byte, headBytes int) int {
 	return size
 }
 
-// afterOffload is what a log has behind the records of a copy that the storage was to make.
+// afterOffload returns the log without its leading offload records.
 func afterOffload(log []byte, headBytes int) []byte {
 	for len(log) > 0 {
 		size := offloadRecordSize(log, headBytes)

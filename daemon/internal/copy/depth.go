@@ -8,32 +8,30 @@ import (
 )
 
 const (
-	// defaultWorkers chunks are in flight: 8 MiB, enough for an array that answers within
+	// defaultWorkers chunks are in flight: 8 MiB, enough for an array with a latency of
 	// milliseconds, too little to starve a guest.
 	defaultWorkers = 8
-	// maxWorkers bounds what is in flight to 16 MiB.
+	// maxWorkers bounds the data in flight to 16 MiB.
 	maxWorkers = 16
 
-	// depthEvery is how often an adaptive depth looks at the rate. In each look is a flush of dst
-	// (saveInterval).
+	// depthEvery is how often an adaptive depth checks the rate. Each interval contains a flush of
+	// dst (saveInterval).
 	depthEvery = time.Second
-	// depthStep is by how many chunks a depth is tried that is more, or less.
+	// depthStep is how many chunks a trial adds or removes.
 	depthStep = 4
-	// More in flight is worth it with a rate that is moreIsWorth times as high, and less with
-	// lessIsWorth times the rate: what others wait for behind it counts too. In between is the
-	// noise of a disk.
+	// A larger depth must raise the rate by moreIsWorth. A smaller depth must keep lessIsWorth of
+	// the rate; it shortens the queue for other users. Changes in between are a disk's noise.
 	moreIsWorth, lessIsWorth = 1.1, 0.95
-	// depthRest is for how many looks a depth stays after another one was not worth it.
+	// depthRest is how many checks pass between a failed trial and the next trial.
 	depthRest = 10
 )
 
-// depth is how many chunks are in flight: that many workers take one, each when it has done the one
-// before. An adaptive depth tries to have more of them, up to maxWorkers, where each takes long and
-// the storage does several at once, as over a network: it goes on for as long as that is worth it,
-// and back where it is not. It never has less than defaultWorkers: to give way to a guest is the
-// matter of a Pacer.
+// depth is the number of chunks in flight: as many workers take chunks, one at a time. An adaptive
+// depth tries more workers, up to maxWorkers, for storage with a long latency that works in
+// parallel, such as a network. It keeps a larger depth only if the rate rises enough. It never goes
+// below defaultWorkers: slowing down for a guest is the task of a Pacer.
 type depth struct {
-	most int // workers that there are
+	most int // existing workers
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -42,11 +40,11 @@ type depth struct {
 
 	adaptive bool
 	looked   time.Time
-	moved    int64   // bytes, since then
-	step     int     // what is tried, or is tried next
-	trying   bool    // since the last look
-	before   float64 // the rate before what is tried, in bytes a second
-	rest     int     // looks until something is tried
+	moved    int64   // bytes since then
+	step     int     // the present or next trial
+	trying   bool    // since the last check
+	before   float64 // the rate before the trial, in bytes per second
+	rest     int     // checks until the next trial
 }
 
 func fixedDepth(workers int) *depth {
@@ -61,8 +59,8 @@ func adaptiveDepth() *depth {
 	return d
 }
 
-// enter waits until the worker of this number, from 0, is to take a chunk. It is false when there
-// are no more.
+// enter waits until this worker, counted from 0, may take a chunk. It returns false when there are
+// no more chunks.
 func (d *depth) enter(worker int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +70,7 @@ func (d *depth) enter(worker int) bool {
 	return !d.over
 }
 
-// end has no worker take another chunk.
+// end lets no worker take another chunk.
 func (d *depth) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +78,7 @@ func (d *depth) end() {
 	d.changed.Broadcast()
 }
 
-// done is called with the bytes of each chunk that was done.
+// done adds the bytes of a completed chunk.
 func (d *depth) done(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +89,7 @@ func (d *depth) done(bytes int64) {
 	}
 }
 
-// look is a look at the rate since the last one.
+// look starts or judges a trial by the rate since the last check.
 func (d *depth) look(rate float64) {
 	switch {
 	case d.trying:

@@ -4,33 +4,31 @@ package copy
 
 import "io"
 
-// End is one side of a copy: a raw image that is open. Its methods may be called
-// concurrently. If an end lacks an ability, its method falls back (Zero writes zeros,
-// Extent calls everything data), so that the engine need not ask. Abilities without a
-// fallback have their own interface (Cloner).
+// End is one side of a copy: an open raw image. Its methods may be called concurrently. If an end
+// lacks an ability, its method falls back (Zero writes zeros, Extent reports only data), so that
+// the engine need not ask. Abilities without a fallback have their own interface (Cloner).
 type End interface {
-	// ReaderAt and WriterAt move whole buffers: fewer bytes come with an error.
-	// They are fast for buffers from newBuffer at multiples of 4 KiB, and right
-	// for all.
+	// ReaderAt and WriterAt transfer whole buffers: fewer bytes come with an error. They accept all
+	// buffers, and are fast for buffers from newBuffer at multiples of 4 KiB.
 	io.ReaderAt
 	io.WriterAt
-	// Size is the number of bytes, which never changes.
+	// Size returns the size in bytes, which never changes.
 	Size() int64
-	// Extent reports whether the bytes from off on are data or a hole, which reads
-	// as zeros, and where that ends. Data may be zeros as well.
+	// Extent reports whether the bytes at off are data or a hole, which reads as zeros, and where
+	// that extent ends. Data may be zeros too.
 	Extent(off int64) (until int64, data bool, err error)
-	// Zero makes n bytes from off on read as zeros, and frees their space if it can.
+	// Zero makes n bytes from off read as zeros, and frees their space if it can.
 	Zero(off, n int64) error
-	// Flush puts everything written on stable storage. Later reads come from there and not
-	// from a cache.
+	// Flush puts all written data on stable storage. Later reads come from the storage, not a
+	// cache.
 	Flush() error
 	Close() error
 }
 
 // Cloner is an End that may be able to share the space of another End.
 type Cloner interface {
-	// CloneFrom makes the end's content that of src without moving bytes. It returns
-	// errors.ErrUnsupported if these two cannot, and then nothing has changed.
+	// CloneFrom makes the end's content equal to src without moving bytes. It returns
+	// errors.ErrUnsupported, and changes nothing, if these two ends cannot share.
 	CloneFrom(src End) error
 }
 

@@ -11,23 +11,23 @@ import (
 
 // The errors that this package shares with package qemuimg.
 type (
-	// SizeError says that an image does not have the size that it must have: the size of
-	// src, or the size that the caller stated.
+	// SizeError reports that an image does not have its required size: the size of src, or the size
+	// that the caller stated.
 	SizeError = qemuimg.SizeError
-	// MismatchError says where dst begins to differ from src.
+	// MismatchError has the first offset at which dst differs from src.
 	MismatchError = qemuimg.MismatchError
-	// ImageError says that an image cannot be copied.
+	// ImageError reports that an image cannot be copied.
 	ImageError = qemuimg.ImageError
 )
 
 var (
-	// ErrInUse says that another copy, a guest or a mount holds dst.
+	// ErrInUse: another copy, a guest or a mount holds dst.
 	ErrInUse = errors.New("image is in use")
-	// ErrSameImage says that src and dst are one file or device.
+	// ErrSameImage: src and dst are one file or device.
 	ErrSameImage = errors.New("source and destination are the same image")
 )
 
-// ReadError says that Path could not be read at Offset, which is exact to 4 KiB.
+// ReadError reports that Path could not be read at Offset, which is exact to 4 KiB.
 type ReadError struct {
 	Path   string
 	Offset int64
@@ -40,7 +40,7 @@ func (e *ReadError) Error() string {
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// WriteError says that the write to Path that began at Offset failed.
+// WriteError reports a failed write to Path that began at Offset.
 type WriteError struct {
 	Path   string
 	Offset int64
@@ -53,7 +53,7 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// FlushError says that the bytes written to Path may not be on stable storage.
+// FlushError reports that written bytes of Path may not be on stable storage.
 type FlushError struct {
 	Path string
 	Err  error
@@ -63,13 +63,13 @@ func (e *FlushError) Error() string { return fmt.Sprintf("flush %s: %v", e.Path,
 
 func (e *FlushError) Unwrap() error { return e.Err }
 
-// UnansweredError says that the storage was asked to copy a range and has not answered: it may be
-// at work on it still, so that dst must not be given to anybody.
+// UnansweredError reports that the storage has not answered a request to copy a range. It may still
+// write to dst, so no other user may get dst.
 type UnansweredError struct {
 	Path   string
 	Offset int64
 	Bytes  int64
-	// Err is nil if there is nobody to ask again.
+	// Err is nil if no storage can be asked again.
 	Err error
 }
 

@@ -12,17 +12,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/network"
 )
 
-// exportEnd is what is at an address: an export of an NBD server, or an RBD image that is served.
-// Nothing keeps others from writing to it meanwhile, as locks do of a file: that is the caller's to
-// know.
+// exportEnd is the image at an address: an export of an NBD server, or a served RBD image. Unlike a
+// file's locks, nothing excludes other writers; the caller must know that there are none.
 type exportEnd struct {
 	*nbd.Export
 
 	path string
 }
 
-// openExport opens what is at an address. It is read until ctx ends: a server that does not
-// answer holds nobody up who cancels.
+// openExport opens the image at an address. Reads end when ctx ends: a server that does not answer
+// does not block a cancel.
 func openExport(ctx context.Context, access network.Access, path string, writable bool) (End, error) {
 	export, err := access.Open(ctx, path, writable)
 	if err != nil {
@@ -36,7 +35,7 @@ func openExport(ctx context.Context, access network.Access, path string, writabl
 
 func (e exportEnd) Size() int64 { return e.SizeBytes() }
 
-// Zero has the server make zeros, or writes them where it cannot.
+// Zero requests zeros from the server, or writes them if the server cannot make them.
 func (e exportEnd) Zero(off, n int64) error {
 	err := e.ZeroAt(off, n)
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, unix.EOPNOTSUPP) {
@@ -52,8 +51,8 @@ func (e exportEnd) Zero(off, n int64) error {
 	return nil
 }
 
-// Flush has the server put on stable storage what it was given. Whether a later read comes from
-// there is the server's business.
+// Flush makes the server flush the written data. The server decides whether later reads come from
+// the storage.
 func (e exportEnd) Flush() error {
 	if err := e.Export.Flush(); err != nil {
 		return &FlushError{e.path, err}
@@ -69,7 +68,7 @@ func (e exportEnd) Extent(off int64) (until int64, data bool, err error) {
 	return until, data, nil
 }
 
-// Own implements Layered, of an image that is served so.
+// Own implements Layered for a served image.
 func (e exportEnd) Own(off int64) (until int64, own bool, err error) {
 	until, own, err = e.Export.Own(off)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// fileEnd is a regular file or a block device. It has two descriptors: one with
-// O_DIRECT, for whole aligned blocks, and a buffered one for everything else: a
-// tail shorter than a block, and filesystems that refuse O_DIRECT.
+// fileEnd is a regular file or a block device. It has two descriptors: one with O_DIRECT for whole
+// aligned blocks, and a buffered one for the rest: a tail shorter than a block, and filesystems
+// that refuse O_DIRECT.
 type fileEnd struct {
 	path     string
 	sizeByte int64
@@ -25,18 +25,18 @@ type fileEnd struct {
 	direct   *os.File // nil if refused
 
 	directOff atomic.Bool // refused after all, at the first transfer
-	cached    atomic.Bool // something went through the page cache
+	cached    atomic.Bool // some transfer used the page cache
 	zeroing   atomic.Int32
-	// thinBlockBytes is the size of the blocks that may be discarded for zeros, 0 for none.
+	// thinBlockBytes is the size of blocks that read as zeros after a discard, 0 for none.
 	thinBlockBytes atomic.Int64
 }
 
-// OpenFile opens a regular file or block device as an End, and follows no link.
+// OpenFile opens a regular file or block device as an End. It follows no links.
 func OpenFile(path string, writable bool) (End, error) {
 	return openFile(openfile.Files{}, path, writable, unix.O_DIRECT)
 }
 
-// openFile takes the flag that bypasses the page cache, 0 for none.
+// openFile takes the open flag that bypasses the page cache, 0 for none.
 func openFile(files openfile.Files, path string, writable bool, directFlag int) (*fileEnd, error) {
 	found, err := files.Find(path, 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func openFile(files openfile.Files, path string, writable bool, directFlag int) 
 	return f, nil
 }
 
-// imageError gives a refusal of a path the type that this package has for it.
+// imageError converts the error of a refused path to this package's type.
 func imageError(err error) error {
 	if bad := (*openfile.Error)(nil); errors.As(err, &bad) {
 		return &ImageError{Path: bad.Path, Reason: bad.Reason}
@@ -90,8 +90,8 @@ func (f *fileEnd) WriteAt(p []byte, off int64) (int, error) {
 	return f.transfer((*os.File).WriteAt, p, off)
 }
 
-// transfer moves the whole aligned blocks of p past the page cache and the rest
-// through it. The two never share a page.
+// transfer transfers the whole aligned blocks of p directly and the rest through the page cache.
+// The two never share a page.
 func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []byte, off int64) (int, error) {
 	n := 0
 	if head := f.directBytes(p, off); head > 0 {
@@ -99,9 +99,8 @@ func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []
 		n, err = move(f.direct, p[:head], off)
 		switch {
 		case errors.Is(err, unix.EINVAL):
-			// Refused at the first transfer, as some filesystems do; or a short
-			// transfer was continued off a block border: the buffered descriptor
-			// then meets the true error.
+			// Either some filesystems refuse the first direct transfer, or a short transfer
+			// continued off a block border. The buffered descriptor then gets the true error.
 			f.directOff.CompareAndSwap(false, n == 0)
 		case err != nil || n == len(p):
 			return n, err
@@ -112,7 +111,7 @@ func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []
 	return n + m, err
 }
 
-// directBytes is how much of p may go past the page cache.
+// directBytes returns how many bytes of p may bypass the page cache.
 func (f *fileEnd) directBytes(p []byte, off int64) int {
 	if f.direct == nil || f.directOff.Load() || off%alignBytes != 0 ||
 		uintptr(unsafe.Pointer(unsafe.SliceData(p)))%alignBytes != 0 {
@@ -121,8 +120,8 @@ func (f *fileEnd) directBytes(p []byte, off int64) int {
 	return len(p) &^ (alignBytes - 1)
 }
 
-// Extent asks the filesystem. A block device is all data, and so is a file on a filesystem
-// that cannot say.
+// Extent asks the filesystem. A block device is all data, as is a file on a filesystem without
+// support for extents.
 func (f *fileEnd) Extent(off int64) (int64, bool, error) {
 	if !f.regular {
 		return f.sizeByte, true, nil
@@ -151,8 +150,7 @@ func (f *fileEnd) Flush() error {
 		return &FlushError{f.path, err}
 	}
 	if f.cached.Load() || f.direct == nil {
-		// Clean pages go; a filesystem without a device behind it keeps them,
-		// and then they are what is stored.
+		// This drops clean pages. A filesystem without a device keeps them: they are its storage.
 		_ = unix.Fadvise(int(f.buffered.Fd()), 0, 0, unix.FADV_DONTNEED)
 	}
 	return nil

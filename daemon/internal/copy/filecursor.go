@@ -15,20 +15,20 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// frameHeadBytes come before each record in the file: its length and its hash.
+// frameHeadBytes is the size of the header of each record in the file: length and hash.
 const frameHeadBytes = 12
 
-// FileCursor is a Cursor in a file. The file exists once something was appended; who made
-// the copy removes it.
+// FileCursor is a Cursor in a file. The first Append creates the file; the owner of the copy
+// removes it.
 type FileCursor struct {
 	path string
 	file *os.File
 }
 
-// NewFileCursor returns the cursor at path. Close it.
+// NewFileCursor returns the cursor at path. The caller must Close it.
 func NewFileCursor(path string) *FileCursor { return &FileCursor{path: path} }
 
-// Load reads the whole records, and cuts off a record that a crash has left torn.
+// Load reads the complete records, and truncates a torn record after a crash.
 func (c *FileCursor) Load() ([]byte, error) {
 	b, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +59,8 @@ func (c *FileCursor) Load() ([]byte, error) {
 	return log, nil
 }
 
-// Append writes a record and waits until it is on stable storage. On a full disk it uses
-// the room that is kept for the files of the directory, see atomicfile.Reserve.
+// Append writes a record and waits until it is on stable storage. On a full disk it uses the
+// reserve of the directory's files; see atomicfile.UseReserve.
 func (c *FileCursor) Append(record []byte) error {
 	if err := c.open(); err != nil {
 		return fmt.Errorf("open cursor: %w", err)
@@ -77,7 +77,7 @@ func (c *FileCursor) Append(record []byte) error {
 		if err == nil {
 			err = c.file.Sync()
 		}
-		if err != nil { // a part may be there, or all
+		if err != nil { // a part may be written, or all
 			return errors.Join(err, c.file.Truncate(st.Size()))
 		}
 		return nil

@@ -15,25 +15,24 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// FoldSpec says which overlay is folded into what.
+// FoldSpec describes the fold of an overlay.
 type FoldSpec struct {
 	// Overlay is the path of the overlay.
 	Overlay string
-	// Into is what it is folded into: raw, at an address, and of the size of the overlay, which is
-	// stated.
+	// Into is the target of the fold: raw, at an address, with a stated size that is the overlay's.
 	Into Image
-	// Network is how what is at the address is reached.
+	// Network reaches the image at the address.
 	Network network.Access
 	// Files opens the overlay.
 	Files openfile.Files
-	// OpenEnd opens Into; nil is a client of NBD. It is for ends with faults.
+	// OpenEnd opens Into; nil means an NBD client. It exists for ends with faults.
 	OpenEnd OpenEnd
 }
 
-// Fold writes what an overlay has of its own into what is at an address, and has that put on stable
-// storage. Nobody else may have the overlay: ErrInUse. The overlay is not changed, so a fold that
-// was interrupted at any moment is simply run again; until it has succeeded, only overlay and image
-// together have the content.
+// Fold writes the overlay's own data into the image at an address, and flushes that image. It
+// returns ErrInUse if another program has the overlay open. The overlay does not change, so an
+// interrupted fold is simply repeated. Until a fold succeeds, only overlay and image together have
+// the content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
 	sizeBytes := f.Into.SizeBytes
 	overlay, err := openOverlay(f.Overlay, f.Files, sizeBytes)
@@ -60,14 +59,15 @@ func Fold(ctx context.Context, f FoldSpec) (err error) {
 	return into.Flush()
 }
 
-// openOverlay opens an overlay of this size, with the locks that keep every QEMU off it: ErrInUse.
+// openOverlay opens an overlay of this size, with the locks that exclude every QEMU. It returns
+// ErrInUse if another program has one of them.
 func openOverlay(path string, files openfile.Files, sizeBytes int64) (*qemuimg.Overlay, error) {
 	return qemuimg.OpenOverlay(path, files, sizeBytes, func(file *os.File) error {
 		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)
 	})
 }
 
-// overlaySpans are the chunks in which an overlay may have something.
+// overlaySpans returns the chunks in which the overlay may have data.
 func overlaySpans(overlay *qemuimg.Overlay, sizeBytes int64) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		for off := overlay.Next(0); off < sizeBytes; off = overlay.Next(off + chunkBytes) {
@@ -78,7 +78,7 @@ func overlaySpans(overlay *qemuimg.Overlay, sizeBytes int64) iter.Seq2[span, err
 	}
 }
 
-// foldSpan writes the pieces of an overlay that are in a span.
+// foldSpan writes the overlay's pieces in a span.
 func (e *pair) foldSpan(overlay *qemuimg.Overlay, s span, buf []byte) error {
 	pieces, err := overlay.Pieces(s.off, s.n)
 	for _, p := range pieces {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// gate lets as many bytes of a copy be in flight as its pacer allows. What waits at a
-// device before a request of the guest is what the guest waits for: the gate bounds
-// it, where a pause between large requests would only make it rarer.
+// gate bounds the copy's bytes in flight to the pacer's limit. A guest's request waits for the
+// requests that the device got before it. The gate bounds these; pauses between large requests
+// would only make long waits rarer.
 type gate struct {
 	pace Pacer
 
-	turn     chan struct{} // has room for the request that is next
+	turn     chan struct{} // holds the place of the next request
 	mu       sync.Mutex
 	left     sync.Cond
 	inFlight int64
@@ -25,8 +25,8 @@ func newGate(pace Pacer) *gate {
 	return g
 }
 
-// enter waits until n more bytes may be in flight, and takes them. A request that
-// finds nothing in flight always may.
+// enter waits until n more bytes may be in flight, and takes them. A request never waits while
+// nothing is in flight.
 func (g *gate) enter(n int64) {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
@@ -54,8 +54,8 @@ func (g *gate) leave(n int64) {
 	g.left.Signal()
 }
 
-// pieceBytes is the size of the next request: two of them fit into what is allowed,
-// so that one is written while another is read.
+// pieceBytes returns the size of the next request. Two of them fit into the limit, so that one is
+// written while another is read.
 func (g *gate) pieceBytes() int {
 	allowed, _ := g.pace.Allow()
 	piece := int64(chunkBytes)
@@ -65,14 +65,14 @@ func (g *gate) pieceBytes() int {
 	return int(piece)
 }
 
-// pacedEnd is an End whose transfers pass a gate, in pieces.
+// pacedEnd is an End that transfers in pieces through a gate.
 type pacedEnd struct {
 	End
 
 	gate *gate
 }
 
-// paced puts a gate around both ends of a copy, unless there is no pacer.
+// paced puts one gate around both ends of a copy, unless there is no pacer.
 func (s *Spec) paced(src, dst End) (End, End) {
 	if s.Pace == nil {
 		return src, dst

@@ -7,49 +7,48 @@ import (
 	"time"
 )
 
-// Numbers of the pacer of a block job.
+// Constants of the pacer of a block job.
 const (
-	// jobLimitPerByte makes a limit in bytes per second of what a copy might have in flight: QEMU
-	// chooses that itself, and its speed is all that can be set. What is in flight is moved in
-	// 10 ms, so that the least limit is 6.25 MiB/s.
+	// jobLimitPerByte converts bytes in flight to a speed limit in bytes per second: QEMU chooses
+	// the bytes in flight itself, and only its speed can be set. The bytes in flight move in 10 ms,
+	// so the lowest limit is 6.25 MiB/s.
 	jobLimitPerByte = 100
-	// A limit is changed if it is to be this many times higher or lower: each change is a call of
-	// libvirt.
+	// A limit changes only by at least this factor: each change is a libvirt call.
 	jobLimitStep = 1.2
-	// convergenceMargin is how much faster a job is than what it needs to end in time.
+	// convergenceMargin is the factor over the speed that the job needs to end in time.
 	convergenceMargin = 1.25
-	// stuckAfter is for how long a job may get no nearer to its end until it is not held back any
-	// more, and liftFor is for how long that is the first time. It doubles with each time.
+	// After stuckAfter without progress the job gets no limit, for liftFor the first time. The time
+	// doubles with each repetition.
 	stuckAfter = 3 * time.Second
 	liftFor    = 30 * time.Second
-	// A job with a bound and no more than briefBytes to do is not held back for briefTime. What it
-	// copies is in the guest's own overlay, on which the guest is slower than on a disk with a copy
-	// beside it: to be over soon is kinder to it than to measure what it would bear.
+	// A job with a bound and at most briefBytes left has no limit for briefTime. It copies the
+	// guest's own overlay, which is slower for the guest than a disk with a copy. A short job
+	// disturbs the guest less than the measurement of a limit.
 	briefBytes = 32 << 20
 	briefTime  = 300 * time.Millisecond
 	briefTick  = 25 * time.Millisecond
-	// dirtiedOver is the time over which it is measured how much a guest adds.
+	// dirtiedOver is the averaging time of the guest's dirty rate.
 	dirtiedOver = 3 * time.Second
 )
 
-// JobProgress is how far a block job of QEMU is, in bytes.
+// JobProgress is the progress of a QEMU block job, in bytes.
 type JobProgress struct {
 	Done, Left int64
-	// Synchronous: the job's target gets each write of the guest at once, so that none makes
-	// more of what is left. Done counts these writes as well.
+	// Synchronous: each write of the guest goes to the job's target at once, so it does not
+	// increase Left. Done counts these writes too.
 	Synchronous bool
 }
 
-// JobPacer has a block job of QEMU give way to its guest: the control is GuestPacer's, and what
-// it sets is the speed of the job. A job that is never looked at again goes on with its last limit,
+// JobPacer slows a QEMU block job down for its guest. GuestPacer computes the limit, and JobPacer
+// sets it as the speed of the job. Without further calls of Look the job keeps its last limit,
 // which is never below 6.25 MiB/s.
 //
-// A job has to end however much the guest writes: it gets at least what it needs to end within a
-// bound, and one that does not get nearer to its end is not held back.
+// A job must end however much the guest writes. So it gets at least the speed that it needs to end
+// within a bound, and a job without progress gets no limit.
 type JobPacer struct {
 	guest *GuestPacer
-	ends  time.Time // when it is to be over; zero: there is no bound
-	brief time.Time // until when it is not held back
+	ends  time.Time // its deadline; zero: there is no bound
+	brief time.Time // end of the time without a limit
 
 	at     time.Time
 	last   JobProgress
@@ -66,9 +65,9 @@ type JobPacer struct {
 	paced    time.Duration
 }
 
-// NewJobPacer returns the pacer of a job that begins, or that was found, now, with the counters of
-// the guest's disk; ok is false if these could not be read. The job keeps keepShare of its speed,
-// and ends within a bound if that is not 0.
+// NewJobPacer returns the pacer of a job that starts, or was found, at now. guest has the counters
+// of the guest's disk; ok is false if they could not be read. The job keeps keepShare of its speed,
+// and ends within bound if bound is not 0.
 func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, bound time.Duration) *JobPacer {
 	p := &JobPacer{guest: NewGuestPacer(nil, keepShare), at: now, least: math.MaxInt64, leastAt: now, lift: liftFor}
 	if bound > 0 {
@@ -78,7 +77,7 @@ func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, 
 	return p
 }
 
-// begin has the guest's latency measured before the job is held back by it.
+// begin starts to measure the guest's latency, before the latency limits the job.
 func (p *JobPacer) begin(guest GuestLatency, ok bool) {
 	p.guest.mu.Lock()
 	defer p.guest.mu.Unlock()
@@ -88,13 +87,13 @@ func (p *JobPacer) begin(guest GuestLatency, ok bool) {
 	p.guest.begin(guest, ok)
 }
 
-// SetKeepShare changes the share of its speed that the job keeps. With 1 it is not held back.
+// SetKeepShare changes the share of its speed that the job keeps. With 1 the job has no limit.
 func (p *JobPacer) SetKeepShare(share float64) { p.guest.SetKeepShare(share) }
 
-// Paced returns for how long the job was held back.
+// Paced returns how long the job had a limit.
 func (p *JobPacer) Paced() time.Duration { return p.paced }
 
-// State returns what the pacer does now, and why.
+// State returns the pacer's present state and its reason.
 func (p *JobPacer) State() PaceState {
 	if p.at.Before(p.brief) {
 		return PaceState{Doing: PaceFree}
@@ -105,8 +104,8 @@ func (p *JobPacer) State() PaceState {
 	return p.guest.State()
 }
 
-// Tick is how long to wait before the next Look: little while a job may be over in a moment, so
-// that its end is seen then.
+// Tick returns the time until the next Look. It is short while the job may end within a moment, so
+// that Look sees the end promptly.
 func (p *JobPacer) Tick(now time.Time) time.Duration {
 	if now.Before(p.brief) || !p.looked && now.Sub(p.at) < briefTime {
 		return briefTick
@@ -114,8 +113,8 @@ func (p *JobPacer) Tick(now time.Time) time.Duration {
 	return paceTick
 }
 
-// Look is called as often as Tick says, and returns the limit that the job is to have from now on,
-// in bytes per second; 0 is none.
+// Look returns the job's new limit in bytes per second; 0 means none. Call it at the intervals of
+// Tick.
 func (p *JobPacer) Look(now time.Time, guest GuestLatency, ok bool, job JobProgress) int64 {
 	elapsed := now.Sub(p.at)
 	if elapsed <= 0 {
@@ -147,7 +146,7 @@ func (p *JobPacer) Look(now time.Time, guest GuestLatency, ok bool, job JobProgr
 	return p.limit
 }
 
-// moved is what the job itself has copied since the last look.
+// moved returns the bytes that the job itself copied since the last look.
 func (p *JobPacer) moved(job JobProgress) int64 {
 	if job.Synchronous {
 		return max(0, p.last.Left-job.Left)
@@ -155,7 +154,7 @@ func (p *JobPacer) moved(job JobProgress) int64 {
 	return max(0, job.Done-p.last.Done)
 }
 
-// converging raises a limit to what the job needs to come to its end.
+// converging raises a limit to the speed that the job needs to end.
 func (p *JobPacer) converging(now time.Time, limit int64) int64 {
 	p.catching = false
 	if limit == 0 {
@@ -185,21 +184,21 @@ func (p *JobPacer) converging(now time.Time, limit int64) int64 {
 	return limit
 }
 
-// set keeps the last limit where the next one is about the same.
+// set keeps the last limit if the new one is similar.
 func (p *JobPacer) set(limit int64) {
 	if limit == 0 || p.limit == 0 || float64(limit) > jobLimitStep*float64(p.limit) || jobLimitStep*float64(limit) < float64(p.limit) {
 		p.limit = limit
 	}
 }
 
-// jobLimit is the speed of a job that stands for what may be in flight; 0 is no limit.
+// jobLimit converts the allowed bytes in flight to the speed of a job; 0 means no limit.
 func (p *GuestPacer) jobLimit() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.keepShare >= 1:
 		return 0
-	case p.quietLeft > 0: // never 0, or a job whose daemon dies now would stand still for good
+	case p.quietLeft > 0: // never 0, or the job stops for good if the daemon dies now
 		return minInFlight * jobLimitPerByte
 	case p.inFlight >= maxInFlight:
 		return 0

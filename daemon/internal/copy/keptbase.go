@@ -9,20 +9,19 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Layered is an End that is an image over others, whose bytes show through where it has none
-// itself.
+// Layered is an End over other images. Their bytes show through where the image has none.
 type Layered interface {
 	End
-	// Own reports whether the image has the bytes from off on itself, be they data or zeros, and
-	// until where.
+	// Own reports whether the image itself has the bytes at off, data or zeros, and the end of that
+	// range.
 	Own(off int64) (until int64, own bool, err error)
 }
 
-// keptBase is a copy between two images over the same base images: what src has itself is written
-// to dst, and nothing else, so that the rest shows through in both.
+// keptBase is a copy between two images over the same base images. It writes only the bytes that
+// src itself has to dst; the rest shows through in both.
 type keptBase struct {
 	src, dst Layered
-	// inherited are the chunks of which src has nothing.
+	// inherited marks the chunks that src does not have.
 	inherited []bool
 }
 
@@ -35,7 +34,7 @@ func newKeptBase(spec *Spec, src, dst End) (*keptBase, error) {
 	return &keptBase{src: s, dst: d, inherited: make([]bool, (src.Size()+chunkBytes-1)/chunkBytes)}, nil
 }
 
-// sameChain reports whether two images that are there are over the same others.
+// sameChain reports whether two non-nil backing chains are equal.
 func sameChain(a, b *qemuimg.Image) bool {
 	if a == nil || b == nil {
 		return false
@@ -48,8 +47,8 @@ func sameChain(a, b *qemuimg.Image) bool {
 	return a == nil && b == nil
 }
 
-// spans divides src into chunks of which it has something, and runs of chunks of which it has
-// nothing. Chunks that skip names are left out.
+// spans divides src into chunks that it has at least in part, and runs of chunks that it does not
+// have. It omits the chunks for which skip returns true.
 func (k *keptBase) spans(skip func(chunk int) bool) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		size := k.src.Size()
@@ -75,7 +74,7 @@ func (k *keptBase) spans(skip func(chunk int) bool) iter.Seq2[span, error] {
 	}
 }
 
-// ownUntil is Own from off to end, as far as it is the same all the way.
+// ownUntil is Own for the longest uniform range from off, at most up to end.
 func ownUntil(l Layered, off, end int64) (until int64, own bool, err error) {
 	for until = off; until < end; {
 		next, has, err := l.Own(until)
@@ -90,7 +89,7 @@ func ownUntil(l Layered, off, end int64) (until int64, own bool, err error) {
 	return until, own, nil
 }
 
-// write writes what src has itself of p. Left is what it has not.
+// write writes the parts of p that src itself has. left counts the other bytes.
 func (k *keptBase) write(p []byte, off int64, write func(p []byte, off int64) (int64, error)) (written, left int64, err error) {
 	for at, end := off, off+int64(len(p)); at < end; {
 		until, own, err := ownUntil(k.src, at, end)
@@ -111,14 +110,14 @@ func (k *keptBase) write(p []byte, off int64, write func(p []byte, off int64) (i
 	return written, left, nil
 }
 
-// inherit notes that src has nothing of a span.
+// inherit marks the chunks of a span as inherited.
 func (k *keptBase) inherit(s span) {
 	for i := range s.chunks() {
 		k.inherited[s.firstChunk()+i] = true // each by one worker
 	}
 }
 
-// verify holds dst against what src has nothing of: where dst has nothing either both show the same
+// verify checks that dst has no bytes of its own where src has none: there both show the same
 // bytes.
 func (k *keptBase) verify(ctx context.Context, table *chunkTable, mismatch *firstMismatch) error {
 	for chunk, inherited := range k.inherited {

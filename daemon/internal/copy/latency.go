@@ -5,38 +5,37 @@ package copy
 import "time"
 
 const (
-	// tolerated is the mean latency, over the idle one, at which the copy gives
-	// way; toleratedSlack, and what the idle latency varies by itself, keep it from
-	// fighting over what a disk does anyway.
+	// The copy slows down if the mean latency exceeds tolerated times the idle latency.
+	// toleratedSlack, and the spread of the idle latency, avoid a reaction to a disk's noise.
 	tolerated      = 1.5
 	toleratedSlack = 300 * time.Microsecond
-	// minSampleRequests makes a mean.
+	// minSampleRequests are enough requests for a mean.
 	minSampleRequests = 4
 )
 
-// latencyWatch holds the mean latency of one kind of a guest's requests against what it
-// is while no copy is under way.
+// latencyWatch compares the mean latency of one kind of guest requests with the latency while the
+// copy is paused.
 type latencyWatch struct {
 	before   Latency
 	measured bool // before is set
 
-	idle      time.Duration // without the copy, 0 where it is not known
-	tolerated time.Duration // 0 where it is not known what is usual
+	idle      time.Duration // without the copy, 0 if unknown
+	tolerated time.Duration // 0 if the usual latency is unknown
 
-	// Of a quiet time: the mean of each look.
+	// means has the mean of each look of a quiet time.
 	means []time.Duration
 }
 
-// restart begins to count from now on.
+// restart starts to count from now on.
 func (w *latencyWatch) restart(now Latency, ok bool) {
 	w.before, w.measured, w.means = now, ok, nil
 }
 
-// mean is the mean latency since the last one that it returned, or since restart. It is
-// not known before there were enough requests.
+// mean returns the mean latency since its last known result or since restart. known is false before
+// there were enough requests.
 func (w *latencyWatch) mean(now Latency, ok bool) (time.Duration, bool) {
 	before := w.before
-	// Counters that went back are those of a new process of the guest.
+	// Lower counters belong to a new process of the guest.
 	if !ok || !w.measured || now.Requests < before.Requests || now.Total < before.Total {
 		w.before, w.measured = now, ok
 		return 0, false
@@ -48,15 +47,15 @@ func (w *latencyWatch) mean(now Latency, ok bool) (time.Duration, bool) {
 	return (now.Total - before.Total) / time.Duration(now.Requests-before.Requests), true
 }
 
-// learn takes a look while the copy stands still.
+// learn takes a look while the copy is paused.
 func (w *latencyWatch) learn(now Latency, ok bool) {
 	if mean, known := w.mean(now, ok); known {
 		w.means = append(w.means, mean)
 	}
 }
 
-// learned ends a quiet time. Without enough requests nothing is known, and what the
-// guest does after a pause is not held against an old figure.
+// learned ends a quiet time. With too few requests nothing is known: the guest's activity after a
+// pause is not compared with an old value.
 func (w *latencyWatch) learned() {
 	w.idle, w.tolerated = 0, 0
 	if len(w.means) == 0 {
@@ -70,26 +69,26 @@ func (w *latencyWatch) learned() {
 	w.tolerated = max(time.Duration(tolerated*float64(w.idle)), w.idle+max(toleratedSlack, most-least))
 }
 
-// Latency counts a guest's requests of one kind and sums up how long they took.
+// Latency counts a guest's requests of one kind and sums their durations.
 type Latency struct {
 	Requests int64
 	Total    time.Duration
 }
 
-// GuestLatency has the counters of a guest's disk since the guest's process began.
+// GuestLatency has the counters of a guest's disk since the guest's process started.
 type GuestLatency struct {
 	Reads, Writes, Flushes Latency
 }
 
 func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
 
-// strain is the worst of the latencies of all kinds of requests. Known says that there were
-// enough requests of one kind; learned is false if the guest does something that it did not
-// while the copy stood still.
+// strain is the highest latency of all kinds of requests. known is true if one kind had enough
+// requests. learned is false if the guest makes requests of a kind that it did not make while the
+// copy was paused.
 type strain struct {
-	worst          float64 // 1 is what is tolerated
+	worst          float64 // 1 is the tolerated latency
 	known, learned bool
-	kind           int // of the worst
+	kind           int // kind of the highest latency
 	mean           time.Duration
-	excess         float64 // by how much that is longer, as a part of what it is without the copy
+	excess         float64 // relative excess of the mean over the latency without the copy
 }

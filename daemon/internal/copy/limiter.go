@@ -10,15 +10,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limiter caps the bytes per second of the copies that share it. The cap may be changed at
-// any time; copies that wait under the old cap notice at once. A nil Limiter caps nothing.
+// Limiter caps the bytes per second of the copies that share it. The cap may change at any time;
+// waiting copies notice the change at once. A nil Limiter caps nothing.
 type Limiter struct {
 	mu      sync.Mutex
-	bucket  *rate.Limiter // nil is no cap
+	bucket  *rate.Limiter // nil means no cap
 	changed chan struct{} // closed when bucket is replaced
 }
 
-// NewLimiter returns a limiter with this cap; 0 is no cap.
+// NewLimiter returns a limiter with this cap; 0 means no cap.
 func NewLimiter(bytesPerSecond int64) *Limiter {
 	l := &Limiter{changed: make(chan struct{})}
 	l.SetBytesPerSecond(bytesPerSecond)
@@ -32,14 +32,14 @@ func (l *Limiter) SetBytesPerSecond(bytesPerSecond int64) {
 	l.bucket = nil
 	if bytesPerSecond > 0 {
 		l.bucket = rate.NewLimiter(rate.Limit(bytesPerSecond), chunkBytes)
-		// The bucket starts empty: a change gives nobody a burst.
+		// The bucket starts empty: a change permits no burst.
 		l.bucket.AllowN(time.Now(), chunkBytes)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// wait returns when n bytes, at most a chunk, may move. The error is ctx's.
+// wait returns when n bytes, at most a chunk, may move. Its error is the error of ctx.
 func (l *Limiter) wait(ctx context.Context, n int64) error {
 	if l == nil {
 		return ctx.Err()
@@ -75,7 +75,7 @@ func (l *Limiter) waitAll(ctx context.Context, n int64) error {
 	return ctx.Err()
 }
 
-// bytesPerSecond is the cap by now, 0 if there is none.
+// bytesPerSecond returns the present cap, 0 if there is none.
 func (l *Limiter) bytesPerSecond() int64 {
 	if l == nil {
 		return 0
@@ -88,7 +88,7 @@ func (l *Limiter) bytesPerSecond() int64 {
 	return int64(l.bucket.Limit())
 }
 
-// sleep waits for d, for ctx, whose error it returns, or for another cap.
+// sleep waits for d, for another cap, or for ctx, and then returns the error of ctx.
 func (*Limiter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (again bool, err error) {
 	if d <= 0 {
 		return false, ctx.Err()

@@ -14,26 +14,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The bytes of an image that are locked, as nobody else's data: locks know
-// nothing of the file's size.
+// The locked bytes of an image. They need not exist: locks ignore the file's size.
 const (
-	// copyLockOffset is where two copies meet.
+	// copyLockOffset is the byte with which copies exclude each other.
 	copyLockOffset = 1 << 62
-	// QEMU locks single bytes from 100 and from 200 on for what it does with an
-	// image and what it lets others do. To hold them all is to keep every guest
-	// and every tool of QEMU away.
+	// QEMU locks single bytes from 100 on for its own use of an image, and from 200 on for the uses
+	// that it denies to others. Locking all of them excludes every guest and every QEMU tool.
 	qemuLockOffset = 100
 	qemuLockBytes  = 200
 )
 
-// lockDst keeps all others from writing to dst: other copies, and guests, unless QEMU serves dst,
-// which takes its own locks against them; a block device is claimed exclusively, which mounts and
-// volume managers respect. ErrInUse if somebody was first. The locks go with the returned file,
-// whatever kills us. What is at an address has no locks: the file is nil.
+// lockDst excludes all other writers of dst: other copies, and guests. If QEMU serves dst, QEMU
+// takes its own locks against guests. A block device is opened exclusively, which mounts and volume
+// managers respect. It returns ErrInUse if another program has dst. The locks end with the returned
+// file, even after a crash. An image at an address has no locks: the file is nil.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 
-// lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other,
-// and with nobody else.
+// lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other only.
 func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	path := s.Dst.Path
 	if api.IsNetwork(path) {
@@ -70,8 +67,8 @@ func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	return f, nil
 }
 
-// stillNamed makes sure that the image that was written is the one that its path names:
-// what was unlinked, or replaced, during the copy is gone when the last descriptor is.
+// stillNamed checks that the path still names the written image. An image that was unlinked or
+// replaced during the copy disappears when its last descriptor is closed.
 func stillNamed(f *os.File) error {
 	if f == nil {
 		return nil
@@ -87,8 +84,8 @@ func stillNamed(f *os.File) error {
 	return err
 }
 
-// lockBytes takes a lock of the open file, not of the process, so that copies
-// in one process exclude each other as well.
+// lockBytes locks bytes for the open file, not for the process, so that copies in one process
+// exclude each other too.
 func lockBytes(f *os.File, kind int16, off, n int64) error {
 	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: off, Len: n}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)

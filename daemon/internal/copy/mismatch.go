@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// firstMismatch keeps the lowest offset that was found. Spans are handed out in
-// order, so once one is found only spans before it still matter.
+// firstMismatch keeps the lowest different offset. Spans are visited in order, so after a mismatch
+// only earlier spans matter.
 type firstMismatch struct {
 	mu     sync.Mutex
 	offset int64
@@ -22,7 +22,7 @@ func (f *firstMismatch) found(offset int64) {
 	f.offset = min(f.offset, offset)
 }
 
-// before reports whether something below off is known to differ.
+// before reports whether a byte below off is known to differ.
 func (f *firstMismatch) before(off int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// offloadStep is what a storage is asked for first, and the least where nothing else bounds it.
+	// offloadStep is the size of the first request, and the least size unless a cap requires less.
 	offloadStep = 16 << 20
-	// A piece takes pieceTime, or guestPieceTime where a guest has to be spared: there is a rest
-	// behind each.
+	// A piece takes pieceTime, or guestPieceTime if a guest must be spared. A rest follows each
+	// piece.
 	pieceTime      = 2 * time.Second
 	guestPieceTime = 500 * time.Millisecond
-	// restTick is how often a rest looks whether the guest still needs it.
+	// restTick is how often a rest checks whether the guest still needs it.
 	restTick = 100 * time.Millisecond
 )
 
 var (
-	// answerGrace is for how long the answer is waited for once the copy was stopped.
+	// answerGrace is how long a stopped copy waits for the answer.
 	answerGrace = 10 * time.Second
-	// maxOffloadPiece bounds what is done again after a kill, and how long a cancel waits.
+	// maxOffloadPiece bounds the repeated work after a kill, and the duration of a cancel.
 	maxOffloadPiece int64 = 256 << 20
 )
 
-// offloader is one copy that the storage makes.
+// offloader is one offloaded copy.
 type offloader struct {
 	*Offload
 
@@ -35,12 +35,12 @@ type offloader struct {
 	dst   End
 	meter *meter
 	log   *offloadLog
-	// bytesPerSecond is how fast the last piece was, 0 before the first.
+	// bytesPerSecond is the speed of the last piece, 0 before the first.
 	bytesPerSecond float64
 }
 
-// offload has the storage make the copy. It returns false, and no error, if Volferry has to make
-// it; then nobody is at work on dst any more.
+// offload lets the storage make the copy. It returns false, and no error, if Volferry must copy;
+// then the storage does not write to dst any more.
 func (s *Spec) offload(ctx context.Context, src, dst End, m *meter) (done bool, err error) {
 	log, err := openOffloadLog(s.Cursor, s.Src.Path, s.Dst.Path, src.Size())
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Spec) offload(ctx context.Context, src, dst End, m *meter) (done bool, 
 	}
 	o := &offloader{Offload: s.Offload, spec: s, dst: dst, meter: m, log: log}
 	if log.open {
-		// Whatever else is so by now, this is not left as it is.
+		// The open range must be resolved in any case.
 		if supported, err := o.ask(ctx, log.off, log.n); err != nil || !supported {
 			return false, err
 		}
@@ -95,7 +95,7 @@ func (o *offloader) piece(ctx context.Context, sizeBytes int64) (supported bool,
 	return true, o.rest(ctx, took)
 }
 
-// pieceBytes is the size of the next piece.
+// pieceBytes returns the size of the next piece.
 func (o *offloader) pieceBytes() int64 {
 	n := int64(offloadStep)
 	if o.bytesPerSecond > 0 {
@@ -116,8 +116,8 @@ func (o *offloader) pieceBytes() int64 {
 	return max(n-n%unit, unit)
 }
 
-// rest lets the guest have the storage for itself behind a piece that took so long, as much as the
-// pacer says: what is under way there cannot be held up.
+// rest leaves the storage to the guest after a piece, for a time that follows from took and the
+// pacer. The piece itself cannot be slowed down.
 func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 	pace := o.spec.Pace
 	for began := time.Now(); pace != nil; {
@@ -138,8 +138,8 @@ func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 	return ctx.Err()
 }
 
-// ask asks for a range, and notes what has become of it. Where ctx ends meanwhile the answer is
-// waited for: without it the range has to be asked for again.
+// ask requests a copy of a range, and logs the result. If ctx ends during the request, ask still
+// waits for the answer: without it the range must be requested again.
 func (o *offloader) ask(ctx context.Context, off, n int64) (supported bool, err error) {
 	if err := o.log.asked(off, n); err != nil {
 		return false, err
@@ -163,7 +163,7 @@ func (o *offloader) ask(ctx context.Context, off, n int64) (supported bool, err 
 		return false, o.log.openError(o.spec.Dst.Path, fmt.Errorf("it says that it has copied up to byte %d", until))
 	}
 	if f := fileOf(o.dst); f != nil {
-		f.cached.Store(true) // what this host has read of dst before is old
+		f.cached.Store(true) // this host's cached reads of dst are stale
 	}
 	if err := o.dst.Flush(); err != nil {
 		return false, err

@@ -8,21 +8,21 @@ import (
 	"slices"
 )
 
-// offloadLog is what a cursor says of a copy that the storage makes.
+// offloadLog is the state of an offloaded copy in a cursor.
 type offloadLog struct {
 	cursor Cursor
 	head   []byte
 	begun  bool
-	// until is up to where it was copied.
+	// until is the offset up to which the storage copied.
 	until int64
-	// open: the storage was asked for n bytes from off on, and has not answered.
+	// open: the storage has not answered the request for n bytes from off.
 	open   bool
 	off, n int64
 	// streamed: a copy by chunks has begun.
 	streamed bool
 }
 
-// openOffloadLog reads what a cursor, which may be nil, has of this copy.
+// openOffloadLog reads the state of this copy from a cursor, which may be nil.
 func openOffloadLog(cursor Cursor, src, dst string, sizeBytes int64) (*offloadLog, error) {
 	l := &offloadLog{cursor: cursor, head: beginRecord(src, dst, sizeBytes)}
 	l.head[0] = recordOffload
@@ -96,7 +96,7 @@ func offloadRecord(kind byte, a, b int64) []byte {
 	return binary.BigEndian.AppendUint64(record, uint64(b))
 }
 
-// openError is the error of an open range, nil if none is.
+// openError returns the error of an open range, nil if there is none.
 func (l *offloadLog) openError(dst string, err error) error {
 	if !l.open {
 		return nil
@@ -104,9 +104,9 @@ func (l *offloadLog) openError(dst string, err error) error {
 	return &UnansweredError{Path: dst, Offset: l.off, Bytes: l.n, Err: err}
 }
 
-// Restart has the next copy with this cursor begin anew. A range for which a storage was asked and
-// has not answered is asked for again all the same. It returns false if there is none, so that the
-// cursor may be removed as well.
+// Restart makes the next copy with this cursor start again. That copy still repeats the request for
+// an unanswered range. needed is false if there is no such range: the cursor may then be removed
+// instead.
 func Restart(cursor Cursor) (needed bool, err error) {
 	log, err := cursor.Load()
 	if err != nil {
@@ -120,8 +120,7 @@ func Restart(cursor Cursor) (needed bool, err error) {
 	return true, l.append(slices.Concat(l.head, offloadRecord(recordAsked, l.off, l.n)))
 }
 
-// Unanswered reports whether a cursor has a range for which the storage was asked and has not
-// answered: it may write to dst.
+// Unanswered reports whether a cursor has an unanswered range: the storage may still write to dst.
 func Unanswered(cursor Cursor) (bool, error) {
 	log, err := cursor.Load()
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overlaid is what an overlay and the raw image below it hold together. The name in the header of
-// the overlay is not followed.
+// overlaid is an overlay together with the raw image below it. It ignores the backing file name in
+// the overlay's header.
 type overlaid struct {
-	End // what is below
+	End // the image below
 
 	overlay *qemuimg.Overlay
 }
@@ -36,7 +36,7 @@ func (o *overlaid) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Extent calls data what the overlay may have something of.
+// Extent reports data wherever the overlay may have some.
 func (o *overlaid) Extent(off int64) (until int64, data bool, err error) {
 	next := o.overlay.Next(off)
 	if next <= off {
@@ -51,16 +51,16 @@ func (o *overlaid) Close() error {
 	return o.End.Close()
 }
 
-// atAddress reports whether Src is an overlay over a raw image, and that or Dst is at an address,
-// to which qemu-img has no way.
+// atAddress reports whether Src is an overlay over a raw image and that image or Dst is at an
+// address, which qemu-img cannot reach.
 func (s *Spec) atAddress() bool {
 	below := s.Src.Backing
 	return s.Src.Format == qemuimg.FormatQCOW2 && below != nil && below.Backing == nil && below.Format == qemuimg.FormatRaw &&
 		(api.IsNetwork(below.Path) || api.IsNetwork(s.Dst.Path))
 }
 
-// openOverlaid opens Src, which is atAddress, for a comparison with dst. Nobody else may have the
-// overlay: ErrInUse.
+// openOverlaid opens Src, for which atAddress is true, for a comparison with dst. It returns
+// ErrInUse if another program has the overlay open.
 func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	is := s.Src.Backing
 	below, err := s.open(ctx, Image{Path: is.Path, Format: qemuimg.FormatRaw, SizeBytes: is.SliceBytes, Slice: is.SliceBytes != 0})

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// PaceDoing is what a pacer does.
+// PaceDoing is the activity of a pacer.
 type PaceDoing string
 
-// What a pacer does. It keeps a share of the copy's speed where the guest still suffers, lets the
-// copy go where the guest suffers as much beside a slow one, and has a block job catch up with a
-// guest that would outrun it.
+// The activities of a pacer. PaceKeepsShare: the guest still suffers, but the copy keeps its share
+// of speed. PaceDoesNotHelp: the copy is not limited, because the guest suffers as much from a slow
+// copy. PaceCatchesUp: a block job must be faster than the guest's writes.
 const (
 	PaceFree        PaceDoing = "free"
 	PaceMeasures    PaceDoing = "measures"
@@ -25,7 +25,7 @@ const (
 // requestKinds are the kinds of GuestLatency, in its order.
 var requestKinds = [...]string{"reads", "writes", "flushes"}
 
-// PacedStates returns the states of a copy beside a guest that minds it, without latencies.
+// PacedStates returns all states of a copy that affects its guest, without latencies.
 func PacedStates() []PaceState {
 	states := []PaceState{{Doing: PaceMeasures}, {Doing: PaceCatchesUp}}
 	for _, requests := range requestKinds {
@@ -36,15 +36,15 @@ func PacedStates() []PaceState {
 	return states
 }
 
-// PaceState is what a pacer does, and why: a mean latency of the guest's requests of one kind,
-// and the latency that is tolerated.
+// PaceState is a pacer's activity and its reason: the mean latency of one kind of guest requests,
+// and the tolerated latency.
 type PaceState struct {
 	Doing           PaceDoing
 	Requests        string // reads, writes or flushes
 	Mean, Tolerated time.Duration
 }
 
-// String says it in words, "" where the guest does not mind the copy.
+// String describes the state, "" if the copy does not affect the guest.
 func (s PaceState) String() string {
 	why := fmt.Sprintf("the guest's %s take %.1f ms, and %.1f ms are tolerated", s.Requests, millis(s.Mean), millis(s.Tolerated))
 	switch s.Doing {

@@ -8,78 +8,73 @@ import (
 	"time"
 )
 
-// minPieceBytes is the smallest request that a chunk is divided into.
+// minPieceBytes is the smallest request into which a chunk is divided.
 const minPieceBytes = 64 << 10
 
-// Pacer bounds what a copy has in flight, for the sake of others.
+// Pacer bounds the copy's bytes in flight, for the benefit of other users of the storage.
 type Pacer interface {
-	// Allow returns how many bytes may be in flight, and how long each request rests
-	// before it begins. It is asked before every request, and must not block.
+	// Allow returns the allowed bytes in flight, and the rest before each request. It is called
+	// before every request, and must not block.
 	Allow() (inFlightBytes int64, rest time.Duration)
-	// Moved is called with the bytes of every request that has ended. It must not block.
+	// Moved is called with the bytes of every finished request. It must not block.
 	Moved(bytes int64)
-	// Duty returns for which part of the time a child process may work, whose requests
-	// nobody can hold up.
+	// Duty returns the share of time in which a child process may work, because its single requests
+	// cannot be delayed.
 	Duty() float64
 }
 
-// Numbers of the guest's pacer.
+// Constants of the guest's pacer.
 const (
-	// paceTick is how often the guest's latency is looked at.
+	// paceTick is how often the pacer reads the guest's latency.
 	paceTick = 100 * time.Millisecond
-	// quietEvery is how often the copy stands still to see the guest's latency
-	// without it, because what the guest does changes; quietTicks is for how
-	// long: one to drain what is in flight, the others to measure. 1.3 % of the time.
-	// Before the copy begins there is nothing to drain.
+	// quietEvery is how often the copy pauses to measure the guest's latency without it, because
+	// the guest's activity changes. quietTicks is the length of the pause: one tick to drain the
+	// requests in flight, the others to measure. That is 1.3 % of the time. Before the copy starts
+	// there is nothing to drain.
 	quietEvery      = 30 * time.Second
 	quietTicks      = 4
 	firstQuietTicks = quietTicks - 1
-	// fullTicks is for how long the copy is not held back after that, to see how fast it
-	// would be: 0.7 % of the time. It goes on, up to maxFullTicks, for as long as each look
-	// sees the copy at more than stillFaster of the speed that the last one saw: a copy that
-	// begins is slow at first, and would be held to a part of that for half a minute.
+	// fullTicks is how long the copy then has no limit, to measure its full speed: 0.7 % of the
+	// time. It continues, up to maxFullTicks, while each look shows more than stillFaster times the
+	// speed of the look before: a copy is slow at its start, and would be held to a share of that
+	// speed for half a minute.
 	fullTicks    = 2
 	maxFullTicks = 6
 	stillFaster  = 1.2
-	// relearnAfter is for how long the guest may suffer under the least copy, or do
-	// something that it did not do while the copy stood still last, before the copy
-	// stands still again to measure the guest's latency without it.
+	// relearnAfter is how long the guest may suffer from the slowest copy, or make requests of a
+	// kind that is new since the last pause, before the copy pauses again to measure the latency.
 	relearnAfter = 5 * time.Second
-	// What the speed of the copy is held against is too old if the copy has less than
-	// outdated of the share that it keeps: it is not that slow because of the pacer. A copy
-	// that has up to shareMargin times that share is left as it is.
+	// If the copy has less than outdated times its kept share, the measured full speed is too old:
+	// the pacer did not cause the slowness. A copy with up to shareMargin times the share is not
+	// slowed further.
 	outdated    = 0.5
 	shareMargin = 1.1
-	// idleTicks is for how long a guest has to do nothing until it counts as idle: one whose
-	// requests take that long because of the copy does not seem to do anything either.
+	// idleTicks without a request make a guest idle. A guest with very slow requests looks idle for
+	// a shorter time.
 	idleTicks = 3
-	// What is in flight begins at startInFlight, unless the guest did not mind the copy that
-	// was not held back. It grows by an eighth with each look at a guest that is well, doubles
-	// where the guest does nothing, and shrinks, by half at the most, as much as the latency
-	// is too high.
+	// The bytes in flight start at startInFlight, unless the unlimited copy did not affect the
+	// guest. Each look adds an eighth if the guest is well, and doubles them if it is idle.
+	// Otherwise they shrink by the factor of the excess latency, at most by half.
 	startInFlight = 1 << 20
 	maxInFlight   = 16 << 20
 	minInFlight   = minPieceBytes
-	// A request rests only where one of the smallest at a time is still too much. With
-	// maxRest, 64 KiB are read or written in a millisecond or two: a copy that
-	// never ends keeps the guest's newest writes in its overlay, which is no kindness
-	// either.
+	// Requests rest only if a single smallest request in flight is still too much. With maxRest, 64
+	// KiB are read or written in a millisecond or two. A copy that never ends would harm the guest
+	// too: its newest writes stay in its overlay.
 	restStep = 125 * time.Microsecond
 	maxRest  = time.Millisecond
 )
 
-// GuestPacer gives way to a guest. It controls how many bytes of the copy are in flight,
-// because these are what a request of the guest waits for. It compares the mean latency of
-// the guest's reads, writes and flushes with their latency while the copy stands still.
-// Each look at a guest whose latency is more than 1.5 times as high takes bytes from what is
-// in flight, half at the most; each look at another guest adds an eighth. So it grows and
-// shrinks by factors (multiplicative increase, multiplicative decrease).
+// GuestPacer slows a copy down for a guest. It controls the copy's bytes in flight, because a
+// guest's request waits for these. It compares the mean latency of the guest's reads, writes and
+// flushes with their latency while the copy is paused. Each look at a latency over 1.5 times as
+// high reduces the bytes in flight, at most by half; each other look adds an eighth (multiplicative
+// increase, multiplicative decrease).
 //
-// It gives way only as far as the copy keeps a share of the speed that it has when it is not
-// held back. Where the guest waits for something else that the copy needs, the processors
-// above all, less in flight makes the copy slow and helps the guest little, and the guest
-// suffers for longer. Where the guest loses more than it gains by that the copy is let go, until
-// the next time that it stands still (reliefWatch).
+// The copy keeps a share of its unlimited speed. If the guest waits for another resource that the
+// copy needs, above all the processors, fewer bytes in flight slow the copy and help the guest
+// little, and the guest suffers longer. If the guest loses more than it gains by that, the copy
+// gets no limit until its next pause (reliefWatch).
 type GuestPacer struct {
 	sample    func() (GuestLatency, bool)
 	keepShare float64
@@ -87,37 +82,37 @@ type GuestPacer struct {
 	mu         sync.Mutex
 	inFlight   int64
 	rest       time.Duration
-	quietUntil time.Time // a time, so that a sample that hangs holds up nobody
+	quietUntil time.Time // a time, so that a blocked sample delays nothing
 	paced      time.Duration
 	moved      int64 // since the last look
 	state      PaceState
 
-	// Of Run alone.
+	// Only Run uses these.
 	last       GuestLatency
 	watches    [3]latencyWatch // of reads, writes, flushes
-	quietLeft  int             // looks until the copy may go on
+	quietLeft  int             // looks until the copy may continue
 	sinceQuiet time.Duration
-	atLeast    time.Duration // for how long the guest has suffered under the least copy
-	relearn    time.Duration // how long it may
+	atLeast    time.Duration // how long the guest has suffered from the slowest copy
+	relearn    time.Duration // how long it may suffer
 	speed      speedWatch
 	relief     reliefWatch
-	wasFull    bool          // the copy was not held back since the last look
-	idle       int           // looks at a guest that has done nothing
-	full       int           // looks at the copy since it is not held back for a while, 0 otherwise
-	sinceFull  time.Duration // since it was not
-	heldTo     int64         // what was in flight before, or before it was let go
+	wasFull    bool          // the copy had no limit since the last look
+	idle       int           // looks at a guest without requests
+	full       int           // looks in the present time without a limit, 0 otherwise
+	sinceFull  time.Duration // since the last such time
+	heldTo     int64         // bytes in flight before the present time without a limit
 }
 
-// NewGuestPacer returns a pacer that measures with sample: it returns the counters of the
-// guest's disk, and false if they could not be read. Only Run calls sample, which may
-// block. Run begins by letting the copy stand still for a moment, to learn the guest's
-// latency without it. The copy keeps keepShare, from 0 to 1, of its speed, however much the
-// guest suffers; with 0 it only comes to its end some day.
+// NewGuestPacer returns a pacer that measures with sample. sample returns the counters of the
+// guest's disk, and false if they could not be read. Only Run calls sample, which may block. Run
+// begins with a short pause of the copy, to learn the guest's latency without it. The copy keeps
+// keepShare, from 0 to 1, of its speed, however much the guest suffers. With 0 the copy's duration
+// has no bound.
 func NewGuestPacer(sample func() (GuestLatency, bool), keepShare float64) *GuestPacer {
 	return &GuestPacer{sample: sample, keepShare: keepShare, inFlight: startInFlight, heldTo: startInFlight, sinceFull: quietEvery, relearn: relearnAfter}
 }
 
-// Run watches the guest until ctx ends. The pacer holds nothing back after that.
+// Run watches the guest until ctx ends. After that the pacer limits nothing.
 func (p *GuestPacer) Run(ctx context.Context) {
 	tick := time.NewTicker(paceTick)
 	defer tick.Stop()
@@ -138,7 +133,7 @@ func (p *GuestPacer) Run(ctx context.Context) {
 	}
 }
 
-// begin takes the counters from which the first latency is measured: nothing is in flight.
+// begin takes the first counters. Nothing is in flight.
 func (p *GuestPacer) begin(now GuestLatency, ok bool) {
 	p.last = now
 	for i, kind := range now.kinds() {
@@ -156,14 +151,14 @@ func (p *GuestPacer) Allow() (inFlightBytes int64, rest time.Duration) {
 	return p.inFlight, max(p.rest, time.Until(p.quietUntil))
 }
 
-// SetKeepShare changes the share of its speed that the copy keeps. With 1 it is not held back.
+// SetKeepShare changes the share of its speed that the copy keeps. With 1 the copy has no limit.
 func (p *GuestPacer) SetKeepShare(share float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if share == p.keepShare {
 		return
 	}
-	p.keepShare, p.relief = share, reliefWatch{} // it was judged by the share
+	p.keepShare, p.relief = share, reliefWatch{} // its result depends on the share
 	p.standStill(quietTicks)
 }
 
@@ -181,14 +176,14 @@ func (p *GuestPacer) Duty() float64 {
 	return max(p.keepShare, float64(p.inFlight)/maxInFlight)
 }
 
-// Paced returns how long the copy has been held back for the guest's sake so far.
+// Paced returns how long the copy was limited for the guest so far.
 func (p *GuestPacer) Paced() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.paced
 }
 
-// State returns what the pacer does now, and why.
+// State returns the pacer's present activity and its reason.
 func (p *GuestPacer) State() PaceState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +206,7 @@ func (p *GuestPacer) lookAt(now GuestLatency, ok bool) {
 	if p.inFlight < maxInFlight || p.quietLeft > 0 {
 		p.paced += paceTick
 	}
-	idle := now == p.last || !ok // without a guest there is nothing to give way to
+	idle := now == p.last || !ok // without a guest the copy needs no limit
 	p.last = now
 	if p.quietLeft > 0 {
 		p.learn(now, ok, idle)
@@ -253,8 +248,7 @@ func (p *GuestPacer) lookAt(now GuestLatency, ok bool) {
 	}
 }
 
-// learn is a look while the copy stands still. A guest that does nothing has no latency to be
-// learned.
+// learn is a look while the copy is paused. An idle guest has no latency to learn.
 func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	p.quietLeft--
 	if idle {
@@ -262,7 +256,7 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	}
 	for i, kind := range now.kinds() {
 		watch := &p.watches[i]
-		if p.quietLeft == quietTicks-1 { // of what was in flight
+		if p.quietLeft == quietTicks-1 { // drains the requests in flight
 			watch.restart(kind, ok)
 			continue
 		}
@@ -285,20 +279,20 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	}
 }
 
-// measureFull does not hold the copy back for a while. Then as much as held is in flight, if the
-// guest minds. The lock is held.
+// measureFull removes the copy's limit for a while. Afterwards held bytes are in flight if the
+// unlimited copy affects the guest. Hold mu.
 func (p *GuestPacer) measureFull(held int64) {
 	p.full, p.sinceFull, p.heldTo = 1, 0, held
 	p.rest, p.inFlight, p.speed, p.relief = 0, maxInFlight, speedWatch{}, reliefWatch{}
 	p.state = PaceState{Doing: PaceMeasures}
 }
 
-// lookAtFull is a look while the copy is not held back, to learn how fast it is. What is in
-// flight stays as it is if the guest does not mind, and is otherwise what it was before.
+// lookAtFull measures the speed of the copy without a limit. The copy stays unlimited if it does
+// not affect the guest, and gets its previous limit otherwise.
 func (p *GuestPacer) lookAtFull(moved int64, s strain) {
 	before := p.speed.full
-	p.speed.learn(max(moved, int64(before))) // one may have met a flush
-	if p.full > 1 {                          // and not of the time in which the copy began
+	p.speed.learn(max(moved, int64(before))) // a look may contain a flush
+	if p.full > 1 {                          // omits the first, slow look
 		p.relief.full.add(s, moved)
 	}
 	if p.full < fullTicks || p.full < maxFullTicks && p.speed.full > stillFaster*before {
@@ -330,13 +324,13 @@ func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
 	return s
 }
 
-// shrink gives way. The lock is held.
+// shrink slows the copy down. Hold mu.
 func (p *GuestPacer) shrink(s strain, moved int64) {
 	p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	if p.relief.letGo {
 		p.state.Doing = PaceDoesNotHelp
 		if p.relief.whileLetGo(s, moved); !p.relief.letGo {
-			p.measureFull(p.heldTo) // what the guest does, or the disk, is not what it was
+			p.measureFull(p.heldTo) // the guest's activity, or the disk, has changed
 			p.relief.again = true
 		}
 		return
@@ -345,7 +339,7 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 	switch {
 	case spare < outdated && p.sinceFull >= relearnAfter:
 		p.measureFull(min(p.inFlight, startInFlight))
-	case spare < 1: // it has given way too far
+	case spare < 1: // it is too slow
 		p.keepsShare(s, moved)
 		p.faster()
 	case p.inFlight > minInFlight:
@@ -361,7 +355,7 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 	}
 }
 
-// keepsShare is a look at a guest to whom the copy gives way no further. The lock is held.
+// keepsShare is a look at a suffering guest while the copy keeps its share. Hold mu.
 func (p *GuestPacer) keepsShare(s strain, moved int64) {
 	p.state.Doing = PaceKeepsShare
 	p.atLeast += paceTick
@@ -371,12 +365,12 @@ func (p *GuestPacer) keepsShare(s strain, moved int64) {
 	}
 }
 
-// grow takes more. The lock is held.
+// grow speeds the copy up. Hold mu.
 func (p *GuestPacer) grow(s strain) {
 	switch {
 	case p.inFlight >= maxInFlight:
 		p.state = PaceState{Doing: PaceFree}
-	case s.worst > 0: // or what it was held back for is still why
+	case s.worst > 0: // otherwise the previous reason stays
 		p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	}
 	p.atLeast, p.relearn = 0, relearnAfter
@@ -391,7 +385,7 @@ func (p *GuestPacer) faster() {
 	p.inFlight = min(maxInFlight, p.inFlight+max(p.inFlight/8, minPieceBytes/4))
 }
 
-// standStill begins a quiet time. The lock is held.
+// standStill starts a quiet time. Hold mu.
 func (p *GuestPacer) standStill(ticks int) {
 	p.sinceQuiet, p.atLeast, p.quietLeft = 0, 0, ticks
 	p.quietUntil = time.Now().Add(time.Duration(ticks) * paceTick)

@@ -7,7 +7,7 @@ import (
 	"context"
 )
 
-// pair is both ends of a copy, and what was read from src.
+// pair is both ends of a copy, and the hashes of src.
 type pair struct {
 	spec  *Spec
 	src   End
@@ -18,8 +18,8 @@ type pair struct {
 	zeroGrainBytes int
 }
 
-// readBack reads a chunk of dst into buf, and reports whether it differs from what was
-// read from src.
+// readBack reads a chunk of dst into buf, and reports whether it differs from the chunk as read
+// from src.
 func (e *pair) readBack(ctx context.Context, chunk int, buf []byte) (differs bool, err error) {
 	p := buf[:e.table.bytesOf(chunk)]
 	if err := e.spec.Limit.wait(ctx, int64(len(p))); err != nil {
@@ -31,8 +31,8 @@ func (e *pair) readBack(ctx context.Context, chunk int, buf []byte) (differs boo
 	return hashOf(p) != e.table.get(chunk), nil
 }
 
-// locate finds the first byte of a chunk of dst that is not src's. If src cannot
-// tell, the chunk's offset is all that is known.
+// locate returns the offset of the first byte of a chunk of dst that differs from src, or the
+// chunk's offset if src does not show the difference.
 func (e *pair) locate(got []byte, off int64) int64 {
 	want := newBuffer(len(got))
 	if readFull(e.src, e.spec.Src.Path, want, off) != nil {
@@ -44,7 +44,7 @@ func (e *pair) locate(got []byte, off int64) int64 {
 	return off
 }
 
-// firstDifference is the index of the first byte that differs, or the length.
+// firstDifference returns the index of the first different byte, or the length.
 func firstDifference(a, b []byte) int {
 	n := 0
 	for step := 4096; n < len(a); n += step {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Phase is what a copy is doing.
+// Phase is the activity of a copy.
 type Phase string
 
 // The phases, in their order. A copy has one of the first three, or an offload that the storage
@@ -21,8 +21,8 @@ const (
 	PhaseVerify  Phase = "verify"
 )
 
-// Progress is how far a phase is. BytesDone includes holes and what an earlier run had
-// done; RateBytesPerSecond is only for the bytes that are moved now.
+// Progress is the progress of a phase. BytesDone includes holes and the work of earlier runs;
+// RateBytesPerSecond covers only the bytes that move now.
 type Progress struct {
 	Phase              Phase
 	BytesTotal         int64
@@ -30,12 +30,12 @@ type Progress struct {
 	RateBytesPerSecond int64
 }
 
-// reportInterval is how often progress is reported within a phase; its start
-// and its end always are.
+// reportInterval is how often progress is reported within a phase. A phase's start and end are
+// always reported.
 const reportInterval = 200 * time.Millisecond
 
-// rateWindow smooths the rate. Until a phase has lasted so long, the rate is the mean since it
-// began: what goes into memory first is no measure of the storage.
+// rateWindow smooths the rate. In the first rateWindow of a phase the rate is the mean since its
+// start: the first bytes go into memory and do not show the storage's speed.
 const rateWindow = 10 * time.Second
 
 // meter counts and reports. Reports never overlap.
@@ -47,7 +47,7 @@ type meter struct {
 	moved    int64 // bytes since the last report
 	rate     float64
 	reported time.Time
-	began    time.Time // of the phase
+	began    time.Time // start of the phase
 }
 
 func newMeter(report func(Progress), totalBytes int64) *meter {
@@ -57,7 +57,7 @@ func newMeter(report func(Progress), totalBytes int64) *meter {
 	return &meter{report: report, now: Progress{BytesTotal: totalBytes}}
 }
 
-// begin starts a phase of which doneBytes are done.
+// begin starts a phase with doneBytes already done.
 func (m *meter) begin(phase Phase, doneBytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,7 +67,7 @@ func (m *meter) begin(phase Phase, doneBytes int64) {
 	m.report(m.now)
 }
 
-// add counts bytes that are done, of which moved went over the bus.
+// add counts doneBytes as done; movedBytes of them were transferred.
 func (m *meter) add(doneBytes, movedBytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// readbackWorkers read dst back while the copy goes on, beside its own workers: the
-// writes keep one direction of a device busy, these the other.
+// readbackWorkers read dst back during the copy, in addition to its own workers. Writes keep one
+// direction of a device busy, reads the other.
 const readbackWorkers = 4
 
-// readback verifies chunks of dst while others are still copied. It is given chunks
-// only when a flush has put them on stable storage. What it has not come to when the
-// copy ends is left to the verification that follows.
+// readback verifies chunks of dst while others are still copied. It gets chunks only after a flush
+// has put them on stable storage. The final verification checks the chunks that remain when the
+// copy ends.
 type readback struct {
 	pair *pair
 
@@ -32,8 +32,8 @@ func newReadback(p *pair) *readback {
 	return r
 }
 
-// add queues runs that are on stable storage. Holes of dst are left to the
-// verification that follows, which knows them without reading.
+// add queues runs that are on stable storage. It leaves holes of dst to the final verification,
+// which need not read them.
 func (r *readback) add(runs []run) {
 	runs = slices.DeleteFunc(runs, r.isHole)
 	r.mu.Lock()
@@ -51,7 +51,7 @@ func (r *readback) isHole(zeros run) bool {
 	return err == nil && !data && until >= min(off+int64(zeros.count)*chunkBytes, r.pair.dst.Size())
 }
 
-// stop ends run when the chunks that are being read are done.
+// stop ends run after the chunks that are being read.
 func (r *readback) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *readback) stop() {
 	r.changed.Broadcast()
 }
 
-// next takes a chunk off the queue, and waits for one.
+// next takes a chunk from the queue; it waits for one.
 func (r *readback) next() (chunk int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +78,8 @@ func (r *readback) next() (chunk int, ok bool) {
 	return chunk, true
 }
 
-// run reads back what is added until stop is called or ctx ends. A chunk that differs
-// is a *MismatchError, at once: a copy that is wrong need not be finished.
+// run verifies queued chunks until stop is called or ctx ends. A different chunk is a
+// *MismatchError at once: a wrong copy need not be finished.
 func (r *readback) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.stop)()
 	arena, free := newArena(readbackWorkers * chunkBytes)

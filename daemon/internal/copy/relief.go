@@ -3,44 +3,42 @@
 package copy
 
 const (
-	// reliefLooks are the looks at a guest whose copy gives way no further after which it is
-	// judged whether that is worth it: a second. A copy that was let go is judged from
-	// letGoLooks on.
+	// reliefLooks is how many looks (one second) at a copy that keeps its share come before the
+	// pacer judges whether the limit is worth it. An unlimited copy is judged after letGoLooks.
 	reliefLooks = 10
 	letGoLooks  = 5
 	// reliefSmoothing is the weight of a look when there were many.
 	reliefSmoothing = 0.1
-	// A copy is let go where its guest loses less than letGoBelow times as much then, by the one
-	// look that there was, which may be wrong; and held back again where the guest loses less
-	// than holdBelow of it by that. To be let go once more it has to lose less than holdBelow
-	// the other way round, so that the copy does not waver.
+	// The limit is removed if the guest would then lose less than letGoBelow times as much, by the
+	// few unlimited looks, which may be wrong. The limit returns if the guest loses less than
+	// holdBelow times as much with it. After that, removing it again needs a loss below holdBelow
+	// too, as hysteresis.
 	letGoBelow, holdBelow = 2.0, 0.8
 )
 
-// reliefWatch tells whether it is worth it for a guest that a copy gives way. To give way shortens
-// what a request of the guest takes longer, and lengthens the copy, for all of which they take
-// longer. The guest loses the product of the two. Beside a copy with which it shares a disk it
-// loses much less if the copy gives way, since what waits in the queue of the disk grows faster
-// than the speed. Where the guest waits for the processors, or for its own overlay, it takes as
-// long beside a slow copy, and loses more.
+// reliefWatch judges whether a limit on the copy helps the guest. A limit shortens the extra
+// latency of each guest request, but lengthens the copy, during which all requests have it. The
+// guest's loss is the product of the two. If guest and copy share a disk, a limit reduces the loss
+// much: the disk's queue grows faster than the speed. If the guest waits for the processors, or for
+// its own overlay, its latency hardly changes with a slow copy, and its loss rises.
 type reliefWatch struct {
 	held, full lossMean
-	// letGo: giving way was found to be not worth it.
+	// letGo: the limit was found not to be worth it, and was removed.
 	letGo bool
-	// again: the copy was let go and held back again, so that full is of that.
+	// again: the limit was removed and set again; full has the looks of the time without it.
 	again bool
 }
 
 // lossMean is the mean of several looks at a guest and a copy.
 type lossMean struct {
 	looks  int
-	excess float64 // by how much requests take longer, as a part of what they take without the copy
-	bytes  float64 // that the copy moves in a look
+	excess float64 // relative excess of the requests' latency over the latency without the copy
+	bytes  float64 // moved by the copy per look
 }
 
-// add takes a look. From some looks on the older ones count for less and less.
+// add adds a look. Beyond some number of looks, older looks count less.
 func (m *lossMean) add(s strain, moved int64) {
-	if s.worst == 0 { // nothing is known that was learned
+	if s.worst == 0 { // no learned latency is known
 		return
 	}
 	m.looks++
@@ -49,12 +47,12 @@ func (m *lossMean) add(s strain, moved int64) {
 	m.bytes += weight * (float64(moved) - m.bytes)
 }
 
-// less reports whether a guest loses less than times what it loses beside the other copy.
+// less reports whether the guest's loss is below times the loss with the other copy.
 func (m *lossMean) less(times float64, other lossMean) bool {
 	return m.excess*other.bytes < times*other.excess*m.bytes
 }
 
-// whileHeld takes a look at a guest whose copy gives way no further.
+// whileHeld adds a look at a guest while the copy keeps its share.
 func (w *reliefWatch) whileHeld(s strain, moved int64) {
 	w.held.add(s, moved)
 	times := letGoBelow
@@ -66,7 +64,7 @@ func (w *reliefWatch) whileHeld(s strain, moved int64) {
 	}
 }
 
-// whileLetGo takes a look at a guest whose copy was let go.
+// whileLetGo adds a look at a guest while the copy is unlimited.
 func (w *reliefWatch) whileLetGo(s strain, moved int64) {
 	w.full.add(s, moved)
 	if w.full.looks >= letGoLooks && w.held.less(holdBelow, w.full) {

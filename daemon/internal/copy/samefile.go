@@ -4,8 +4,7 @@ package copy
 
 import "os"
 
-// sameFile makes sure that an end writes to the file that is locked: it was opened again
-// by its path.
+// sameFile checks that the end, which was opened again by path, writes to the locked file.
 func sameFile(lock *os.File, dst End) error {
 	f := fileOf(dst)
 	if f == nil || lock == nil {
@@ -22,7 +21,7 @@ func sameFile(lock *os.File, dst End) error {
 	return nil
 }
 
-// sameOpenFile makes sure that what was opened is the file that is locked.
+// sameOpenFile checks that the opened file is the locked file.
 func sameOpenFile(lock, open *os.File) error {
 	want, err := lock.Stat()
 	if err != nil {

@@ -10,36 +10,34 @@ import (
 )
 
 const (
-	// saveAfterBytes of data the cursor is brought up to date, while the other
-	// workers go on.
+	// After saveAfterBytes of data the cursor is saved, while the other workers continue.
 	saveAfterBytes = 128 << 20
-	// saveInterval bounds what a slow copy loses.
+	// saveInterval bounds the loss of a slow copy.
 	saveInterval = time.Second
-	// maxUnsavedBytes is the most that is copied again after a kill. Workers
-	// wait for the save in progress before they go beyond.
+	// maxUnsavedBytes bounds the data that is copied again after a kill. At this bound, workers
+	// wait for the save in progress.
 	maxUnsavedBytes = 256 << 20
 	// maxSaveChunks bounds one record.
 	maxSaveChunks = 1 << 16
 )
 
-// saver records in the cursor what is done, never before it is on stable
-// storage: it takes the list of what is done, then flushes, then records the
-// list. Without a cursor it records nothing; without that and flushed it does not
-// flush either. After a failed flush it never does again: the kernel reports lost
-// pages once, and a second flush would succeed.
+// saver records completed runs in the cursor, but only when they are on stable storage: it takes
+// the list of completed runs, flushes, and records the list. Without a cursor it records nothing;
+// without cursor and flushed it does not flush either. After a failed flush it never flushes again:
+// the kernel reports lost pages once, and a second flush would succeed.
 type saver struct {
 	cursor Cursor
 	dst    End
 	table  *chunkTable
-	// flushed, where set, is told what a flush has put on stable storage. It must not
+	// flushed, if set, is called with the runs that a flush has put on stable storage. It must not
 	// block.
 	flushed func([]run)
 
 	mu       sync.Mutex
 	saved    sync.Cond
 	pending  []run
-	unsaved  int64 // bytes of data claimed and not yet recorded
-	due      int64 // of these, bytes that are done since the last save began
+	unsaved  int64 // bytes of data that are claimed and not yet recorded
+	due      int64 // those of them that were completed since the last save began
 	lastSave time.Time
 	saving   bool
 	failure  error
@@ -51,8 +49,8 @@ func newSaver(cursor Cursor, dst End, table *chunkTable) *saver {
 	return s
 }
 
-// resume brings the table to what the cursor says and returns the window to be
-// checked: the chunks recorded last, up to what a save may hold.
+// resume restores the table from the cursor and returns the chunks to check: the last recorded
+// chunks, up to maxUnsavedBytes.
 func (s *saver) resume(srcPath, dstPath string) (window []int, err error) {
 	if s.cursor == nil {
 		return nil, nil
@@ -77,12 +75,11 @@ func (s *saver) resume(srcPath, dstPath string) (window []int, err error) {
 	return window, nil
 }
 
-// idle says that nobody wants to know what is on stable storage.
+// idle reports whether no save is needed.
 func (s *saver) idle() bool { return s.cursor == nil && s.flushed == nil }
 
-// claim is called before n bytes of data are copied. While so much is not
-// recorded that a kill would lose more than maxUnsavedBytes, it saves, or waits
-// for the save in progress.
+// claim is called before n bytes of data are copied. If a kill would then lose more than
+// maxUnsavedBytes, it saves, or waits for the save in progress.
 func (s *saver) claim(n int64) error {
 	if s.idle() {
 		return nil
@@ -100,7 +97,7 @@ func (s *saver) claim(n int64) error {
 	return s.failure
 }
 
-// done notes a run that was written, and saves if it is time.
+// done adds a written run, and saves if a save is due.
 func (s *saver) done(r run, dataBytes int64) error {
 	if s.idle() {
 		return nil
@@ -116,7 +113,7 @@ func (s *saver) done(r run, dataBytes int64) error {
 	return s.failure
 }
 
-// save records what is left when the workers have ended.
+// save records the remaining runs when the workers have ended.
 func (s *saver) save() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +123,8 @@ func (s *saver) save() error {
 	return s.failure
 }
 
-// saveLocked flushes dst and records what was done before the flush. The lock
-// is free meanwhile.
+// saveLocked flushes dst and records the runs from before the flush. It releases the lock during
+// that.
 func (s *saver) saveLocked() {
 	runs, bytes := s.pending, s.due
 	s.pending, s.due, s.saving = nil, 0, true
@@ -146,7 +143,7 @@ func (s *saver) saveLocked() {
 	s.saved.Broadcast()
 }
 
-// appendRuns encodes runs, joined where they meet.
+// appendRuns encodes runs and joins adjacent ones.
 func (t *chunkTable) appendRuns(runs []run) []byte {
 	if len(runs) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// openServed opens an image of one of QEMU's own formats, which QEMU serves: what is in it is read
-// and written as of a raw image. If asked for, the end is Layered.
+// openServed opens an image of one of QEMU's own formats. QEMU serves it, so that it reads and
+// writes like a raw image. With layered, the end is Layered.
 func openServed(ctx context.Context, i qemuimg.Image, layered bool, opts qemuimg.ServeOptions) (End, error) {
 	conn, err := qemuimg.Serve(ctx, i, opts)
 	if errors.Is(err, qemuimg.ErrLocked) {
@@ -22,7 +22,7 @@ func openServed(ctx context.Context, i qemuimg.Image, layered bool, opts qemuimg
 	if err != nil {
 		return nil, err
 	}
-	// Its storage may take as long as it wants, as that of a raw image may.
+	// No timeout: the storage may be slow, as a raw image's may.
 	open := nbd.OpenOn
 	if layered {
 		open = nbd.OpenLayered

@@ -7,15 +7,15 @@ import (
 	"fmt"
 )
 
-// slice is the beginning of an end that is larger. It is no Cloner: a clone would be of all.
-// What is behind it is somebody else's: it refuses whatever would reach there.
+// slice is the beginning of a larger end. It is no Cloner, because a clone would be of the whole
+// end. It refuses access beyond its size: those bytes belong to another user.
 type slice struct {
 	End
 	path  string
 	bytes int64
 }
 
-// newSlice refuses an end that is smaller, and closes it.
+// newSlice refuses a smaller end, and closes it.
 func newSlice(end End, i Image) (End, error) {
 	if end.Size() < i.SizeBytes {
 		return nil, errors.Join(&SizeError{Path: i.Path, Bytes: end.Size(), WantBytes: i.SizeBytes}, end.Close())
@@ -23,8 +23,8 @@ func newSlice(end End, i Image) (End, error) {
 	return slice{end, i.Path, i.SizeBytes}, nil
 }
 
-// fileOf is the file or device that an end, or the end of which it is the beginning, reads and
-// writes; nil if it is of another kind.
+// fileOf returns the file or device of an end, or of the end below a slice; nil for another kind of
+// end.
 func fileOf(end End) *fileEnd {
 	if part, is := end.(slice); is {
 		end = part.End

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chunkBytes is the unit of reading, hashing and recording. From 512 KiB to
-// 2 MiB the speed of arrays is flat; 32 MiB is a quarter slower.
+// chunkBytes is the unit of reading, hashing and recording. Arrays have the same speed from 512 KiB
+// to 2 MiB; with 32 MiB they are a quarter slower.
 const chunkBytes = 1 << 20
 
-// ChunkBytes is how much a copy with a cap moves at a time: by that its progress grows.
+// ChunkBytes is the transfer unit of a copy with a cap, and so the step of its progress.
 const ChunkBytes = chunkBytes
 
-// maxHoleBytes bounds a span that is a hole, so that a cancel is heard.
+// maxHoleBytes bounds a span that is a hole, so that a cancel takes effect.
 const maxHoleBytes = 1 << 30
 
-// span is a range of an image: one chunk of data, or a hole of whole chunks, or whole chunks that
-// are those of the base images which src and dst have (keptBase).
+// span is a range of an image: one chunk of data, a hole of whole chunks, or whole chunks that src
+// and dst inherit from their base images (keptBase).
 type span struct {
 	off       int64
 	n         int64
@@ -28,7 +28,7 @@ type span struct {
 	inherited bool
 }
 
-// dataBytes is how much of a span is read.
+// dataBytes returns how many bytes of a span are read.
 func (s span) dataBytes() int64 {
 	if s.hole || s.inherited {
 		return 0
@@ -39,14 +39,14 @@ func (s span) dataBytes() int64 {
 func (s span) firstChunk() int { return int(s.off / chunkBytes) }
 func (s span) chunks() int     { return int((s.n + chunkBytes - 1) / chunkBytes) }
 
-// extentReader remembers the extent it is in.
+// extentReader caches the present extent.
 type extentReader struct {
 	end   End
 	until int64
 	data  bool
 }
 
-// holeUntil is where the hole at off ends; off itself if there is data.
+// holeUntil returns the end of the hole at off; off itself if there is data.
 func (x *extentReader) holeUntil(off int64) (int64, error) {
 	if off >= x.until {
 		var err error
@@ -60,8 +60,8 @@ func (x *extentReader) holeUntil(off int64) (int64, error) {
 	return x.until, nil
 }
 
-// spans divides images of one size into spans, in order. A hole is a hole in
-// every one of them. Chunks that skip names are left out.
+// spans divides images of one size into spans, in order. A hole is a hole in all of the images. It
+// omits the chunks for which skip returns true.
 func spans(sizeBytes int64, skip func(chunk int) bool, ends ...End) iter.Seq2[span, error] {
 	readers := make([]extentReader, len(ends))
 	for i := range ends {
@@ -113,12 +113,12 @@ func cutAtSkipped(s span, skip func(chunk int) bool) span {
 	return s
 }
 
-// noSkip leaves nothing out.
+// noSkip skips nothing.
 func noSkip(int) bool { return false }
 
-// sweep has as many workers as are in flight visit the spans, which are handed out in order, each
-// worker with a buffer of its own. After the first error no span is handed out any more; what the
-// others are doing ends by itself, their waits by ctx.
+// sweep lets the workers of inFlight visit the spans, in order, each worker with its own buffer.
+// After the first error sweep hands out no more spans. Visits in progress finish; ctx ends their
+// waits.
 func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {
@@ -160,8 +160,8 @@ func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[
 	return g.Wait()
 }
 
-// readFull fills p from end. After an error it reads again in small steps: one
-// that passes is survived, one that stays is named to the block.
+// readFull fills p from end. After an error it reads again in small steps: a transient error is
+// survived, a permanent one is located to the block.
 func readFull(end End, path string, p []byte, off int64) error {
 	if _, err := end.ReadAt(p, off); err == nil {
 		return nil

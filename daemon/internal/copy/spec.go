@@ -16,60 +16,58 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Spec says what to copy and how. Only Src and Dst are required.
+// Spec describes a copy. Only Src and Dst are required.
 type Spec struct {
-	// Src is read, and nobody writes to it. Dst exists and has the same size. Both may be NBD
-	// exports, raw.
+	// Src is read; it has no writers. Dst exists and has the same size. Both may be raw NBD
+	// exports.
 	Src, Dst Image
-	// IsDst, if set, checks the open dst, where that is a file or device, before anything is
-	// written to it: an error ends the copy.
+	// IsDst, if set, checks the open file or device of dst before anything is written to it. Its
+	// error ends the copy.
 	IsDst func(dst *os.File) error
-	// Begins, if set, is called right before the first byte is written, with dst open: an error
-	// ends the copy.
+	// Begins, if set, is called right before the first write, with dst open. Its error ends the
+	// copy.
 	Begins func() error
-	// ThinBlockBytes, if set, is called with the open dst where that is a block device. It
-	// returns the size of the blocks that read as zeros after they were discarded, until
-	// somebody writes to them (package thin), or 0 if dst does not promise that.
+	// ThinBlockBytes, if set, is called with the open dst if that is a block device. It returns the
+	// size of the blocks that read as zeros from a discard to the next write (package thin), or 0
+	// if dst does not promise that.
 	ThinBlockBytes func(dst *os.File) int64
-	// Offload, if set, is how the storage that has both ends copies between them by itself.
+	// Offload, if set, lets the storage that has both ends copy between them.
 	Offload *Offload
-	// KeepBase says that Src and Dst are qcow2 images over the same base images, whose bytes show
-	// through in both where Src has none itself: what it has is copied, and nothing else. Dst has
-	// nothing but what an earlier run of this copy wrote.
+	// KeepBase: Src and Dst are qcow2 images over the same base images. Only the bytes that Src
+	// itself has are copied; the rest shows through in both. Dst itself has only bytes of earlier
+	// runs of this copy.
 	KeepBase bool
 	// Verify reads dst back after the copy.
 	Verify bool
-	// DstIsZero says that dst reads as zeros everywhere, because the caller has just
-	// created it and nobody but this copy has written to it since.
+	// DstIsZero: dst reads as zeros everywhere, because the caller has just created it and only
+	// this copy has written to it since.
 	DstIsZero bool
-	// Thick says that dst has room of its own, which it is to keep: it is not made to share that of
-	// src.
+	// Thick: dst keeps its own allocated space and must not share the space of src.
 	Thick bool
 	// Limit caps the copy and its verification.
 	Limit *Limiter
-	// Pace gives way to the guest.
+	// Pace slows the copy down for the guest.
 	Pace Pacer
-	// Cursor lets a later run go on where this one ended.
+	// Cursor lets a later run continue this one.
 	Cursor Cursor
-	// Progress is called with how far the copy is, one call at a time. The copy waits until
-	// it returns.
+	// Progress is called with the copy's progress, one call at a time. The copy waits for its
+	// return.
 	Progress func(Progress)
-	// Passphrase opens the images of a comparison that are LUKS.
+	// Passphrase opens the LUKS images of a comparison.
 	Passphrase []byte
-	// Workers is how many chunks are in flight, 1 to 16; with 0 it is 8 or, in a copy and its
-	// verification, as many from 8 on as are worth it.
+	// Workers is the number of chunks in flight, 1 to 16. 0 means 8; a copy and its verification
+	// then use more if that raises the rate enough.
 	Workers int
-	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It
-	// is for other kinds of ends, and for ends with faults.
+	// OpenEnd opens raw images. Nil means OpenFile, and an NBD client for an address. It exists for
+	// other kinds of ends, and for ends with faults.
 	OpenEnd OpenEnd
-	// Files opens what is a file or a device.
+	// Files opens files and devices.
 	Files openfile.Files
-	// Network is how what is no file and no device is reached.
+	// Network opens images at addresses.
 	Network network.Access
 }
 
-// depth is how many chunks are in flight where two buffers of a chunk are needed, or where it is
-// over soon.
+// depth returns a fixed depth, for work with two buffers per chunk and for short work.
 func (s *Spec) depth() *depth {
 	if s.Workers <= 0 {
 		return fixedDepth(defaultWorkers)
@@ -77,7 +75,7 @@ func (s *Spec) depth() *depth {
 	return fixedDepth(min(s.Workers, maxWorkers))
 }
 
-// bestDepth is as many as are worth it.
+// bestDepth returns an adaptive depth, unless Workers is set.
 func (s *Spec) bestDepth() *depth {
 	if s.Workers <= 0 {
 		return adaptiveDepth()
@@ -85,23 +83,22 @@ func (s *Spec) bestDepth() *depth {
 	return s.depth()
 }
 
-// image is an image as QEMU's programs get it.
+// image returns the image for QEMU's programs.
 func (s *Spec) image(i Image) qemuimg.Image {
 	img := i.image()
 	img.Files = s.Files
 	return img
 }
 
-// open opens an image that is read.
+// open opens an image for reading.
 func (s *Spec) open(ctx context.Context, i Image) (End, error) { return s.openFor(ctx, i, false, nil) }
 
-// openDst opens Dst, which is the file that is locked.
+// openDst opens Dst and checks that it is the locked file.
 func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
 	return s.openFor(ctx, s.Dst, true, func(opened *os.File) error { return sameOpenFile(lock, opened) })
 }
 
-// openFor opens an image. One of QEMU's own formats is opened by QEMU, and is checks the file of
-// it.
+// openFor opens an image. QEMU opens an image of its own formats; is checks that image's file.
 func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.File) error) (End, error) {
 	openEnd := s.OpenEnd
 	switch {
@@ -120,15 +117,15 @@ func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.
 	return newSlice(end, i)
 }
 
-// askThin finds out how dst, whose open file is given, gives space back.
+// askThin sets the discard block size of dst; file is its open file.
 func (s *Spec) askThin(file *os.File, dst End) {
 	if f := fileOf(dst); f != nil && !f.regular && s.ThinBlockBytes != nil {
 		f.thinBlockBytes.Store(s.ThinBlockBytes(file))
 	}
 }
 
-// sizeBytes checks everything that can be checked without opening for writing,
-// and returns the size that both images have.
+// sizeBytes checks everything that can be checked without opening for writing, and returns the size
+// of both images.
 func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	n, err := s.sameSize(ctx)
 	if err != nil {
@@ -143,7 +140,7 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// notDst refuses an image that is Dst, by whatever name.
+// notDst returns ErrSameImage if path is Dst under any name.
 func (s *Spec) notDst(path string) error {
 	same, err := sameImage(path, s.Dst.Path)
 	if err == nil && same {
@@ -152,7 +149,7 @@ func (s *Spec) notDst(path string) error {
 	return err
 }
 
-// sameSize is the size that both images have.
+// sameSize returns the size of both images.
 func (s *Spec) sameSize(ctx context.Context) (int64, error) {
 	srcBytes, err := s.statedSize(ctx, s.Src)
 	if err != nil {
@@ -168,7 +165,7 @@ func (s *Spec) sameSize(ctx context.Context) (int64, error) {
 	return srcBytes, nil
 }
 
-// statedSize reads the size of an image and holds it against the stated one.
+// statedSize reads the size of an image and compares it with the stated size.
 func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 	if api.IsNetwork(i.Path) {
 		n, err = s.Network.SizeBytes(ctx, i.Path)

@@ -16,9 +16,9 @@ type stream struct {
 	pair
 	saver *saver
 	meter *meter
-	// readback is nil where nothing is verified.
+	// readback is nil without verification.
 	readback *readback
-	// base is nil where all of src is copied.
+	// base is nil if all of src is copied.
 	base *keptBase
 
 	copied    atomic.Int64
@@ -40,9 +40,8 @@ func newStream(spec *Spec, src, dst End, m *meter) *stream {
 	return s
 }
 
-// run copies what the cursor does not have, and reads back meanwhile what is on
-// stable storage already. However it ends, the cursor then has all that is on
-// stable storage.
+// run copies the chunks that the cursor lacks, and meanwhile reads back the chunks on stable
+// storage. However it ends, the cursor then has every chunk on stable storage.
 func (s *stream) run(ctx context.Context) error {
 	if err := s.resume(ctx); err != nil {
 		return err
@@ -67,9 +66,8 @@ func (s *stream) run(ctx context.Context) error {
 	return s.dst.Flush()
 }
 
-// resume takes over what an earlier run has done. What it recorded last is read
-// back: if a lying disk lost anything, it lost that. The rest is read back while
-// the copy goes on.
+// resume takes over the chunks of an earlier run. It reads the last recorded chunks back: a lying
+// disk would have lost these. The others are read back during the copy.
 func (s *stream) resume(ctx context.Context) error {
 	window, err := s.saver.resume(s.spec.Src.Path, s.spec.Dst.Path)
 	if err != nil {
@@ -83,7 +81,7 @@ func (s *stream) resume(ctx context.Context) error {
 		p := buf[:s.table.bytesOf(chunk)]
 		err := readFull(s.dst, s.spec.Dst.Path, p, int64(chunk)*chunkBytes)
 		if err != nil || hashOf(p) != s.table.get(chunk) {
-			s.table.forget(chunk) // a write may heal what a read cannot
+			s.table.forget(chunk) // a write may repair an unreadable chunk
 		}
 	}
 	if s.readback != nil {
@@ -93,7 +91,7 @@ func (s *stream) resume(ctx context.Context) error {
 	return nil
 }
 
-// spans are what is not done of src.
+// spans returns the spans of src that are not done.
 func (s *stream) spans() iter.Seq2[span, error] {
 	if s.base != nil {
 		return s.base.spans(s.table.isDone)
@@ -134,7 +132,7 @@ func (s *stream) copySpan(ctx context.Context, sp span, buf []byte) error {
 	return s.saver.done(run{first: chunk, count: 1, zero: written == 0 && s.base == nil}, sp.n)
 }
 
-// writeChunk writes what was read of src. Left is what of that is left to the base images.
+// writeChunk writes a chunk of src. left counts the bytes that are left to the base images.
 func (s *stream) writeChunk(p []byte, off int64) (written, left int64, err error) {
 	if s.base != nil {
 		return s.base.write(p, off, s.write)

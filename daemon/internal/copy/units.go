@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Units copies units from src to dst. When it returns nil, they are on stable storage,
-// and with Verify each was read back after that. What is written there is at least as new as
-// what src held when Units was called. Errors are those of Copy; a *MismatchError says
-// that Still was promised, or that a unit was different maxDiffering times. With a Cursor,
-// Units may be called again with the same ranges, and goes on.
+// Units copies units from src to dst. When it returns nil, they are on stable storage, and with
+// Verify each was read back after that. The written data is at least as new as src at the call of
+// Units. Errors are those of Copy; a *MismatchError means that Still was promised, or that a unit
+// differed maxDiffering times. With a Cursor, Units may be called again with the same ranges, and
+// continues.
 func Units(ctx context.Context, spec UnitsSpec) (UnitsResult, error) {
 	sizeBytes, err := spec.sizeBytes(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ type units struct {
 	pair
 	spec  *UnitsSpec
 	times map[int64]int // of the units of Again, by offset
-	grain int64         // what a hash is of: a unit, or a chunk of it
+	grain int64         // bytes per hash: a unit, or a chunk of it
 	meter *meter
 
 	copied    int64
@@ -115,7 +115,7 @@ func bytesOf(ranges []Range) (sum int64) {
 	return sum
 }
 
-// windowsOf cuts ranges into windows of pieces of at most a chunk.
+// windowsOf divides ranges into windows of pieces of at most a chunk.
 func windowsOf(ranges []Range) (windows [][]Range) {
 	var window []Range
 	var sum int64
@@ -134,8 +134,7 @@ func windowsOf(ranges []Range) (windows [][]Range) {
 	return windows
 }
 
-// window copies pieces, makes them durable, and reads them back. It returns the units that
-// differ.
+// window copies pieces, flushes them, and reads them back. It returns the units that differ.
 func (u *units) window(ctx context.Context, pieces []Range) ([]Differing, error) {
 	hashes := make([][]hash, len(pieces))
 	err := u.each(ctx, pieces, func(ctx context.Context, i int, p []byte) error {
@@ -176,7 +175,7 @@ func (u *units) window(ctx context.Context, pieces []Range) ([]Differing, error)
 	return u.checkDiffering(found.offsets)
 }
 
-// checkDiffering says what becomes of units that differ.
+// checkDiffering returns the different units with their counts, or an error.
 func (u *units) checkDiffering(offsets map[int64]bool) (differing []Differing, err error) {
 	for off := range offsets {
 		d := Differing{Range{off, min(u.spec.UnitBytes, u.dst.Size()-off)}, u.times[off] + 1}
@@ -201,7 +200,7 @@ func (d *differingUnits) add(off int64) {
 	d.offsets[off] = true
 }
 
-// copyPiece reads a piece into p, and writes it. A hole of src is not read.
+// copyPiece reads a piece into p, and writes it. It does not read a hole of src.
 func (u *units) copyPiece(ctx context.Context, r Range, p []byte) error {
 	until, data, err := u.src.Extent(r.Offset)
 	if err != nil {
@@ -221,7 +220,7 @@ func (u *units) copyPiece(ctx context.Context, r Range, p []byte) error {
 	return err
 }
 
-// hashes are those of the grains of a piece.
+// hashes returns the hashes of a piece's grains.
 func (u *units) hashes(p []byte) []hash {
 	all := make([]hash, 0, int64(len(p))/u.grain+1)
 	for off := int64(0); off < int64(len(p)); off += u.grain {
@@ -230,7 +229,7 @@ func (u *units) hashes(p []byte) []hash {
 	return all
 }
 
-// each has the workers visit the pieces, by their numbers, each with a buffer of its size.
+// each lets the workers visit the pieces by index, each with a buffer of the piece's size.
 func (u *units) each(ctx context.Context, pieces []Range, visit func(ctx context.Context, i int, p []byte) error) error {
 	numbered := func(yield func(span, error) bool) {
 		for i := range pieces {

@@ -10,30 +10,30 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// unitsRecord is a line of the cursor of a copy of units. The first one says which copy it is
-// of, and each other one that a window more is done.
+// unitsRecord is a line of the cursor of a copy of units. The first line identifies the copy; each
+// other line means one more completed window.
 type unitsRecord struct {
 	Copy      string      `json:"copy,omitempty"`
 	Differing []Differing `json:"differing,omitempty"`
 }
 
-// unitsCursor is what a cursor says of a copy of units.
+// unitsCursor is the state of a copy of units in a cursor.
 type unitsCursor struct {
 	cursor Cursor // nil if there is none
-	// windows are done, on stable storage, and were read back.
+	// windows counts the windows that are on stable storage and verified.
 	windows   int
 	differing []Differing
 }
 
-// unitsIdentity tells a copy from one of other images or ranges.
+// unitsIdentity distinguishes copies of different images or ranges.
 func unitsIdentity(s *UnitsSpec) string {
 	h := xxh3.New()
 	_, _ = fmt.Fprint(h, s.Src.Path, "\x00", s.Dst.Path, "\x00", s.UnitBytes, s.Verify, s.Again, s.Ranges)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// loadUnits reads how far a copy is. A cursor of another copy is an error: the caller names
-// each copy's its own.
+// loadUnits reads the progress of a copy. A cursor of another copy is an error: each copy needs its
+// own cursor.
 func loadUnits(s *UnitsSpec) (*unitsCursor, error) {
 	c := &unitsCursor{cursor: s.Cursor}
 	if s.Cursor == nil {
@@ -63,7 +63,7 @@ func loadUnits(s *UnitsSpec) (*unitsCursor, error) {
 	return c, nil
 }
 
-// add records that the next window is done.
+// add records that the next window is complete.
 func (c *unitsCursor) add(differing []Differing) error {
 	c.windows++
 	if c.cursor == nil {

@@ -16,47 +16,47 @@ type Range struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// end is the first byte behind the range.
+// end returns the first byte after the range.
 func (r Range) end() int64 { return r.Offset + r.Bytes }
 
-// Differing is a unit that was not what a copy had written to it when the copy read it back.
+// Differing is a unit that did not have the written content when the copy read it back.
 type Differing struct {
 	Range
-	// Times is how many copies that follow each other have found it so.
+	// Times is the number of consecutive copies that found it different.
 	Times int `json:"times"`
 }
 
-// maxDiffering is how many copies may find a unit different, one after the other, before
-// that is no other writer's doing any more.
+// maxDiffering is how many consecutive copies may find a unit different before other writers cannot
+// explain it.
 const maxDiffering = 3
 
-// UnitsSpec says which units of an image to copy, and how. In contrast to Copy, others write
-// to both ends meanwhile: guests to src, and copies of other hosts to dst. DstIsZero and
-// ThinBlockBytes of Spec are not used.
+// UnitsSpec describes a copy of units of an image. In contrast to Copy, both ends have other
+// writers: guests write to src, and copies of other hosts to dst. DstIsZero and ThinBlockBytes of
+// Spec are unused.
 type UnitsSpec struct {
 	Spec
 	// UnitBytes is a power of two and a multiple of 4096.
 	UnitBytes int64
-	// Ranges are whole units, but at the end of the image.
+	// Ranges are whole units, except at the end of the image.
 	Ranges []Range
-	// Again are the units that the copy before has found to differ. They are copied as well.
+	// Again are the units that the previous copy found different. They are copied too.
 	Again []Differing
-	// Still says that nobody writes to src any more, so that all copies of a unit are of the
-	// same bytes: a difference is an error then.
+	// Still: src has no writers any more, so all copies of a unit have the same bytes. A difference
+	// is then an error.
 	Still bool
 }
 
-// UnitsResult says what a copy of units did.
+// UnitsResult describes a finished copy of units.
 type UnitsResult struct {
-	// CopiedBytes were copied, by this run or by one that was cut off.
+	// CopiedBytes were copied by this run or an interrupted one.
 	CopiedBytes int64
-	// Differing are the units that another copy has written meanwhile, or that dst has not
-	// kept: the caller copies them again.
+	// Differing are the units that another copy has overwritten, or that dst did not keep. The
+	// caller must copy them again.
 	Differing []Differing
 }
 
-// check refuses what cannot be copied unit by unit: two hosts must never change one block of
-// dst by reading it, changing a part and writing it back.
+// check refuses ranges that cannot be copied unit by unit: two hosts must never read, modify and
+// write one block of dst.
 func (s *UnitsSpec) check(sizeBytes int64) error {
 	switch {
 	case s.Src.Format != qemuimg.FormatRaw, s.Dst.Format != qemuimg.FormatRaw:
@@ -75,7 +75,7 @@ func (s *UnitsSpec) check(sizeBytes int64) error {
 	return nil
 }
 
-// asked are the ranges that are copied, as they were given.
+// asked returns the ranges to copy, as given.
 func (s *UnitsSpec) asked() []Range {
 	ranges := slices.Clone(s.Ranges)
 	for _, d := range s.Again {
@@ -84,7 +84,7 @@ func (s *UnitsSpec) asked() []Range {
 	return ranges
 }
 
-// all are the ranges that are copied, in order, each byte once.
+// all returns the ranges to copy, in order, each byte once.
 func (s *UnitsSpec) all() []Range {
 	ranges := s.asked()
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.Offset, b.Offset) })

@@ -4,9 +4,8 @@ package copy
 
 import "context"
 
-// verify reads back what of dst was not while the copy went on, and some of what
-// was, and holds it against the hashes of what was read from src. The holes of dst
-// are known without reading.
+// verify reads back the chunks of dst that were not verified during the copy, and a sample of the
+// verified ones, and compares them with the hashes of src. It does not read holes of dst.
 func (s *stream) verify(ctx context.Context) error {
 	s.table.forgetSample()
 	mismatch := newFirstMismatch()

@@ -5,12 +5,12 @@ package copy
 import "cmp"
 
 const (
-	// defaultZeroGrainBytes is the smallest run of zeros inside a chunk that is
-	// deallocated instead of written: 16 operations for a chunk at the worst.
+	// defaultZeroGrainBytes is the smallest run of zeros inside a chunk that is deallocated instead
+	// of written: at most 16 operations per chunk.
 	defaultZeroGrainBytes = 64 << 10
-	// fileBlockBytes is the smallest one that is left out of a file which is zeros so far, so that
-	// the file takes no more than src does. Nothing is done for it; the worst are 128 writes for a
-	// chunk.
+	// fileBlockBytes is the smallest run of zeros that is not written to a file of zeros, so that
+	// the file takes no more space than src. Skipping needs no operation; a chunk needs at most 128
+	// writes.
 	fileBlockBytes = 4 << 10
 )
 
@@ -35,7 +35,8 @@ func (e *pair) write(p []byte, off int64) (written int64, err error) {
 	return written, nil
 }
 
-// zeroRun finds how far p from start on is all zeros, or all not, by grains of this size.
+// zeroRun returns the end of the uniform run at start, all zeros or all data, in grains of this
+// size.
 func zeroRun(p []byte, start, bytes int) (end int, zero bool) {
 	grain := func(at int) []byte { return p[at:min(at+bytes, len(p))] }
 	zero = isZero(grain(start))
@@ -44,7 +45,7 @@ func zeroRun(p []byte, start, bytes int) (end int, zero bool) {
 	return min(end, len(p)), zero
 }
 
-// zero makes dst read as zeros there, unless its creator said that it does.
+// zero makes a range of dst read as zeros, unless dst is known to read so.
 func (e *pair) zero(off, n int64) error {
 	if e.spec.DstIsZero {
 		return nil

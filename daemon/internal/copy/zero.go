@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ways to make a range read as zeros, from the one that gives most space
-// back to the one that always works. An end starts with the first and moves on
-// for good when one is not supported.
+// The ways to make a range read as zeros, from the way that frees most space to the way that always
+// works. An end starts with the first and permanently moves on when a way is not supported.
 const (
-	// zeroPunch deallocates. On a block device the kernel does it only where the
-	// device promises that unmapped blocks read as zeros.
+	// zeroPunch deallocates. On a block device the kernel does it only if the device promises that
+	// unmapped blocks read as zeros.
 	zeroPunch int32 = iota
-	// zeroDiscard deallocates the blocks of a thin volume, which the kernel does not do
-	// for zeroPunch, and writes the zeros that are no whole block.
+	// zeroDiscard deallocates the blocks of a thin volume, which zeroPunch does not, and writes
+	// zeros to partial blocks.
 	zeroDiscard
-	// zeroRange keeps the space: an unwritten extent of a file, WRITE ZEROES of a
-	// device, which the kernel replaces by writing zeros if it must.
+	// zeroRange keeps the space: an unwritten extent of a file, or WRITE ZEROES of a device. If it
+	// must, the kernel writes zeros instead.
 	zeroRange
 	// zeroWrite writes zeros.
 	zeroWrite
 )
 
-// zeroBlock is what zeros are compared with and written from.
+// zeroBlock is a chunk of zeros, for comparing and writing.
 var zeroBlock = newBuffer(chunkBytes)
 
 // isZero reports whether p, at most a chunk, is all zeros.
@@ -68,8 +67,9 @@ func (f *fileEnd) zeroBy(way int32, off, n int64) error {
 	return nil
 }
 
-// discard discards the whole blocks of a range and looks whether they read as zeros then.
-// ErrUnsupported where there are none, or they do not: the zeros are to be made otherwise.
+// discard discards the whole blocks of a range and checks that they read as zeros. It returns
+// ErrUnsupported if dst has no such blocks or they do not read as zeros; another way must then zero
+// them.
 func (f *fileEnd) discard(off, n int64) error {
 	block := f.thinBlockBytes.Load()
 	if block <= 0 {
@@ -92,7 +92,7 @@ func (f *fileEnd) discard(off, n int64) error {
 	return zeroDevice(fd, end, off+n-end)
 }
 
-// readsZero looks at what is stored from off to end.
+// readsZero reports whether the stored bytes from off to end are zeros.
 func (f *fileEnd) readsZero(off, end int64) (bool, error) {
 	buf := newBuffer(chunkBytes)
 	for ; off < end; off += chunkBytes {
@@ -104,7 +104,7 @@ func (f *fileEnd) readsZero(off, end int64) (bool, error) {
 	return true, nil
 }
 
-// zeroDevice has the kernel write zeros.
+// zeroDevice makes the kernel write zeros.
 func zeroDevice(fd int, off, n int64) error {
 	if n == 0 {
 		return nil
@@ -115,7 +115,7 @@ func zeroDevice(fd int, off, n int64) error {
 	return nil
 }
 
-// requestRange makes a request of a block device about some bytes of it.
+// requestRange makes an ioctl request on a range of a block device.
 func requestRange(fd int, request uintptr, off, n int64) error {
 	span := [2]uint64{uint64(off), uint64(n)}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&span))); errno != 0 {
@@ -124,7 +124,7 @@ func requestRange(fd int, request uintptr, off, n int64) error {
 	return nil
 }
 
-// unsupported says that the kernel has no such operation for this file.
+// unsupported reports whether the kernel lacks the operation for this file.
 func unsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.ENODEV)
 }
