@@ -43,7 +43,7 @@ func (c *Conn) readAbout(ctx context.Context, about *hv.About) error {
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return err
-	case err == nil: // libvirt refuses this where it finds no emulator
+	case err == nil: // libvirt returns an error if it finds no emulator
 		about.QEMU = hv.VersionOf(qemu)
 	}
 	caps, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.ConnectGetCapabilities() })
@@ -79,11 +79,11 @@ func modelsInCapabilities(caps string) ([]string, error) {
 	return models, nil
 }
 
-// daemonNames are the programs that start domains of QEMU.
+// daemonNames are the programs that start QEMU domains.
 var daemonNames = []string{"libvirtd", "virtqemud"}
 
-// daemonProcess finds the process at the other end of the socket. Where systemd listens
-// at it for libvirt, the kernel names systemd, and libvirt's own note of its number is taken.
+// daemonProcess finds the process that serves the socket. With socket activation the kernel names
+// systemd, so daemonProcess also reads libvirt's PID files.
 func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	pids := []int{}
 	for _, path := range c.sockets {
@@ -108,7 +108,7 @@ func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	return nil
 }
 
-// readDaemon reads what is known of a process, nil if it is none of libvirt's.
+// readDaemon reads the description of a process; nil if it is not a libvirt daemon.
 func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
 	p, err := c.about(ctx, pid)
 	if err != nil || !slices.Contains(daemonNames, p.Name) {
@@ -130,10 +130,10 @@ func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
 	return &hv.DaemonProcess{PID: pid, ID: id, Name: p.Name, Since: time.Now().Add(-age)}
 }
 
-// ticksPerSecond is in what the kernel counts the times of /proc for programs.
+// ticksPerSecond is the kernel's unit of times in /proc (USER_HZ).
 const ticksPerSecond = 100
 
-// listener is the process that began to listen at a socket, 0 if none is known.
+// listener returns the process that started to listen at a socket, 0 if unknown.
 func listener(ctx context.Context, path string) int {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)
@@ -164,8 +164,8 @@ func listener(ctx context.Context, path string) int {
 // TrialName is the name of the domain of HookRefuses.
 const TrialName = "volferry-doctor-trial"
 
-// trialXML is of a domain without disks, whose kernel is not there: where no hook refuses
-// its start, QEMU, or libvirt before it, does.
+// trialXML describes a domain without disks and with a nonexistent kernel: if no hook refuses its
+// start, libvirt or QEMU does.
 const trialXML = `<domain type='qemu'>
   <name>` + TrialName + `</name>
   <uuid>%s</uuid>
@@ -178,8 +178,8 @@ const trialXML = `<domain type='qemu'>
 </domain>
 `
 
-// HookRefuses implements hv.Hypervisor. libvirt calls the hook before it makes anything
-// else of a domain.
+// HookRefuses implements hv.Hypervisor. libvirt calls the hook before it creates anything else of a
+// domain.
 func (c *Conn) HookRefuses(ctx context.Context, id string) (bool, error) {
 	err := c.byItself(ctx, func(ctx context.Context, s *session) error {
 		dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {

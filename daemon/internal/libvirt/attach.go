@@ -13,11 +13,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// alreadyAsked is what QEMU says of a device whose guest has been asked to let
-// go of it and has not answered.
+// alreadyAsked is in QEMU's error for a device with an unanswered unplug request.
 const alreadyAsked = "in the process of unplug"
 
-// AttachDisk puts a disk into the live domain or into the definition.
+// AttachDisk adds a disk to the live domain or to the definition.
 func (c *Conn) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
 	if err := c.attachDisk(ctx, id, where, disk); err != nil {
 		return fmt.Errorf("attach %s %s: %w", where, nameOf(id, disk.Target), err)
@@ -56,8 +55,8 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	return c.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
 }
 
-// checkLivePort refuses a disk that the definition could take, and the running guest could not:
-// libvirt would add a port to the definition, which stays when the disk is taken out again.
+// checkLivePort refuses a disk that the definition could take and the running guest could not:
+// libvirt would add a port to the definition, which stays when the disk is removed again.
 func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
 	live, err := c.describedXML(ctx, id, hv.Live)
 	if errors.Is(err, hv.ErrNotActive) {
@@ -69,7 +68,7 @@ func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
 	return domainxml.CheckPort(live, disk)
 }
 
-// keptBy is what libvirt keeps of one of the descriptions on disk.
+// keptBy returns the files in which libvirt keeps one of the descriptions.
 func keptBy(where hv.Where) kept {
 	if where == hv.Config {
 		return keptDefinitions
@@ -77,8 +76,8 @@ func keptBy(where hv.Where) kept {
 	return keptNothing
 }
 
-// explainAttach finds out what a refusal means for which libvirt has one code,
-// or another one for each description.
+// explainAttach finds the reason of a refusal for which libvirt has one code, or a different code
+// for each description.
 func (c *Conn) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrUnavailable) || errors.Is(err, hv.ErrNotFound) {
 		return err
@@ -104,15 +103,15 @@ func diskIn(dom *hv.Domain, where hv.Where, target string) *hv.Disk {
 	return dom.ConfigDisk(target)
 }
 
-// DetachDisk takes a disk out of the definition, or asks the guest for it.
+// DetachDisk removes a disk from the definition, or requests it from the guest.
 func (c *Conn) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
 	err := c.detachDisk(ctx, id, where, target)
-	c.library.note(keptBy(where), nil) // also where it was gone already, whoever did that
+	c.library.note(keptBy(where), nil) // also if the disk was gone already, whichever program removed it
 	if err == nil {
 		return nil
 	}
 	if !errors.Is(err, hv.ErrUnavailable) {
-		// Between the look and the call it may have gone.
+		// The disk may have disappeared between the read and the call.
 		dom, readErr := c.Domain(context.WithoutCancel(ctx), id)
 		if readErr == nil && diskIn(dom, where, target) == nil {
 			return nil
@@ -139,9 +138,8 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 	if el := disk.SelectElement("alias"); el != nil {
 		alias = el.SelectAttrValue("name", "")
 	}
-	// By alias, because that call returns when the guest has been asked. The
-	// other one holds up everything else that is asked of the domain for seconds
-	// while it waits for the answer.
+	// By alias, because that call returns when the guest has got the request. The other call waits
+	// for the guest's answer and blocks all other calls on the domain for seconds.
 	err = c.modify(ctx, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDetachDeviceAlias(dom, alias, uint32(golibvirt.DomainDeviceModifyLive))
 	})
@@ -164,8 +162,7 @@ func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, ta
 	return doc, nil
 }
 
-// addressBesideReserved returns the new <disk> with an address that none of the reserved
-// disks has.
+// addressBesideReserved returns the new <disk> with an address that no reserved disk has.
 func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
 	domain, err := c.describedXML(ctx, id, where)
 	if err != nil {

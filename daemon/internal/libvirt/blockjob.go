@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// BlockCopy starts mirroring the live disk into dst.
+// BlockCopy starts to mirror the live disk into dst.
 func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
 	doc, err := domainxml.CopyXML(append([]hv.Image{dst}, opts.Backing...), c.clusters)
 	if err != nil {
 		return fmt.Errorf("copy disk %s of domain %s: %w", target, id, err)
 	}
-	// TRANSIENT_JOB: without it libvirt refuses persistent domains. A job that
-	// does not survive the domain is what we want.
+	// Without TRANSIENT_JOB libvirt refuses persistent domains. The job need not survive the
+	// domain.
 	flags := golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
 	if opts.Shallow {
 		flags |= golibvirt.DomainBlockCopyShallow
@@ -48,11 +48,10 @@ func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 	})
 }
 
-// CommitActive starts committing the top image into its direct backing image.
+// CommitActive starts to commit the top image into its direct backing image.
 func (c *Conn) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
-	// SHALLOW with an explicit base: libvirt checks that the two agree. Without
-	// either it would commit into the bottom of the chain, which may be a
-	// template that others use.
+	// SHALLOW with an explicit base: libvirt checks that the two agree. Without either it would
+	// commit into the bottom of the chain, which may be a template that others use.
 	const flags = golibvirt.DomainBlockCommitActive | golibvirt.DomainBlockCommitShallow |
 		golibvirt.DomainBlockCommitBandwidthBytes
 	base, image, err := c.directBacking(ctx, id, target)
@@ -66,7 +65,7 @@ func (c *Conn) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 	})
 }
 
-// directBacking is the live image below the top, and libvirt's name of it: vda[5].
+// directBacking returns the live image below the top, and libvirt's name for it, such as vda[5].
 func (c *Conn) directBacking(ctx context.Context, id, target string) (name string, image hv.Image, err error) {
 	s, err := c.reads()
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *Conn) directBacking(ctx context.Context, id, target string) (name strin
 	return name, image, nil
 }
 
-// Job reports the block job on the live disk, nil if there is none.
+// Job returns the block job on the live disk, nil if there is none.
 func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 	s, err := c.reads()
 	if err != nil {
@@ -115,13 +114,13 @@ func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 		})
 }
 
-// tracking reports whether a job follows all writes of the guest, by the numbers that libvirt
-// makes of QEMU's. QEMU's mirror sets its length (len in query-block-jobs) each time before it
-// copies, which it begins to do after it has told its filter to report the guest's writes
-// (mirror_run sets mirror_top_opaque->job, and job_progress_set_remaining in the loop after
-// that); until then the length is 0. It is 0 still if there is nothing to copy, but then the job
-// is ready at once. Of a length of 0 libvirt makes 1, of a ready one also a current of 1
-// (qemuBlockJobInfoTranslate); every other length is a multiple of at least 512.
+// tracking reports whether a job follows all writes of the guest, from libvirt's version of QEMU's
+// counters. QEMU's mirror sets its length (len in query-block-jobs) each time before it copies. It
+// starts to copy after it has told its filter to report the guest's writes (mirror_run sets
+// mirror_top_opaque->job, and then calls job_progress_set_remaining in its loop). Until then the
+// length is 0. It is also 0 if there is nothing to copy, but then the job is ready at once. libvirt
+// converts a length of 0 to 1, and for a ready job also the current value to 1
+// (qemuBlockJobInfoTranslate). Every other length is a multiple of at least 512.
 func tracking(cur, end uint64) bool { return end > 1 || end == 1 && cur == end }
 
 func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
@@ -137,7 +136,7 @@ func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 	return hv.JobOther
 }
 
-// SetJobBandwidth changes the cap of the running job; 0 lifts it.
+// SetJobBandwidth changes the cap of the running job; 0 removes it.
 func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	return c.change(ctx, "set block job speed of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
@@ -145,9 +144,9 @@ func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerS
 		})
 }
 
-// Pivot ends a ready job by making its target the live disk. The call is synchronous:
-// libvirt answers when it has closed the old images. If the persistent definition named the
-// disk's old chain, it then names the new one.
+// Pivot ends a ready job by making its target the live disk. The call is synchronous: libvirt
+// answers when it has closed the old images. If the persistent definition named the disk's old
+// chain, it then names the new one.
 func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 	err := c.leavingNoLease(ctx, id, target, true, func() error {
 		return c.endJob(ctx, "pivot", id, target, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
@@ -160,7 +159,7 @@ func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 	return err
 }
 
-// AbortJob ends the job and stays on the present chain.
+// AbortJob ends the job; the disk stays on its present chain.
 func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
 	err := c.leavingNoLease(ctx, id, target, false, func() error {
 		return c.endJob(ctx, "abort block job of", id, target, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
@@ -173,7 +172,7 @@ func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
 	if !said(err, golibvirt.ErrInvalidArg) || errors.Is(err, hv.ErrNotFound) {
 		return err
 	}
-	// "Invalid argument" is also libvirt's word for a disk without a job.
+	// libvirt also answers "invalid argument" for a disk without a job.
 	job, readErr := c.Job(ctx, id, target)
 	if readErr == nil && job == nil {
 		return nil

@@ -10,18 +10,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// isBootClash says that a disk with a boot order was refused because the
-// definition has boot devices of the older kind. libvirt writes one of those,
-// for the first disk, when the last device with an order is taken out: a root
-// disk that was detached could not come back as it was.
+// isBootClash reports whether a disk with a boot order was refused because the definition has boot
+// devices of the older kind. libvirt adds such a boot device for the first disk when the last
+// device with a boot order is removed. A detached root disk could then not be attached again.
 func isBootClash(err error) bool {
 	return saidText(err, "per-device boot elements cannot be used together with os/boot elements")
 }
 
-// defineWithDisk puts a disk with a boot order into a definition from which
-// nothing but libvirt's own <boot dev='hd'/> keeps it. There is no call for that,
-// so the whole definition is read and written; who edits it in the same moment
-// may lose the edit.
+// defineWithDisk adds a disk with a boot order to a definition in which only libvirt's own <boot
+// dev='hd'/> prevents that. libvirt has no call for it, so the whole definition is read and
+// written. A concurrent edit of the definition may be lost.
 func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 	s, err := c.changes()
 	if err != nil {
@@ -32,7 +30,7 @@ func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 		return err
 	}
 	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
-		// With the secrets, which would be gone otherwise.
+		// With the secrets, which would be lost otherwise.
 		return lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	})
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// claims returns the processes that claim to be a domain, and what they have open of some images.
-// It returns ErrUnavailable where the kernel could not be asked: the program that asks it for the
-// daemon does not answer.
+// claims returns the processes that claim to be a domain, and their open files on some images. It
+// returns ErrUnavailable if the program that reads /proc for the daemon does not answer.
 func (c *Conn) claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error) {
 	found, err := c.processes.Claims(ctx, id, images)
 	return found, notAsked(err)
 }
 
-// about returns what is known of one process, with the errors of claims.
+// about describes one process, with the errors of claims.
 func (c *Conn) about(ctx context.Context, pid int) (process.About, error) {
 	about, err := c.processes.About(ctx, pid)
 	return about, notAsked(err)
@@ -37,8 +36,8 @@ func notAsked(err error) error {
 // maxClaimants is how many claims a message names.
 const maxClaimants = 4
 
-// claimants names the processes that claim to be a domain, for the operator who has to end those
-// that are not.
+// claimants names the processes that claim to be a domain, so that the operator can end the false
+// ones.
 func claimants(claims []process.Claim) string {
 	if len(claims) == 0 {
 		return "no process does"

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// SetConfigChain rewrites the images of one disk of the persistent definition.
-// The whole <disk> goes to libvirt, which replaces the old one in one step; it
-// is edited as text, so that elements unknown to any Go type stay as they are.
+// SetConfigChain replaces the images of one disk of the persistent definition. The whole <disk>
+// goes to libvirt, which replaces the old one in one step. It is edited as text, so that elements
+// unknown to Go types stay as they are.
 func (c *Conn) SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error {
 	if err := c.setConfigChain(ctx, id, target, chain); err != nil {
 		return fmt.Errorf("set persistent chain of disk %s of domain %s: %w", target, id, err)
@@ -37,14 +37,14 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 		return err
 	}
 	if same, err := domainxml.HasConfigChain(doc, target, chain, c.clusters); err != nil || same {
-		c.library.note(keptDefinitions, nil) // whoever has made it so
+		c.library.note(keptDefinitions, nil) // whichever program changed it
 		return err
 	}
 	edited, err := domainxml.Rechain(doc, target, chain, c.clusters)
 	if err != nil {
 		return err
 	}
-	// See change: a call that is left takes effect all the same.
+	// See modify: an abandoned call still takes effect.
 	_, err = changing(context.WithoutCancel(ctx), c, s, c.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainUpdateDeviceFlags(dom, edited, golibvirt.DomainDeviceModifyConfig)
 	})

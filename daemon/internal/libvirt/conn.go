@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libvirt is hv.Hypervisor on a real libvirtd. It owns the connection
-// (how it is made, lost, watched and made again), the translation between
-// libvirt's XML and errors and the nouns of package hv, and nothing else: it
-// decides nothing, remembers nothing of a domain, and must not know what a
-// migration is. It is the only importer of go-libvirt and libvirtxml.
+// Package libvirt is hv.Hypervisor on a real libvirtd. It owns the connection (opening, losing,
+// watching and reopening it) and the translation between libvirt's XML and errors and the nouns of
+// package hv. It decides nothing, remembers nothing of a domain, and must not know what a migration
+// is. It is the only importer of go-libvirt and libvirtxml.
 package libvirt
 
 import (
@@ -25,57 +24,53 @@ import (
 var _ hv.Hypervisor = (*Conn)(nil)
 
 const (
-	// defaultCallTimeout is above the 30 s for which libvirt itself waits for a
-	// domain that is busy with another job, so that its answer comes first.
+	// defaultCallTimeout is above the 30 s for which libvirt itself waits for a domain that is busy
+	// with another job, so that libvirt answers first.
 	defaultCallTimeout = 45 * time.Second
-	// defaultListedTimeout is of Conn.listedTimeout.
+	// defaultListedTimeout is the default of Conn.listedTimeout.
 	defaultListedTimeout = 5 * time.Second
-	// longCallTimeout bounds the calls that wait for storage: pivot and abort
-	// (which drain and flush), a start, and pool calls. The heartbeat on another
-	// session still notices a hung libvirtd within CallTimeout.
+	// longCallTimeout bounds the calls that wait for storage: pivot and abort (which drain and
+	// flush), a start, and pool calls. The heartbeat on another session still notices a hung
+	// libvirtd within CallTimeout.
 	longCallTimeout = 15 * time.Minute
 
 	heartbeatInterval = 5 * time.Second
 	minBackoff        = 100 * time.Millisecond
 	maxBackoff        = 2 * time.Second
 
-	// readyWithin is how long a first try to connect may keep the daemon from
-	// being ready.
+	// readyWithin is how long a first try to connect may delay the daemon's readiness.
 	readyWithin = 5 * time.Second
 )
 
-// defaultSockets are where libvirtd, or the modular daemon that replaces it,
-// listens.
+// defaultSockets are the sockets of libvirtd and of the modular daemon that replaces it.
 var defaultSockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
 
 // Config is the configuration of a Conn.
 type Config struct {
-	// Socket is the path of libvirtd's read-write socket. Empty: the usual
-	// places.
+	// Socket is the path of libvirtd's read-write socket. Empty means the usual paths.
 	Socket string
-	// CallTimeout is how long libvirtd may take to answer before it counts as hung. 0 is 45
-	// s.
+	// CallTimeout is how long libvirtd may take to answer before it counts as hung. 0 means 45 s.
 	CallTimeout time.Duration
-	// DefinitionsDir is the directory of libvirt's domain definitions, and StateDir the
-	// directory of what belongs to domains (managed saves, NVRAM), as this process sees
-	// them. If they are empty, they are libvirt's own paths.
+	// DefinitionsDir is the directory of libvirt's domain definitions, and StateDir the directory
+	// of the domains' state (managed saves, NVRAM), as this process sees them. Empty means
+	// libvirt's own paths.
 	DefinitionsDir, StateDir string
-	// Clusters are the Ceph clusters whose images have an address.
+	// Clusters are the Ceph clusters with images at addresses.
 	Clusters rbd.Clusters
-	// Processes is asked what the kernel says of processes. If it is nil, this process looks
+	// Processes reads what the kernel knows of processes. If it is nil, this process reads /proc
 	// itself.
 	Processes Processes
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Conn is a Hypervisor on libvirtd. Until Run has connected, and while
-// libvirtd is away, every call returns hv.ErrUnavailable at once.
+// Conn is a Hypervisor on libvirtd. Until Run has connected, and while libvirtd is down, every call
+// returns hv.ErrUnavailable at once.
 type Conn struct {
 	sockets     []string
 	callTimeout time.Duration
-	// listedTimeout is how long one domain may keep the list of all of them. libvirt
-	// keeps a domain locked while it works on storage that does not answer.
+	// listedTimeout is how long one domain may delay the list of all domains. libvirt keeps a
+	// domain locked while it works on storage that does not answer.
 	listedTimeout time.Duration
 	library       *library
 	clusters      rbd.Clusters
@@ -85,36 +80,35 @@ type Conn struct {
 	ready         chan struct{}
 	tried         sync.Once
 	pools         gate
-	// dirtyReads lets one read of a bitmap at a time through for each domain.
+	// dirtyReads permits one read of a bitmap at a time for each domain.
 	dirtyReads gate
-	// qemuDefault is as which user QEMU runs, nil as long as libvirt has not said.
+	// qemuDefault is QEMU's default user, nil until libvirt has reported it.
 	qemuDefault atomic.Pointer[hv.ProcessUser]
 
 	mu   sync.Mutex
 	link *link // nil while down
 }
 
-// link is the sessions that make up a connection. libvirtd works on five requests
-// of a client at a time, so that a few that wait for storage keep all others of
-// their session waiting. A guest that is paused for a switch must not stay paused
-// because of another one's storage, so what begins and ends a pause has a session
-// that nothing else uses. What may last longer, and pools, have a connection for
-// each call (byItself).
+// link is the sessions of a connection. libvirtd processes five requests of a client at a time, so
+// a few calls that wait for storage would block all other calls of their session. Another guest's
+// storage must not prolong the pause of a guest for a switch, so the calls that begin and end a
+// pause have their own session. Longer calls, and pool calls, have a connection for each call
+// (byItself).
 type link struct {
-	reads   *session // return soon
-	changes *session // of domains; within callTimeout
-	// windows are the calls by which the pause of a guest begins and ends: Suspend,
-	// SetConfigChain, Resume. They do not wait for storage.
+	reads   *session // calls that return soon
+	changes *session // changes of domains, within callTimeout
+	// windows is for the calls that begin and end the pause of a guest: Suspend, SetConfigChain,
+	// Resume. They do not wait for storage.
 	windows *session
-	// jobEnds are Pivot and AbortJob, which drain and flush.
+	// jobEnds is for Pivot and AbortJob, which drain and flush.
 	jobEnds *session
 
-	// poolReads may be lost and made anew: a pool may hang for as long as its server
-	// is away, and that says nothing of libvirtd.
+	// poolReads may be lost and made again: a pool may hang for as long as its server is down,
+	// which does not mean that libvirtd hangs.
 	poolReads lane
 }
 
-// core are the sessions without which there is no connection.
+// core returns the sessions without which there is no connection.
 func (l *link) core() []**session {
 	return []**session{&l.reads, &l.changes, &l.windows, &l.jobEnds}
 }
@@ -152,15 +146,14 @@ func New(cfg Config) *Conn {
 // Up reports whether the connection works now.
 func (c *Conn) Up() bool { return c.feed.Up() }
 
-// Events returns a new subscription, see hv.Hypervisor.
+// Events returns a new subscription; see hv.Hypervisor.
 func (c *Conn) Events(ctx context.Context) <-chan hv.Event { return c.feed.Subscribe(ctx) }
 
 // String names the task.
 func (c *Conn) String() string { return "libvirt connection" }
 
-// Ready is closed after the first try to connect, so that the daemon's first requests find
-// a libvirtd that is there. The daemon works without libvirtd, so the try takes a few
-// seconds at most.
+// Ready is closed after the first try to connect, so that the daemon's first requests find a
+// connected libvirtd. The daemon works without libvirtd, so Ready waits for readyWithin at most.
 func (c *Conn) Ready() <-chan struct{} { return c.ready }
 
 func (c *Conn) setReady() { c.tried.Do(func() { close(c.ready) }) }
@@ -187,7 +180,7 @@ func (c *Conn) setLink(l *link) {
 	c.link = l
 }
 
-// reads is the session for calls that change nothing and return soon.
+// reads returns the session for calls that change nothing and return soon.
 func (c *Conn) reads() (*session, error) {
 	l, err := c.current()
 	if err != nil {
@@ -196,7 +189,7 @@ func (c *Conn) reads() (*session, error) {
 	return l.reads, nil
 }
 
-// changes is the session for calls that change something and answer within callTimeout.
+// changes returns the session for calls that change something and answer within callTimeout.
 func (c *Conn) changes() (*session, error) {
 	l, err := c.current()
 	if err != nil {
@@ -205,7 +198,7 @@ func (c *Conn) changes() (*session, error) {
 	return l.changes, nil
 }
 
-// windows is the session for what begins and ends the pause of a guest.
+// windows returns the session for the calls that begin and end the pause of a guest.
 func (c *Conn) windows() (*session, error) {
 	l, err := c.current()
 	if err != nil {
@@ -214,7 +207,7 @@ func (c *Conn) windows() (*session, error) {
 	return l.windows, nil
 }
 
-// jobEnds is the session for the ends of block jobs.
+// jobEnds returns the session for the ends of block jobs.
 func (c *Conn) jobEnds() (*session, error) {
 	l, err := c.current()
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// yanked names a connection of QEMU's, by the block node that has it.
+// yanked identifies a QEMU connection by its block node.
 type yanked struct {
 	Type string `json:"type"`
 	Node string `json:"node-name"`
 }
 
-// EndConnections implements hv.Hypervisor: libvirt has no call for it, and QEMU has since its
-// version 6.0 (docs/interop/qemu-qmp-ref: yank).
+// EndConnections implements hv.Hypervisor. libvirt has no call for it; QEMU has one since 6.0
+// (docs/interop/qemu-qmp-ref: yank).
 func (c *Conn) EndConnections(ctx context.Context, id, address string) error {
 	nodes, err := c.blockNodes(ctx, id)
 	if err != nil || !api.IsNBD(address) {

@@ -31,7 +31,7 @@ func (c *Conn) domainDefinition(ctx context.Context, id string) (def hv.DomainDe
 	if err != nil {
 		return def, err
 	}
-	// With the secrets: a console would be open to everybody without its password.
+	// With the secrets: a console without its password would be open to everyone.
 	if def.Domain, err = c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure); err != nil {
 		return def, err
 	}
@@ -69,7 +69,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	if err != nil {
 		return err
 	}
-	// libvirt would replace the definition of a domain that is there.
+	// libvirt would replace the definition of an existing domain.
 	if err := c.wantNoDomain(ctx, s, id, n.Name); err != nil {
 		return err
 	}
@@ -82,15 +82,14 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 			return err
 		}
 	}
-	// Validated, because libvirt would leave out without a word what a newer one
-	// has written and it does not know.
+	// With validation, because libvirt silently drops unknown elements of a newer libvirt.
 	dom, err := changing(ctx, c, s, c.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainDefineXMLFlags(n.Doc, golibvirt.DomainDefineValidate)
 	})
 	if err != nil {
 		return err
 	}
-	// What was checked is what was read here. What counts is what libvirt read.
+	// The check above used this program's reading of the XML. libvirt's reading counts.
 	dump, err := c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure)
 	if err == nil {
 		err = n.CheckDefined(dump)
@@ -110,7 +109,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	return nil
 }
 
-// wantNoDomain finds out whether an id or a name is taken.
+// wantNoDomain returns ErrExists if an id or a name is taken.
 func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) error {
 	_, byID := c.lookup(ctx, s, id)
 	_, byName := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
@@ -127,19 +126,19 @@ func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) er
 	return nil
 }
 
-// keptOfDefinition goes with a definition.
+// keptOfDefinition are the files of a definition.
 const keptOfDefinition = keptDefinitions | keptAutostart
 
-// UndefineDomain implements hv.Hypervisor. Without the flags for managed save
-// images, snapshots and checkpoints libvirt refuses a domain that has any.
+// UndefineDomain implements hv.Hypervisor. Without the flags for managed save images, snapshots and
+// checkpoints libvirt refuses a domain that has any.
 func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 	dom, err := c.Domain(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		c.library.note(keptOfDefinition, nil) // whoever has undefined it
+		c.library.note(keptOfDefinition, nil) // whichever program undefined it
 		return nil
 	case err == nil && dom.State.Active():
-		err = hv.ErrActive // libvirt would make it a transient one
+		err = hv.ErrActive // libvirt would make it a transient domain
 	case err == nil && (dom.ManagedSave || dom.Snapshots > 0 || dom.Checkpoints > 0):
 		err = fmt.Errorf("%w: the domain has a managed save image, snapshots or checkpoints", hv.ErrBusy)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// bitmapArgs are the arguments of the commands that are about one bitmap.
+// bitmapArgs are the arguments of the commands on one bitmap.
 type bitmapArgs struct {
 	Node        string `json:"node"`
 	Name        string `json:"name"`
 	Granularity int64  `json:"granularity,omitempty"`
 }
 
-// The commands that are about one bitmap.
+// The commands on one bitmap.
 const (
 	addBitmap     = "block-dirty-bitmap-add"
 	disableBitmap = "block-dirty-bitmap-disable"
@@ -39,14 +39,13 @@ func (c *Conn) StartTracking(ctx context.Context, id, target, name string, unitB
 	return c.monitor(ctx, what, id, target, command{addBitmap, bitmapArgs{disk.node, name, unitBytes}}, nil)
 }
 
-// action is a part of a transaction of QEMU, which does all parts or none.
+// action is a part of a QEMU transaction, which does all parts or none.
 type action struct {
 	Type string     `json:"type"`
 	Data bitmapArgs `json:"data"`
 }
 
-// SwapTracking implements hv.DirtyTracker. The order of the actions is that of their
-// effects.
+// SwapTracking implements hv.DirtyTracker. The actions take effect in their order.
 func (c *Conn) SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error {
 	const what = "track writes anew of"
 	disk, err := c.tracked(ctx, what, id, target)
@@ -95,7 +94,7 @@ func (c *Conn) StopTracking(ctx context.Context, id, target, prefix string) erro
 	if len(ours) == 0 {
 		return nil
 	}
-	// A bitmap that is exported is not removed. What others export is not in the way.
+	// QEMU does not remove an exported bitmap. Exports of other programs do not matter here.
 	if err := c.endExports(ctx, what, id, target); err != nil && !errors.Is(err, hv.ErrBusy) {
 		return err
 	}

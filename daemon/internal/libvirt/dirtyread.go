@@ -19,15 +19,15 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// QEMU shows the content of a bitmap only to the clients of an export. A process has one
-// NBD server, which a backup may use as well.
+// QEMU shows the content of a bitmap only to the clients of an export. A process has one NBD
+// server, which a backup may use too.
 const (
-	// exportName is that of our export, and socketName is where its server listens.
+	// exportName names Volferry's export, and socketName the socket of its server.
 	exportName = "volferry-bitmap"
 	socketName = "volferry-nbd.sock"
-	// exportPoll is how often it is looked whether an export is gone.
+	// exportPoll is how often awaitNoExport checks for exports.
 	exportPoll = 5 * time.Millisecond
-	// exportTimeout bounds the wait for that.
+	// exportTimeout bounds that wait.
 	exportTimeout = 10 * time.Second
 )
 
@@ -57,12 +57,12 @@ func (c *Conn) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.Di
 		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
 	dirty, err := c.readExported(ctx, what, id, target, disk, name)
-	// Whatever was read, nothing is left in the process.
+	// Always remove the export and the server from the process.
 	return dirty, errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
-// CanTrack implements hv.DirtyTracker. What keeps QEMU from listening where we ask it to, such
-// as a security profile, is found by having it listen there.
+// CanTrack implements hv.DirtyTracker. Something may keep QEMU from listening at the socket, such
+// as a security profile. CanTrack finds that out by letting QEMU listen there.
 func (c *Conn) CanTrack(ctx context.Context, id, target string) error {
 	const what = "see whether to track writes of"
 	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
@@ -80,7 +80,7 @@ func (c *Conn) CanTrack(ctx context.Context, id, target string) error {
 	return errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
-// listen has the process serve its exports, and returns where.
+// listen makes the process serve its exports, and returns the socket.
 func (c *Conn) listen(ctx context.Context, what, id, target string) (socket string, err error) {
 	socket, err = c.exportSocket(ctx, id)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *Conn) listen(ctx context.Context, what, id, target string) (socket stri
 	return socket, err
 }
 
-// readExported exports a bitmap that records no more, and reads all of it.
+// readExported exports a bitmap that no longer records, and reads all of it.
 func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *trackedDisk, name string) ([]hv.DirtyRange, error) {
 	if err := c.endExports(ctx, what, id, target); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *
 	for _, r := range ranges {
 		dirty = append(dirty, hv.DirtyRange(r))
 	}
-	// A bitmap that records no more does not change: both ways to look at it have to agree.
+	// A bitmap that no longer records does not change: both counts must agree.
 	unit := disk.bitmap(name).Granularity
 	if got, want := dirtyBytes(dirty, unit, sizeBytes), disk.bitmap(name).Count; got != want {
 		return nil, fmt.Errorf("%s %s: bitmap %s has %d dirty bytes, and %d were read", what, nameOf(id, target), name, want, got)
@@ -126,8 +126,8 @@ func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *
 	return dirty, nil
 }
 
-// dirtyBytes is how many bytes the units of these ranges have, where the last unit of a disk
-// counts whole.
+// dirtyBytes returns the bytes of the units in these ranges; a partial last unit of a disk counts
+// as whole.
 func dirtyBytes(dirty []hv.DirtyRange, unit, sizeBytes int64) (sum int64) {
 	for _, r := range dirty {
 		sum += r.Bytes
@@ -138,8 +138,8 @@ func dirtyBytes(dirty []hv.DirtyRange, unit, sizeBytes int64) (sum int64) {
 	return sum
 }
 
-// endExports ends what an earlier read has left in the process: our exports, and our server.
-// ErrBusy if the server is somebody else's.
+// endExports removes what an earlier read left in the process: Volferry's exports and server. It
+// returns ErrBusy if the server is another program's.
 func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
 	socket, err := c.exportSocket(ctx, id)
 	if err != nil {
@@ -163,19 +163,19 @@ func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
 			return err
 		}
 	}
-	// The path of the socket is there for as long as our server is.
+	// The socket exists for as long as the server.
 	if _, err := os.Lstat(socket); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	err = c.monitor(ctx, what, id, target, command{Execute: "nbd-server-stop"}, nil)
 	var refused *refusedByQEMU
-	if errors.As(err, &refused) { // there is no server: what is there was left by an earlier process
+	if errors.As(err, &refused) { // there is no server: an earlier process left the socket
 		return removeSocket(ctx, socket)
 	}
 	return err
 }
 
-// removeSocket removes a socket that nobody listens at.
+// removeSocket removes a socket without a listener.
 func removeSocket(ctx context.Context, path string) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)
@@ -189,8 +189,8 @@ func removeSocket(ctx context.Context, path string) error {
 	return nil
 }
 
-// awaitNoExport waits until our exports are gone: QEMU ends them when their clients have
-// gone.
+// awaitNoExport waits until Volferry's exports are gone: QEMU ends them when their clients have
+// disconnected.
 func (c *Conn) awaitNoExport(ctx context.Context, what, id, target string) error {
 	gone, err := retry.Poll(ctx, exportPoll, exportTimeout, func() (bool, error) {
 		left, err := c.exports(ctx, what, id, target)
@@ -207,8 +207,8 @@ func (c *Conn) exports(ctx context.Context, what, id, target string) (all []expo
 	return all, err
 }
 
-// exportSocket is a path at which the process of a domain can listen: in the directory that
-// libvirt makes for each process, and removes with it.
+// exportSocket returns a path at which the process of a domain can listen. It is in the directory
+// that libvirt makes for each process, and removes with it.
 func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
 	_, dom, err := c.find(ctx, id)
 	if err != nil {
@@ -224,8 +224,8 @@ func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
 	return filepath.Join(dirs[0], socketName), nil
 }
 
-// processDirs are the directories whose names begin as that of a process: libvirt shortens
-// the name of the domain behind its number.
+// processDirs returns the directories of a process's name: libvirt shortens the domain's name after
+// its number.
 func (c *Conn) processDirs(dom golibvirt.Domain) ([]string, error) {
 	if dom.ID <= 0 {
 		return nil, hv.ErrNotActive

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// maxReads is how often a domain is read that changes its state meanwhile.
+// maxReads is how often a domain is read while its state changes.
 const maxReads = 5
 
 // Domains lists every domain, active or defined.
@@ -51,9 +51,9 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 	return found, nil
 }
 
-// readListed reads a domain for the list, within a bound. While libvirt owes an
-// answer about it, it is not asked again: every such question keeps a place in the
-// session, until the session is closed.
+// readListed reads a domain for the list, within a time limit. It does not ask libvirt again while
+// an earlier call on the domain is unanswered: every such call occupies a slot of the session until
+// the session is closed.
 func (c *Conn) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
 	id := domainID(dom)
 	if s.silent.has(id) {
@@ -83,8 +83,8 @@ func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return d, err
 }
 
-// handle names a domain to libvirt, which finds it by its UUID alone: nobody is asked whether it
-// is there, since the call that it is for says so. The name is left out.
+// handle returns a domain handle for libvirt, which finds a domain by its UUID alone. It does not
+// check that the domain exists: the call that uses the handle does. The name stays empty.
 func handle(id string) (golibvirt.Domain, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
@@ -145,9 +145,8 @@ func (c *Conn) RunState(ctx context.Context, id string) (hv.RunState, error) {
 
 func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String() }
 
-// readDomain reads everything about a domain that belongs to one moment: state
-// and XML come from separate calls, so it reads again if they contradict each
-// other.
+// readDomain reads a consistent description of a domain: state and XML come from separate calls, so
+// it reads again if they contradict each other.
 func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, *domainFacts, error) {
 	for range maxReads {
 		facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
@@ -189,7 +188,7 @@ type domainFacts struct {
 
 func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 	f := &domainFacts{dom: dom}
-	// Before what such a call may change.
+	// Before the values that such a call may change.
 	err := f.gatherOccupied(lv)
 	if err != nil {
 		return nil, err
@@ -244,9 +243,8 @@ func (f *domainFacts) gatherState(lv *golibvirt.Libvirt) error {
 	return f.gatherRestored(lv)
 }
 
-// gatherRestored finds a domain that was restored paused, and stays so until
-// somebody resumes it: libvirt says that it is migrating, and has no job that
-// would end that.
+// gatherRestored detects a domain that was restored paused, and stays paused until a Resume:
+// libvirt reports a migration, but has no job that would end it.
 func (f *domainFacts) gatherRestored(lv *golibvirt.Libvirt) error {
 	if f.state != golibvirt.DomainPaused || golibvirt.DomainPausedReason(f.reason) != golibvirt.DomainPausedMigration {
 		return nil
@@ -279,8 +277,8 @@ func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {
 	return nil
 }
 
-// domain translates the facts. consistent is false if the domain started or
-// stopped while they were gathered.
+// domain translates the facts. consistent is false if the domain started or stopped while they were
+// gathered.
 func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters) (d *hv.Domain, consistent bool, err error) {
 	current, err := domainxml.ParseDomain(f.xml, known, clusters)
 	if err != nil {
@@ -288,7 +286,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 	}
 	d = &hv.Domain{
 		ID:          domainID(f.dom),
-		Name:        current.Name, // and not of the handle, which may have none
+		Name:        current.Name, // not from the handle, which may have none
 		Persistent:  f.persistent,
 		Autostart:   f.autostart,
 		ManagedSave: f.managedSave,
@@ -298,7 +296,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 	}
 	d.State, d.PauseReason = stateOf(f.state, f.reason)
 	d.Moved = movedAway(f.state, f.reason)
-	// Only the XML of a running process carries an id.
+	// Only the XML of a running process has an id.
 	if current.Active != d.State.Active() {
 		return nil, false, nil
 	}
@@ -333,9 +331,9 @@ func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReaso
 	return hv.StateOther, ""
 }
 
-// isStarting reports whether a domain's process is there and its start is not over. Of a libvirtd
-// that died in it there is nobody who goes on: the next one ends the process, once it has
-// connected to that.
+// isStarting reports whether a domain's process exists and its start is not finished. If libvirtd
+// died during the start, nothing continues it: the next libvirtd connects to the process and ends
+// it.
 func isStarting(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp
 }
@@ -346,13 +344,13 @@ func isBooted(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
 }
 
-// movedAway reports whether a domain is off because it was moved to another host.
+// movedAway reports whether a domain is off because it was migrated to another host.
 func movedAway(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainShutoff && golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffMigrated
 }
 
-// pausedState tells a domain that waits for a Resume from one that libvirt
-// paused in the middle of something of its own.
+// pausedState distinguishes a domain that waits for a Resume from a domain that libvirt paused for
+// an operation of its own.
 func pausedState(reason golibvirt.DomainPausedReason) (hv.State, hv.PauseReason) {
 	switch reason {
 	case golibvirt.DomainPausedUser:

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// kinds says what a libvirt error code means whatever the call was.
+// kinds has the meaning of libvirt error codes that do not depend on the call.
 var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrNoDomain:             hv.ErrNotFound,
 	golibvirt.ErrNoStoragePool:        hv.ErrNotFound,
@@ -31,8 +31,8 @@ var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrInvalidConn:          hv.ErrUnavailable,
 }
 
-// sayings are what libvirt has no code for: it passes on what QEMU said, or
-// gives up, with a code that says nothing or too much.
+// sayings are messages for which libvirt has no specific code: it passes on QEMU's message, or
+// fails with a generic or misleading code.
 var sayings = []struct {
 	text string
 	kind error
@@ -41,18 +41,17 @@ var sayings = []struct {
 	{`Failed to get shared "write" lock`, hv.ErrInUse},
 	{`Failed to get "consistent read" lock`, hv.ErrInUse},
 	{`Failed to get shared "consistent read" lock`, hv.ErrInUse},
-	// A bus of the machine on which nothing can be plugged: IDE, or PCI without
-	// ACPI.
+	// A bus of the machine without hot plug: IDE, or PCI without ACPI.
 	{"does not support hotplugging", hv.ErrUnsupported},
-	// A PCI Express machine has as many free ports as its definition says.
+	// A PCI Express machine has as many free ports as its definition provides.
 	{"No more available PCI slots", hv.ErrUnsupported},
 	{"controller with index 0 required for device", hv.ErrUnsupported},
 	{"Attempted double use of PCI", hv.ErrExists},
 	{"domain has active block job", hv.ErrBusy},
-	// A backup is a block job, too, and ends by itself or by virDomainAbortJob.
+	// A backup is a block job too. It ends by itself or by virDomainAbortJob.
 	{"already in active block job", hv.ErrBusy},
-	// Somebody makes a volume there, which takes as long as its storage does. Until then the pool
-	// answers nothing.
+	// Another client creates a volume there, which takes as long as the storage needs. Until then
+	// the pool answers nothing.
 	{"has asynchronous jobs running", hv.ErrUnavailable},
 	// The other end of QEMU's monitor is gone.
 	{"Unable to read from monitor", hv.ErrProcessEnds},
@@ -61,8 +60,7 @@ var sayings = []struct {
 	{"unexpectedly closed the monitor", hv.ErrProcessEnds},
 }
 
-// kindOf goes by the text first: libvirt has one code for what it never does and for what it does
-// not do now.
+// kindOf checks the text first: libvirt has one code for both permanent and temporary refusals.
 func kindOf(answer golibvirt.Error) error {
 	for _, s := range sayings {
 		if strings.Contains(answer.Message, s.text) {
@@ -72,16 +70,15 @@ func kindOf(answer golibvirt.Error) error {
 	return kinds[golibvirt.ErrorNumber(answer.Code)]
 }
 
-// classify wraps an error of a call in the hv error that it stands for, and
-// keeps libvirt's own message. What libvirt did not say itself (EINVAL and
-// ErrInterrupted of go-libvirt's socket, an answer that cannot be decoded)
-// leaves the outcome unknown: ErrUnavailable.
+// classify wraps the error of a call in its hv error, and keeps libvirt's message. An error that is
+// not libvirt's answer (EINVAL and ErrInterrupted of go-libvirt's socket, an answer that cannot be
+// decoded) leaves the outcome unknown: ErrUnavailable.
 func classify(err error) error {
 	if err == nil {
 		return nil
 	}
 	kind := hv.ErrUnavailable
-	var answer golibvirt.Error // code and message are all that go-libvirt passes on
+	var answer golibvirt.Error // go-libvirt only passes on code and message
 	switch {
 	case errors.As(err, &answer):
 		kind = kindOf(answer)
@@ -97,8 +94,8 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// hookWords is what the hook itself wrote, without the command line and the
-// environment that libvirt puts before it.
+// hookWords returns the hook's own message, without the command line and environment that libvirt
+// puts before it.
 func hookWords(message string) string {
 	if _, words, found := strings.Cut(message, "unexpected exit status "); found {
 		if _, words, found = strings.Cut(words, ": "); found && strings.TrimSpace(words) != "" {
@@ -108,13 +105,13 @@ func hookWords(message string) string {
 	return message
 }
 
-// said tells whether libvirt answered with this code.
+// said reports whether libvirt answered with this code.
 func said(err error, code golibvirt.ErrorNumber) bool {
 	var answer golibvirt.Error
 	return errors.As(err, &answer) && golibvirt.ErrorNumber(answer.Code) == code
 }
 
-// saidText tells whether libvirt answered with this text in its message.
+// saidText reports whether libvirt's message contains this text.
 func saidText(err error, text string) bool {
 	var answer golibvirt.Error
 	return errors.As(err, &answer) && strings.Contains(answer.Message, text)

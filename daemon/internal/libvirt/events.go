@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// eventIDs are the events asked for. BLOCK_JOB is the old event, which names a
-// disk by path: go-libvirt drops BLOCK_JOB_2 and BLOCK_THRESHOLD unseen.
+// eventIDs are the subscribed events. BLOCK_JOB is the old event, which names a disk by path:
+// go-libvirt drops BLOCK_JOB_2 and BLOCK_THRESHOLD.
 var eventIDs = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle,
 	golibvirt.DomainEventIDIoErrorReason,
@@ -21,15 +21,14 @@ var eventIDs = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDDeviceRemovalFailed,
 }
 
-// subscribe asks for the events of every domain and passes them to the feed for
-// as long as the session lives. go-libvirt ignores a domain given to
-// SubscribeEvents, so one subscription serves all.
+// subscribe subscribes to the events of every domain and passes them to the feed for the life of
+// the session. go-libvirt ignores a domain given to SubscribeEvents, so one subscription serves
+// all.
 func (c *Conn) subscribe(ctx context.Context, s *session) error {
 	for _, id := range eventIDs {
 		events, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (<-chan any, error) {
-			// Never cancelled, and drained to the end below: an unsubscribe
-			// deadlocks go-libvirt's reader if an event arrives meanwhile. The
-			// channel closes when the connection does.
+			// Never cancelled, and drained to the end below: an unsubscribe deadlocks go-libvirt's
+			// reader if an event arrives meanwhile. The channel closes when the connection closes.
 			return lv.SubscribeEvents(context.WithoutCancel(ctx), id, nil)
 		})
 		if err != nil {
@@ -69,8 +68,7 @@ func translate(msg any) (hv.Event, bool) {
 			Path:     m.Msg.Path,
 			Detail:   blockJobNames[golibvirt.ConnectDomainEventBlockJobStatus(m.Msg.Status)],
 		}, true
-	// Both name the device by libvirt's alias, which is another disk's as soon
-	// as that takes its place.
+	// Both name the device by libvirt's alias, which another disk in its place gets.
 	case *golibvirt.DomainEventCallbackDeviceRemovedMsg:
 		return hv.Event{Kind: hv.EventDeviceRemoved, DomainID: domainID(m.Msg.Dom)}, true
 	case *golibvirt.DomainEventCallbackDeviceRemovalFailedMsg:

@@ -27,18 +27,18 @@ type graphNode struct {
 	DirtyBitmaps []blockBitmap `json:"dirty-bitmaps"`
 }
 
-// The drivers of nodes: of NBD exports, of RBD images, and of what libvirt puts over them before
-// its version 9.10.
+// The drivers of nodes: of NBD exports, of RBD images, and of the format node that libvirt before
+// 9.10 puts over them.
 const (
 	driverNBD = "nbd"
 	driverRBD = "rbd"
 	driverRaw = "raw"
 )
 
-// openNodes lists what the process of a domain has of the images at these addresses, by its own
-// block graph. libvirt passes the question on: a libvirtd that died inside a call, and shows old
-// chains since, has no part in the answer. If libvirt does not have the process, which is there by
-// the kernel's word, nobody can ask it, and all of them count as open for writing.
+// openNodes lists the process's nodes for the images at these addresses, from QEMU's own block
+// graph. libvirt only passes the command on: a libvirtd that died inside a call, and shows old
+// chains since, does not affect the answer. If /proc has the process but libvirt does not, QEMU
+// cannot be queried, and all addresses count as open for writing.
 func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
 	nodes, err := c.blockNodes(ctx, id)
 	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)
@@ -59,16 +59,16 @@ func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []st
 	return found, nil
 }
 
-// blockNodes asks the process of a domain for its block graph.
+// blockNodes queries the process of a domain for its block graph.
 func (c *Conn) blockNodes(ctx context.Context, id string) (nodes []graphNode, err error) {
 	err = c.monitor(ctx, "list the block nodes of", id, "", command{"query-named-block-nodes", map[string]bool{"flat": true}}, &nodes)
 	return nodes, err
 }
 
-// nodesAt finds the nodes that have what is at an address, each with a connection of its own.
-// Whether one of them may write says the node of a format that is over it, where there is one:
-// libvirt opens the one below so that it may do whatever that does. So each format that may not
-// write makes up for one node that may.
+// nodesAt finds the nodes with their own connection to an address. Whether such a node may write
+// depends on the format node over it, if there is one: libvirt opens the lower node with all
+// permissions that a format node could need. So each read-only format node offsets one writable
+// node.
 func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []string, writable bool) {
 	writers := 0
 	for _, n := range nodes {
@@ -90,8 +90,8 @@ func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []
 	return names, writable || writers > 0
 }
 
-// address is what a node, or the one below it, has open over a network, as the path of a location;
-// empty if it is nothing of that kind.
+// address returns the network image of a node, or of the node below it, as the path of a location;
+// empty if it has none.
 func (n *graphNode) address(clusters rbd.Clusters) string {
 	switch n.Driver {
 	case driverNBD:
@@ -114,9 +114,9 @@ func (n *graphNode) address(clusters rbd.Clusters) string {
 	return ""
 }
 
-// export is the address of the NBD export that is named by what QEMU calls the file of a node.
+// export returns the address of the NBD export in QEMU's file name of a node.
 func (n *graphNode) export() string {
-	// The default export of a server, of which QEMU writes no name.
+	// The default export of a server, for which QEMU writes no name.
 	file := strings.Replace(n.File, "nbd+unix://?", api.NBDScheme+"?", 1)
 	if server, is := strings.CutPrefix(file, api.NBDTCPScheme); is && !strings.Contains(server, "/") {
 		file += "/"
@@ -128,8 +128,8 @@ func (n *graphNode) export() string {
 	return export.URI()
 }
 
-// exportIn is the address of the NBD export that the options of a node name: QEMU writes them, and
-// no address, of what is below a node that has the beginning of it.
+// exportIn returns the address of the NBD export in a node's options: for a node that is the
+// beginning of an export QEMU writes these options, and no address.
 func exportIn(options []byte) string {
 	var named struct {
 		Driver string `json:"driver"`
@@ -151,11 +151,11 @@ func exportIn(options []byte) string {
 	return export.URI()
 }
 
-// optionsPrefix is before the options of a node that no address of QEMU's says all of.
+// optionsPrefix precedes the options of a node that no QEMU address can express.
 const optionsPrefix = "json:"
 
-// image is the address of the RBD image that is named by what QEMU calls the file of a node: of the
-// cluster that has its monitors, of which none is another cluster's.
+// image returns the address of the RBD image in QEMU's file name of a node. The monitors identify
+// its cluster: no monitor belongs to two clusters.
 func (n *graphNode) image(clusters rbd.Clusters) string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	var named map[string]any
@@ -171,7 +171,7 @@ func (n *graphNode) image(clusters rbd.Clusters) string {
 			return ""
 		}
 		port, _ := named[fmt.Sprintf("server.%d.port", i)].(string)
-		if port == "" || port == "0" { // libvirt says 0 where a definition says none
+		if port == "" || port == "0" { // libvirt writes 0 if a definition has no port
 			port = domainxml.PortCeph
 		}
 		if id := clusters.Of(net.JoinHostPort(host, port)); id != "" {

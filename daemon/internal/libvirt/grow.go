@@ -11,25 +11,25 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// GrowDisk makes the top image of the live disk larger. Only QEMU may do it, because QEMU
-// has the image open.
+// GrowDisk makes the top image of the live disk larger. Only QEMU may do it, because QEMU has the
+// image open.
 func (c *Conn) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
-	// Without this flag the size is a number of KiB.
+	// Without this flag the size is in KiB.
 	const flags = golibvirt.DomainBlockResizeBytes
 	dom, err := c.Domain(ctx, id)
 	if err != nil {
 		return err
 	}
-	// With libvirt 11, QEMU makes it larger all the same: the guest sees what is behind it.
+	// Since libvirt 11, QEMU grows it all the same: the guest would see the bytes after the slice.
 	if disk := dom.LiveDisk(target); disk != nil && disk.Top().SliceBytes != 0 {
 		return fmt.Errorf("grow %s: %w: the disk is the beginning of a larger image", nameOf(id, target), hv.ErrUnsupported)
 	}
-	// What is under way is waited for, and storage with it.
+	// The call waits for requests in flight, and so for storage.
 	err = c.modifyByItself(ctx, longCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockResize(dom, target, uint64(sizeBytes), flags)
 	})
 	err = c.changed(ctx, "grow", id, target, err)
-	// QEMU's words for a disk with a block job, of which libvirt says only that it failed.
+	// QEMU's text for a disk with a block job; libvirt reports only a failure.
 	if saidText(err, "'block_resize'") && (saidText(err, "' is in use") || saidText(err, "' is busy")) {
 		return fmt.Errorf("%w: %w", hv.ErrBusy, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Where libvirt keeps its files. Modular daemons have the same places.
+// The directories of libvirt's files. Modular daemons use the same ones.
 const (
 	// DefaultDefinitionsDir is the default of Config.DefinitionsDir.
 	DefaultDefinitionsDir = "/etc/libvirt/qemu"
@@ -23,10 +23,9 @@ const (
 	DefaultStateDir = "/var/lib/libvirt/qemu"
 )
 
-// kept is a set of the directories in which libvirt makes, renames and removes files
-// that a journal relies on. It syncs a file before it renames it and never the
-// directory, so that after a power cut a definition may be the one of before, with a
-// journal on another filesystem that says otherwise.
+// kept is a set of directories in which libvirt makes, renames and removes files that a journal
+// relies on. libvirt syncs a file before the rename, but never the directory. So a power cut may
+// restore an old definition, while a journal on another filesystem records the new one.
 type kept uint8
 
 const (
@@ -41,25 +40,25 @@ const (
 	keptAll          = keptDefinitions | keptAutostart | keptSaves | keptSnapshots | keptCheckpoints | keptNVRAM
 )
 
-// library knows which directories have changed since they were synced.
+// library tracks the directories that have changed since their last sync.
 type library struct {
-	definitions, state string // directories, see Config
+	definitions, state string // directories; see Config
 	sync               func(dir string) error
-	syncAll            func(dir string) error // the filesystem on which a directory is
+	syncAll            func(dir string) error // syncs the filesystem of a directory
 
-	// syncing is held while directories are synced: who finds that nothing is left to
-	// sync may rely on what another one has begun to.
+	// syncing is held during a sync: a caller that finds nothing left to sync may then rely on
+	// another caller's sync.
 	syncing sync.Mutex
 
 	mu      sync.Mutex
 	changed kept
-	// doubtful may change at any time: a call was made and its answer is not known,
-	// so libvirtd may still be at it.
+	// doubtful directories may change at any time: a call had no answer, so libvirtd may still work
+	// on it.
 	doubtful kept
 }
 
-// newLibrary makes a library in which everything counts as changed: a daemon before
-// this one may have died before it synced.
+// newLibrary makes a library in which everything counts as changed: the previous daemon may have
+// died before it synced.
 func newLibrary(definitions, state string) *library {
 	l := &library{definitions: definitions, state: state, changed: keptAll, sync: syncFile, syncAll: syncFilesystem}
 	if l.definitions == "" {
@@ -71,8 +70,8 @@ func newLibrary(definitions, state string) *library {
 	return l
 }
 
-// note is called after a call that may have changed what, with its error. Where its
-// outcome is unknown, what counts as changed until the daemon is started again.
+// note is called after a call that may have changed what, with its error. After an unknown outcome,
+// what counts as changed until the daemon restarts.
 func (l *library) note(what kept, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +81,7 @@ func (l *library) note(what kept, err error) {
 	}
 }
 
-// makeDurable syncs what has changed. What could not be synced still counts as changed.
+// makeDurable syncs the changed directories. After an error they still count as changed.
 func (l *library) makeDurable() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -105,8 +104,8 @@ func (l *library) take() (due kept) {
 	return due
 }
 
-// syncDirs syncs those of the directories that are there. Where the definitions are not where
-// they were said to be, the filesystems are synced on which libvirt's files are likely to be.
+// syncDirs syncs the existing directories. If the configured directory of definitions does not
+// exist, it syncs the filesystems that probably have libvirt's files.
 func (l *library) syncDirs(due kept) error {
 	if _, err := os.Stat(l.definitions); err != nil {
 		return errors.Join(l.syncAll("/etc"), l.syncAll("/var/lib"))
@@ -140,7 +139,7 @@ func (l *library) dirs(of kept) []string {
 	return paths
 }
 
-// nvram is the directory of the variables of UEFI guests.
+// nvram returns the directory of the variables of UEFI guests.
 func (l *library) nvram() string { return filepath.Join(l.state, "nvram") }
 
 func syncFilesystem(path string) error {

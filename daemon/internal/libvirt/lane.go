@@ -10,19 +10,19 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// lane is a session beside those of a connection, which may be lost by itself: it is
-// made when it is needed, and anew when it was lost. The zero value is ready.
+// lane is a separate session that may be lost on its own. It is made when needed, and again after a
+// loss. The zero value is ready.
 type lane struct {
 	mu     sync.Mutex
 	s      *session
 	closed bool
-	// making is closed when the session that is being made is there, or is not to be had; nil if
-	// none is. stop ends the making.
+	// making is closed when the attempt to make a session has ended; nil without an attempt. stop
+	// ends the attempt.
 	making chan struct{}
 	stop   context.CancelFunc
 }
 
-// session returns the lane's session. One caller makes it, and others wait for that.
+// session returns the lane's session. One caller makes it, and others wait.
 func (l *lane) session(ctx context.Context, dial func(context.Context) (*session, error)) (*session, error) {
 	for {
 		s, made, err := l.begin(ctx, dial)
@@ -37,7 +37,8 @@ func (l *lane) session(ctx context.Context, dial func(context.Context) (*session
 	}
 }
 
-// begin returns the session, made if nobody makes it, or what is closed when somebody else has.
+// begin returns the session, and makes it if no other caller does. Otherwise it returns the channel
+// that is closed when the other caller has finished.
 func (l *lane) begin(ctx context.Context, dial func(context.Context) (*session, error)) (*session, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +54,7 @@ func (l *lane) begin(ctx context.Context, dial func(context.Context) (*session, 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	l.making, l.stop = made, stop
-	l.mu.Unlock() // libvirtd may hang: who closes the lane does not wait for it
+	l.mu.Unlock() // libvirtd may hang: close must not wait
 	s, err := dial(ctx)
 	l.mu.Lock()
 	l.making, l.stop = nil, nil
@@ -85,15 +86,15 @@ func (l *lane) close() {
 	}
 }
 
-// gate lets one call at a time through for each thing, so that a thing that hangs
-// holds up no more than one call of libvirtd. The zero value is ready.
+// gate permits one call at a time for each thing, so that a hanging thing blocks only one call of
+// libvirtd. The zero value is ready.
 type gate struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}
 }
 
-// enter waits for the call before, which may be one whose caller has left. What it
-// returns is called when the new one is over.
+// enter waits for the previous call, which may have lost its caller. Call leave when the new call
+// is over.
 func (g *gate) enter(ctx context.Context, about string) (leave func(), err error) {
 	mine := make(chan struct{})
 	for {

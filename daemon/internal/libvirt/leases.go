@@ -19,13 +19,13 @@ import (
 // With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the
 // guest, and takes them when it resumes the guest. An image that a disk of a suspended guest gets
 // (by a pivot or a hot plug) has a lease at once, which the guest keeps: libvirt then refuses to
-// resume the guest, since the lease is taken, by the guest. libvirt also keeps the lease of the
-// base of an active commit that was aborted, and refuses the next commit. And a resume that is
-// refused for one disk keeps the leases of the disks before that disk, so that the next resume is
-// refused for these. QEMU's own cont would let the guest run, but without the leases of its other
-// disks. So such a lease is dropped here, as libvirtd drops leases: after each change that leaves
-// one (leavingNoLease), and, if libvirt refuses a lease nevertheless, before libvirt is asked once
-// more (takingAgain).
+// resume the guest, since the guest itself has the lease. libvirt also keeps the lease of the base
+// of an aborted active commit, and refuses the next commit. And a resume that is refused for one
+// disk keeps the leases of the disks before that disk, so that the next resume is refused for
+// these. QEMU's own cont would resume the guest, but without the leases of its other disks. So
+// Volferry drops such a lease in the way in which libvirtd drops leases: after each change that
+// leaves one (leavingNoLease), and, if libvirt still refuses a lease, before another try
+// (takingAgain).
 
 // CanSwitch implements hv.Hypervisor.
 func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
@@ -47,7 +47,7 @@ func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
 	return conn.Close()
 }
 
-// Resume lets a paused domain run.
+// Resume resumes a paused domain.
 func (c *Conn) Resume(ctx context.Context, id string) error {
 	resume := func() error {
 		return c.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
@@ -61,8 +61,7 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
 		return err
 	}
-	// libvirt refuses a domain that runs already, in the words that it has for
-	// every refusal.
+	// libvirt refuses a running domain with the same error as every other refusal.
 	dom, readErr := c.Domain(ctx, id)
 	if readErr == nil && dom.State == hv.StateRunning {
 		return nil
@@ -70,9 +69,9 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resumeWithLeases resumes a suspended domain that libvirt has refused to resume, since a lease of
-// the domain is taken. A suspended domain has to have none of the leases that libvirt takes when it
-// resumes the domain.
+// resumeWithLeases resumes a suspended domain that libvirt refused to resume because a lease of the
+// domain is taken. A suspended domain must have none of the leases that libvirt takes at the
+// resume.
 func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
 	conf, err := readLockConf(c.library.definitions)
 	if err != nil {
@@ -85,7 +84,7 @@ func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, r
 	if err != nil {
 		return errors.Join(refused, err)
 	}
-	if state.State != hv.StatePaused { // its leases are its own
+	if state.State != hv.StatePaused { // it needs its leases
 		return refused
 	}
 	leases, err := c.leasesOf(ctx, id, conf)
@@ -96,8 +95,8 @@ func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, r
 }
 
 // takingImage makes a call in which libvirt takes the lease of an image for the process of a
-// running domain. If the process has it already, from a job that was aborted or by a libvirtd that
-// died, it is dropped for that.
+// running domain. If the process has the lease already, from an aborted job or a libvirtd that
+// died, takingImage drops it first.
 func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
 	err := do()
 	if !said(err, golibvirt.ErrResourceBusy) {
@@ -114,10 +113,10 @@ func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do fu
 	return c.takingAgain(ctx, id, []lease{*l}, do)
 }
 
-// takingAgain drops the leases that the process of a domain has of these, and makes a call in which
-// libvirt takes them. If the call fails, the process has them again.
+// takingAgain drops the process's holds on these leases, and makes a call in which libvirt takes
+// them. If the call fails, takingAgain takes them again.
 func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
-	ctx = context.WithoutCancel(ctx) // what was dropped is to be taken
+	ctx = context.WithoutCancel(ctx) // dropped leases must be taken again
 	pid, dropped, err := c.drop(ctx, id, leases, true)
 	if err == nil {
 		err = do()
@@ -125,14 +124,14 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 	if err == nil || len(dropped) == 0 {
 		return err
 	}
-	// virtlockd waits for no one, and the call may have taken longer than a conversation may.
+	// virtlockd has no wait, and the call may have exceeded the time limit of the conversation.
 	again, dialErr := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
 	if dialErr != nil {
 		return errors.Join(err, dialErr)
 	}
 	defer again.close()
 	for _, l := range dropped {
-		var refused *refusedByVirtlockd // libvirt has taken it before it met the lease of another guest
+		var refused *refusedByVirtlockd // libvirt took it before it met another guest's lease
 		if takeErr := again.acquire(l); takeErr != nil && !errors.As(takeErr, &refused) {
 			c.log.Warn("a lease was not taken again", "domain", id, "lease", l.name, "err", takeErr)
 		}
@@ -140,8 +139,8 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 	return err
 }
 
-// drop drops the leases that the process of a domain has of these, and returns those. A lease of a
-// shareable disk may be held several times: one hold is dropped, or all.
+// drop drops the process's holds on these leases, and returns the dropped leases. A lease of a
+// shareable disk may have several holds: drop releases one, or all.
 func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
 	if pid, _, err = c.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
@@ -168,10 +167,10 @@ func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (p
 	return pid, dropped, nil
 }
 
-// leavingNoLease makes a change to the images of a live disk, after which the guest has no lease of
-// an image of the disk without a need: a guest that is suspended needs none, and a guest that runs
-// needs the lease of the image that it writes to. NewTop says that the change gives the disk
-// another top image.
+// leavingNoLease makes a change to the images of a live disk, and then drops the leases of the
+// disk's images that the guest does not need: a suspended guest needs none, and a running guest
+// needs the lease of the image that it writes to. newTop: the change gives the disk another top
+// image.
 func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
 	conf, err := readLockConf(c.library.definitions)
 	if err != nil {
@@ -194,19 +193,20 @@ func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop boo
 			_, _, err = c.drop(ctx, id, leases, false)
 		}
 	}
-	if err != nil { // the change is made, and Resume and takingImage can do without
+	if err != nil { // the change is made, and Resume and takingImage can handle the lease
 		c.log.Warn("a guest may have a lease that it does not need", "domain", id, "disk", target, "err", err)
 	}
 	return nil
 }
 
-// virtlockdSocket is where virtlockd listens: beside libvirt, which looks for it there.
+// virtlockdSocket returns the socket of virtlockd: libvirt looks for it in the directory of its
+// own.
 func (c *Conn) virtlockdSocket() string {
 	return filepath.Join(filepath.Dir(c.sockets[0]), "virtlockd-sock")
 }
 
-// leasesOf lists the leases that libvirt takes for a domain when it resumes it, as far as their
-// names are known.
+// leasesOf lists the leases that libvirt takes for a domain at a resume, as far as their names are
+// known.
 func (c *Conn) leasesOf(ctx context.Context, id string, conf lockConf) ([]lease, error) {
 	text, err := c.describedXML(ctx, id, hv.Live)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// onLive makes one call on a domain, or on a live disk of it if target is not
-// empty. what starts the error text.
+// onLive makes one call on a domain, or on a live disk of it if target is not empty. what starts
+// the error text.
 func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what, id, target string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) (T, error),
 ) (T, error) {
@@ -30,10 +30,10 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 	return result, nil
 }
 
-// modify makes one call that changes something. The end of ctx keeps such a call
-// from being made but does not end it: it would take effect later, behind the
-// back of whoever looks in the meantime. The end of the session does.
-// What it may change of what libvirt keeps in files, the caller says.
+// modify makes one call that changes something. If ctx has ended, it does not make the call. But
+// the end of ctx does not interrupt the call: it would take effect later, unnoticed by a caller
+// that has looked in between. The end of the session does interrupt it. what are the libvirt files
+// that the call may change.
 func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) error {
 	s, err := c.changes()
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) 
 // domainCall is a call on a domain.
 type domainCall = func(*golibvirt.Libvirt, golibvirt.Domain) error
 
-// modifyOn is modify on a session of the caller's choice, within limit.
+// modifyOn is modify on a given session, within limit.
 func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, what kept, do domainCall) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
@@ -59,18 +59,18 @@ func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id
 	return err
 }
 
-// modifyByItself is modify for a call that may wait for storage, or for hours.
+// modifyByItself is modify for a call that may wait for storage, or take hours.
 func (c *Conn) modifyByItself(ctx context.Context, limit time.Duration, id string, what kept, do domainCall) error {
 	return c.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, what, do) })
 }
 
-// change is modify for a call on a domain's process, or on a live disk of it if
-// target is not empty, that changes nothing of what libvirt keeps. what starts the error text.
+// change is modify for a call on a domain's process, or on a live disk of it if target is not
+// empty, that changes no libvirt files. what starts the error text.
 func (c *Conn) change(ctx context.Context, what, id, target string, do domainCall) error {
 	return c.changed(ctx, what, id, target, c.modify(ctx, id, keptNothing, do))
 }
 
-// changed is what becomes of the error of a call as those of change.
+// changed explains and wraps the error of such a call.
 func (c *Conn) changed(ctx context.Context, what, id, target string, err error) error {
 	if err == nil {
 		return nil
@@ -104,16 +104,16 @@ func nameOf(id, target string) string {
 	return "disk " + target + " of domain " + id
 }
 
-// Suspend pauses a running domain. libvirt accepts it for a paused one.
+// Suspend pauses a running domain. libvirt accepts it for a paused domain.
 func (c *Conn) Suspend(ctx context.Context, id string) error {
 	return c.inWindow(ctx, "suspend", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainSuspend(dom)
 	})
 }
 
-// explain finds out what an ambiguous refusal of a call on a live disk means.
-// libvirt answers "invalid argument" for a disk that is not there and
-// "operation invalid" for a domain that is off, but both for other things too.
+// explain finds the reason of an ambiguous refusal of a call on a live disk. libvirt answers
+// "invalid argument" for an absent disk and "operation invalid" for a domain that is off, but both
+// for other reasons too.
 func (c *Conn) explain(ctx context.Context, id, target string, err error) error {
 	if !said(err, golibvirt.ErrInvalidArg) && !said(err, golibvirt.ErrOperationInvalid) {
 		return err

@@ -19,19 +19,19 @@ const (
 	lockLockd   = "lockd"
 )
 
-// lockConf is what libvirt is told of the leases of images, in its configuration files.
+// lockConf is libvirt's configuration of the leases of images.
 type lockConf struct {
 	// manager is the lock manager; empty for none.
 	manager string
-	// auto: the images of disks have leases, and not only what a definition names as <lease>.
-	// required: a guest without leases is refused then.
+	// auto: disk images have leases, in addition to the <lease> elements of a definition. required:
+	// a guest without leases is refused.
 	auto, required bool
-	// files is the lockspace of images that are files, empty for leases on the images themselves.
-	// volumes and luns are those of logical volumes and SCSI devices.
+	// files is the lockspace of image files, empty for leases on the images themselves. volumes and
+	// luns are the lockspaces of logical volumes and SCSI devices.
 	files, volumes, luns string
 }
 
-// readLockConf reads the configuration files beside the directory of definitions.
+// readLockConf reads the configuration files in the parent directory of definitions.
 func readLockConf(definitions string) (lockConf, error) {
 	qemu, err := readConf(qemuConfBeside(definitions))
 	if err != nil {
@@ -54,8 +54,8 @@ func readLockConf(definitions string) (lockConf, error) {
 	return c, nil
 }
 
-// unswitchable says why a guest may not be switched to these images while it runs: with its disk on
-// one of them libvirt would not resume it. It is empty if the guest may be.
+// unswitchable returns why a running guest may not be switched to these images: libvirt would not
+// resume it with its disk on one of them. It is empty if the guest may be switched.
 func (c lockConf) unswitchable(images ...string) string {
 	switch {
 	case c.manager == "":
@@ -73,7 +73,7 @@ func (c lockConf) unswitchable(images ...string) string {
 	return ""
 }
 
-// leaseOf is the lease of a disk, nil if it has none, or one whose name is not known.
+// leaseOf returns the lease of a disk, nil if the disk has none or the lease's name is unknown.
 func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 	top := disk.Top()
 	if !c.auto || disk.ReadOnly || top.Path == "" || top.Type != hv.SourceFile && top.Type != hv.SourceBlock ||
@@ -88,17 +88,17 @@ func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 	return l
 }
 
-// needless lists the leases of a disk's images, before a change and after it, for which the domain
-// has no need after it. A guest that is suspended needs no lease of its top image. libvirt has
-// dropped that lease with the suspend, unless the change has put the image there (newTop): only
-// then can it be dropped here, without a look whether the guest was resumed meanwhile.
+// needless lists the leases of a disk's images, before and after a change, that the domain does not
+// need after the change. A suspended guest does not need the lease of its top image. libvirt has
+// dropped that lease at the suspend, unless the change has put the image there (newTop). Only with
+// newTop can the lease be dropped without checking that the guest was not resumed meanwhile.
 func (c lockConf) needless(before, after *hv.Domain, target string, newTop bool) []lease {
 	now := after.LiveDisk(target)
 	if now == nil {
 		return nil
 	}
 	var needed, images []hv.Image
-	if !newTop || after.State != hv.StatePaused { // a guest that sleeps keeps its leases
+	if !newTop || after.State != hv.StatePaused { // a sleeping guest keeps its leases
 		needed = append(needed, now.Top())
 	}
 	if now.Mirror != nil { // whether the guest runs or not

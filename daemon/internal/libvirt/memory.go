@@ -22,8 +22,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// memoryCallTimeout bounds the calls that write or read a guest's RAM, which may be
-// terabytes on a slow disk. That libvirtd hangs is noticed by the heartbeat.
+// memoryCallTimeout bounds the calls that write or read a guest's RAM, which may be terabytes on a
+// slow disk. The heartbeat notices a hung libvirtd.
 const memoryCallTimeout = 6 * time.Hour
 
 // SaveMemory implements hv.Hypervisor.
@@ -75,11 +75,11 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	return nil
 }
 
-// pastCache is the flag that has libvirt write and read a file in the directory past the page
-// cache, or none: the RAM of a guest would drive out what the others have there, and takes longer
-// to be durable (F14 of registry/internal/liveshared/DESIGN.md). libvirt refuses a save that the
-// filesystem cannot take so, which is tried here with a file that has no name, where there are such
-// files. What is in memory is no faster past a cache.
+// pastCache returns the flag that makes libvirt bypass the page cache for a file in the directory,
+// or 0. A guest's RAM would evict the cached data of others, and would take longer to become
+// durable (F14 of registry/internal/liveshared/DESIGN.md). libvirt refuses such a save if the
+// filesystem does not support it. pastCache tests that with an unnamed file, if the filesystem has
+// these. A filesystem in memory gains nothing.
 func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {
 	if inMemory, err := location.InMemory(dir); err != nil || inMemory {
 		return 0, err
@@ -91,8 +91,8 @@ func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {
 	return golibvirt.DomainSaveBypassCache, unix.Close(fd)
 }
 
-// SavingMemory implements hv.Hypervisor. libvirt says so in the state of a domain only if it ran
-// before. The save goes on when the connection that it was asked for over is closed.
+// SavingMemory implements hv.Hypervisor. libvirt shows the save in the state of a domain only if
+// the domain ran before. The save continues when the connection that requested it is closed.
 func (c *Conn) SavingMemory(ctx context.Context, id string) (bool, error) {
 	s, dom, err := c.find(ctx, id)
 	if err != nil {
@@ -135,8 +135,8 @@ func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, erro
 	return dom.Disks, nil
 }
 
-// savedXML is the definition in a file of SaveMemory. libvirt refuses a file that
-// it has not marked as finished, or whose head it cannot read.
+// savedXML returns the definition in a file of SaveMemory. libvirt refuses a file that it has not
+// marked as finished, or with an unreadable header.
 func (c *Conn) savedXML(ctx context.Context, id, path string) (string, error) {
 	s, err := c.reads()
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *Conn) RestoreMemory(ctx context.Context, id, path string, opts hv.Resto
 }
 
 func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
-	// libvirt would make a domain that is not defined a transient one.
+	// libvirt would make an undefined domain a transient one.
 	dom, err := c.Domain(ctx, id)
 	switch {
 	case err != nil:
@@ -205,7 +205,7 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	})
 	if err != nil {
 		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() &&
-			said(err, golibvirt.ErrOperationFailed) { // somebody has started it since
+			said(err, golibvirt.ErrOperationFailed) { // another program has started it since
 			return fmt.Errorf("%w: %w", hv.ErrActive, err)
 		}
 		return err
@@ -213,7 +213,7 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	return c.verifyRestored(context.WithoutCancel(ctx), id, opts)
 }
 
-// restoredXML is the definition that a saved domain is restored with.
+// restoredXML returns the definition for restoring a saved domain.
 func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (string, error) {
 	doc, err := domainxml.ParseDoc(saved)
 	if err != nil {
@@ -236,13 +236,13 @@ func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (s
 	return text, nil
 }
 
-// tokenNamespace is that of the element which shows the hook a start token: libvirt keeps what
-// is in <metadata>, and the hook reads all of the XML. The element stays in the live
-// definition for as long as the process runs.
+// tokenNamespace is the namespace of the element that shows the hook a start token: libvirt keeps
+// the content of <metadata>, and the hook reads the whole XML. The element stays in the live
+// definition for the life of the process.
 const tokenNamespace = "urn:volferry:pass"
 
-// setStartToken puts a start token into a domain's metadata, in place of that of an earlier
-// restore. Libvirt would drop one of two elements of the same namespace.
+// setStartToken sets the start token in a domain's metadata, and removes the token of an earlier
+// restore. libvirt would drop one of two elements of the same namespace.
 func setStartToken(domain *etree.Element, token string) {
 	metadata := domain.SelectElement("metadata")
 	if metadata == nil {

@@ -11,24 +11,24 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// maxChannels is how many channels write or read the RAM of one guest at most: more of them do
-// not make a disk faster.
+// maxChannels bounds the channels that write or read the RAM of one guest: more do not make a disk
+// faster.
 const maxChannels = 8
 
-// sparseImage is libvirt's name for a file in which each page of the RAM has its own place
-// (QEMU's mapped-ram). Channels need such a file.
+// sparseImage is libvirt's name for a file in which each page of the RAM has its own place (QEMU's
+// mapped-ram). Channels need such a file.
 const sparseImage = "sparse"
 
 var (
-	// Since this libvirt, a save has a format and channels of its own
+	// Since this libvirt version, a save has a format and channels of its own
 	// (VIR_DOMAIN_SAVE_PARAM_IMAGE_FORMAT, VIR_DOMAIN_SAVE_PARAM_PARALLEL_CHANNELS).
 	libvirtWithChannels = hv.Version{Major: 11, Minor: 2}
-	// Since this QEMU, channels write a mapped-ram file past the page cache (direct-io).
+	// Since this QEMU version, channels write a mapped-ram file past the page cache (direct-io).
 	qemuWithChannels = hv.Version{Major: 9, Minor: 1}
 )
 
-// saveChannels is how many channels can write the RAM of a domain that runs; 0 is none, one
-// stream. QEMU is what the process runs, which may be older than the one that is installed.
+// saveChannels returns how many channels can write the RAM of a running domain; 0 means one stream.
+// The process's QEMU counts, which may be older than the installed one.
 //
 // Channels are for files that are written past the page cache. A file on a tmpfs gets none: the
 // process of a guest with QEMU 10.0 may end there.
@@ -44,8 +44,8 @@ func (c *Conn) saveChannels(ctx context.Context, id string, past golibvirt.Domai
 	return channels, nil
 }
 
-// restoreChannels is how many channels can read the RAM of a domain, if channels wrote it; 0 is
-// none.
+// restoreChannels returns how many channels can read the RAM of a domain that channels wrote; 0
+// means none.
 func (c *Conn) restoreChannels(ctx context.Context) (int, error) {
 	s, err := c.reads()
 	if err != nil {
@@ -58,8 +58,8 @@ func (c *Conn) restoreChannels(ctx context.Context) (int, error) {
 	return min(runtime.NumCPU(), maxChannels), nil
 }
 
-// saveDomain writes the RAM of a domain into a file: by channels, if there are any and libvirt
-// takes them for this domain.
+// saveDomain writes the RAM of a domain into a file, with channels if libvirt accepts them for this
+// domain.
 func saveDomain(lv *golibvirt.Libvirt, dom golibvirt.Domain, path string, channels int, flags golibvirt.DomainSaveRestoreFlags) error {
 	if channels > 0 {
 		err := lv.DomainSaveParams(dom, []golibvirt.TypedParam{
@@ -74,8 +74,8 @@ func saveDomain(lv *golibvirt.Libvirt, dom golibvirt.Domain, path string, channe
 	return lv.DomainSaveFlags(dom, path, nil, uint32(flags))
 }
 
-// restoreDomain starts a domain from a file of saveDomain. libvirt refuses channels, before it
-// does anything, for a file that one stream wrote.
+// restoreDomain starts a domain from a file of saveDomain. If one stream wrote the file, libvirt
+// refuses channels before it does anything.
 func restoreDomain(lv *golibvirt.Libvirt, path, definition string, channels int, flags golibvirt.DomainSaveRestoreFlags) error {
 	if channels > 0 {
 		err := lv.DomainRestoreParams([]golibvirt.TypedParam{
@@ -94,7 +94,7 @@ func channelsParam(n int) golibvirt.TypedParam {
 	return golibvirt.TypedParam{Field: golibvirt.DomainSaveParamParallelChannels, Value: *golibvirt.NewTypedParamValueInt(int32(n))}
 }
 
-// refusedChannels reports whether libvirt refused a save or a restore for its channels or its
+// refusedChannels reports whether libvirt refused a save or a restore because of its channels or
 // format, and so did nothing.
 func refusedChannels(err error) bool {
 	return said(err, golibvirt.ErrInvalidArg) || said(err, golibvirt.ErrArgumentUnsupported) || said(err, golibvirt.ErrOperationUnsupported)

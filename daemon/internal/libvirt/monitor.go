@@ -16,7 +16,7 @@ type command struct {
 	Arguments any    `json:"arguments,omitempty"`
 }
 
-// refusedByQEMU is the answer of a process that has understood a command, and did nothing.
+// refusedByQEMU is the answer of a process that understood a command, and did nothing.
 type refusedByQEMU struct {
 	Execute string `json:"-"`
 	Class   string `json:"class"`
@@ -25,10 +25,9 @@ type refusedByQEMU struct {
 
 func (e *refusedByQEMU) Error() string { return "QEMU refuses " + e.Execute + ": " + e.Desc }
 
-// monitor has the process of a domain carry out a command, and reads what it returns into
-// out, unless that is nil. libvirt passes both through, without a look at them, and marks the
-// domain as tainted until its process ends: the caller uses it for what libvirt has no call
-// for. what starts the error text.
+// monitor lets the process of a domain execute a command, and decodes its result into out, unless
+// out is nil. libvirt passes both through unread, and marks the domain as tainted until its process
+// ends. Use it only if libvirt has no call. what starts the error text.
 func (c *Conn) monitor(ctx context.Context, what, id, target string, cmd command, out any) error {
 	text, err := json.Marshal(cmd)
 	if err != nil {

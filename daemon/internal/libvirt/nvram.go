@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// maxNVRAM is far above what any firmware keeps (OVMF: 528 KiB).
+	// maxNVRAM is far above the size of any firmware's variables (OVMF: 528 KiB).
 	maxNVRAM  = 16 << 20
 	nvramMode = 0o600
 )
 
-// readNVRAM returns the variables of a UEFI guest, nil if it has none. The file is
-// looked up in a directory to which QEMU may write: a link there is not followed.
+// readNVRAM returns the variables of a UEFI guest, nil if it has none. QEMU may write to the
+// directory, so readNVRAM follows no link there.
 func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	_, file, err := domainxml.NVRAMElement(domain)
 	if err != nil || file == "" {
@@ -38,8 +38,8 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	}
 	dir, err := os.OpenRoot(c.library.nvram())
 	if errors.Is(err, fs.ErrNotExist) {
-		// libvirt makes it at the first start of a UEFI guest. The directory above is as old as
-		// libvirt.
+		// libvirt makes it at the first start of a UEFI guest. The directory above exists since
+		// libvirt's installation.
 		if _, err := os.Stat(c.library.state); err != nil {
 			return nil, fmt.Errorf("look for NVRAM where libvirt is said to keep it: %w", err)
 		}
@@ -48,7 +48,7 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open directory of NVRAM: %w", err)
 	}
-	defer func() { _ = dir.Close() }() // it is only read
+	defer func() { _ = dir.Close() }() // only read
 	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // libvirt makes it at the first start
@@ -56,7 +56,7 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open NVRAM: %w", err)
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // only read
 	return readVariables(f)
 }
 
@@ -75,9 +75,8 @@ func readVariables(f *os.File) ([]byte, error) {
 	return variables, nil
 }
 
-// writeNVRAM replaces an NVRAM file in one step, durably. It belongs to whom the
-// directory belongs to, which is whom QEMU runs as where libvirt does not give it
-// away itself.
+// writeNVRAM atomically and durably replaces an NVRAM file. The file gets the directory's owner:
+// that is QEMU's user if libvirt does not change the owner itself.
 func (c *Conn) writeNVRAM(name string, variables []byte) error {
 	if err := os.MkdirAll(c.library.nvram(), 0o755); err != nil {
 		return fmt.Errorf("make directory of NVRAM: %w", err)
@@ -86,7 +85,7 @@ func (c *Conn) writeNVRAM(name string, variables []byte) error {
 	if err != nil {
 		return fmt.Errorf("open directory of NVRAM: %w", err)
 	}
-	defer func() { _ = dir.Close() }() // what is in it was synced
+	defer func() { _ = dir.Close() }() // its content was synced
 	temp := name + "." + uuid.NewString()
 	if err := writeNew(dir, temp, variables); err != nil {
 		return errors.Join(fmt.Errorf("write NVRAM: %w", err), dir.RemoveAll(temp))
@@ -100,7 +99,7 @@ func (c *Conn) writeNVRAM(name string, variables []byte) error {
 	return nil
 }
 
-// writeNew writes a new file, durably.
+// writeNew writes a new file durably.
 func writeNew(dir *os.Root, name string, content []byte) error {
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, nvramMode)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// OpenFiles lists what the domain's process has open on the images at these paths. Of files and
-// devices it asks the kernel and not libvirt: the result is the proof against which libvirt's
-// answers are checked, and it works while libvirtd is away. It looks for the process once, which
-// takes long where there are many, and guests stand still meanwhile. Of what is at an address it
-// asks the process.
+// OpenFiles lists the process's open files on the images at these paths. For files and devices it
+// reads /proc instead of asking libvirt: the result is the evidence against which libvirt's answers
+// are checked, and it works while libvirtd is down. It looks for the process once, because that
+// takes long with many processes while guests are paused. For images at addresses it queries the
+// process.
 func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	files, err := c.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {
@@ -45,8 +45,8 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	if err != nil {
 		return nil, err
 	}
-	// Of all that claim to be the domain: a claim can be false, and what is open is
-	// open. A false one has no way to hide what the true one has.
+	// Of all processes that claim to be the domain: a claim can be false, but an open file is open.
+	// A false claim cannot hide the open files of the true process.
 	var found []hv.OpenFile
 	pid := 0
 	for _, p := range claims {
@@ -65,9 +65,9 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	return append(found, nodes...), err
 }
 
-// oneIsTrue returns nil if one of the processes that claim to be a domain is it,
-// ErrNotActive if the domain is off, and ErrNoProcess or ErrUnavailable if its
-// process is not among them or nobody can tell.
+// oneIsTrue returns nil if one of the processes that claim to be a domain is the true one. It
+// returns ErrNotActive if the domain is off, and ErrNoProcess or ErrUnavailable if its process is
+// not among them or that is unknown.
 func (c *Conn) oneIsTrue(ctx context.Context, id string, claims []process.Claim) error {
 	as := func(uid uint32) bool {
 		return slices.ContainsFunc(claims, func(p process.Claim) bool { return p.UID == uid })

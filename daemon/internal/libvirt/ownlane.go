@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// byItself makes calls on a connection of their own, so that they wait for no others
-// and keep no place from them. It is lost when the shared one is.
+// byItself makes calls on their own connection, so that they neither wait for other calls nor delay
+// them. The connection is closed when the shared one is lost.
 func (c *Conn) byItself(ctx context.Context, do func(context.Context, *session) error) error {
 	l, err := c.current()
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Conn) byItself(ctx context.Context, do func(context.Context, *session) 
 	return do(ctx, s)
 }
 
-// askPool makes calls that may wait for the storage of a pool and change nothing. If
-// its caller leaves, it goes on until libvirt has answered.
+// askPool makes calls that may wait for the storage of a pool and change nothing. If the caller
+// leaves, the call continues until libvirt has answered.
 func (c *Conn) askPool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
 	leave, err := c.pools.enter(ctx, "pool "+pool)
 	if err != nil {
@@ -54,8 +54,8 @@ func (c *Conn) askPool(ctx context.Context, pool string, do func(context.Context
 	}
 }
 
-// changePool is askPool for calls that change something: the end of ctx keeps them
-// from being made and does not end them, see modify.
+// changePool is askPool for calls that change something: if ctx has ended, they are not made, but
+// the end of ctx does not interrupt them; see modify.
 func (c *Conn) changePool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
 	leave, err := c.pools.enter(ctx, "pool "+pool)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *Conn) changePool(ctx context.Context, pool string, do func(context.Cont
 	return c.byItself(ctx, func(ctx context.Context, s *session) error { return do(context.WithoutCancel(ctx), s) })
 }
 
-// poolReads is the session for what is asked about all pools. libvirt keeps a pool
-// locked while it looks at its storage, and the list of all waits for it.
+// poolReads returns the session for calls on all pools. libvirt keeps a pool locked while it looks
+// at its storage, and the list of all pools waits for it.
 func (c *Conn) poolReads(ctx context.Context) (*session, error) {
 	l, err := c.current()
 	if err != nil {

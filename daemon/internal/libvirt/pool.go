@@ -66,7 +66,7 @@ func (c *Conn) poolInfo(ctx context.Context, s *session, pool golibvirt.StorageP
 	return info, nil
 }
 
-// activePool finds a pool that can be used.
+// activePool finds a usable pool.
 func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvirt.StoragePool, *hv.PoolInfo, error) {
 	pool, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StoragePool, error) {
 		return lv.StoragePoolLookupByName(name)
@@ -113,19 +113,17 @@ func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, for
 	if err != nil || v.CapacityBytes == sizeBytes {
 		return v, err
 	}
-	// Who asked for it has not asked how the pool rounds (RoundedBytes), or the pool is of a
-	// type that does not say.
+	// The caller has not called RoundedBytes, or the pool's type does not show its rounding.
 	err = fmt.Errorf("%w: the pool makes it %d bytes instead of %d", hv.ErrUnsupported, v.CapacityBytes, sizeBytes)
 	return nil, errors.Join(err, c.deleteVolume(ctx, s, vol))
 }
 
-// extentProbe is the volume by which a pool shows the size of its extents. One that a daemon
-// has left that was killed meanwhile is the next one's to delete.
+// extentProbe is the volume that shows the size of a pool's extents. If a killed daemon leaves one,
+// the next daemon deletes it.
 const extentProbe = "volferry-extent"
 
-// RoundedBytes implements hv.Hypervisor. libvirt does not say how large the extents of a pool
-// are. Pools of type disk, zfs and others make a volume as large as they were told, or are
-// refused when it is made.
+// RoundedBytes implements hv.Hypervisor. libvirt does not report the extent size of a pool. Pools
+// of type disk, zfs and others make a volume of the requested size, or refuse to make it.
 func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int64) (int64, error) {
 	rounded := sizeBytes
 	err := c.changePool(ctx, poolName, func(ctx context.Context, s *session) error {
@@ -149,7 +147,7 @@ func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int6
 	return rounded, nil
 }
 
-// extentBytes is the size of the smallest volume of a pool of logical volumes.
+// extentBytes returns the size of the smallest volume of a pool of logical volumes.
 func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool) (int64, error) {
 	doc, err := volumeXML("logical", extentProbe, "raw", 1, nil)
 	if err != nil {
@@ -171,7 +169,7 @@ func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.Stora
 	return v.CapacityBytes, nil
 }
 
-// filePools are the types of pools whose volumes are files.
+// filePools are the pool types with files as volumes.
 var filePools = map[string]bool{"dir": true, "fs": true, "netfs": true, "vstorage": true}
 
 func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Image) (string, error) {
@@ -194,8 +192,8 @@ func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Imag
 			Path: backing[0].Path, Format: &libvirtxml.StorageVolumeTargetFormat{Type: backing[0].Format},
 		}
 	}
-	// In other pools the allocation is left out: less than the capacity would
-	// make libvirt's logical pools create a thin snapshot that fills up.
+	// Other pools get no allocation: a value below the capacity would make libvirt's logical pools
+	// create a thin snapshot that fills up.
 	doc, err := vol.Marshal()
 	if err != nil {
 		return "", fmt.Errorf("write volume XML: %w", err)
@@ -203,7 +201,7 @@ func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Imag
 	return doc, nil
 }
 
-// LookupVolume finds a pool volume by name, after refreshing the pool.
+// LookupVolume finds a pool volume by name, after a refresh of the pool.
 func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
 	found := make(chan *hv.PoolVolume, 1)
 	err := c.askPool(ctx, pool, func(ctx context.Context, s *session) error {
@@ -221,9 +219,8 @@ func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 	return <-found, nil
 }
 
-// VolumeAt finds the pool of a volume by its path. If libvirt does not know the path,
-// VolumeAt first refreshes the pool of devices whose directory has the path: others make
-// volumes too.
+// VolumeAt finds the pool of a volume by its path. If libvirt does not know the path, it first
+// refreshes the active device pools above the path, because other programs make volumes too.
 func (c *Conn) VolumeAt(ctx context.Context, path string) (string, error) {
 	pool, err := c.poolOf(ctx, path)
 	if !errors.Is(err, hv.ErrNotFound) {
@@ -275,7 +272,7 @@ func (c *Conn) refresh(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteVolume deletes a pool volume, durably. It is no error if there is none.
+// DeleteVolume durably deletes a pool volume. It returns nil if there is none.
 func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) error {
 		vol, err := c.findVolume(ctx, s, pool, name)
@@ -285,7 +282,7 @@ func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 		if err != nil && !said(err, golibvirt.ErrNoStorageVol) {
 			return err
 		}
-		return c.syncPool(ctx, s, pool) // also where it was gone: who deleted it may have died before this
+		return c.syncPool(ctx, s, pool) // also if it was gone: its deleter may have died before the sync
 	})
 	if err != nil {
 		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
@@ -293,8 +290,8 @@ func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 	return nil
 }
 
-// syncPool makes the names in a pool of files durable: libvirt unlinks a file and does not sync
-// its directory, so that a volume that was deleted can be there again after a power cut.
+// syncPool makes the names in a pool of files durable: libvirt unlinks a file and does not sync its
+// directory, so a deleted volume could reappear after a power cut.
 func (c *Conn) syncPool(ctx context.Context, s *session, name string) error {
 	_, info, err := c.activePool(ctx, s, name)
 	if err != nil || !filePools[info.Type] {
@@ -303,16 +300,16 @@ func (c *Conn) syncPool(ctx context.Context, s *session, name string) error {
 	return c.library.sync(info.Path)
 }
 
-// ExtendVolume implements hv.Hypervisor: libvirt makes no volume of devices larger, and files
-// grow by QEMU or by ourselves.
+// ExtendVolume implements hv.Hypervisor: libvirt cannot grow device volumes; QEMU or Volferry grows
+// files.
 func (*Conn) ExtendVolume(_ context.Context, pool, name string, _ int64) error {
 	return fmt.Errorf("extend volume %s of pool %s: %w", name, pool, hv.ErrUnsupported)
 }
 
-// Connectable implements hv.Hypervisor: pools of libvirt have what is connected.
+// Connectable implements hv.Hypervisor: volumes of libvirt pools need no connecting.
 func (*Conn) Connectable(context.Context, string) (bool, error) { return false, nil }
 
-// FindDeviceCopy implements hv.Hypervisor: pools of libvirt copy nothing.
+// FindDeviceCopy implements hv.Hypervisor: libvirt pools copy nothing.
 func (*Conn) FindDeviceCopy(context.Context, string, string) (*hv.DeviceCopy, error) {
 	return nil, fmt.Errorf("%w: no pool copies by itself", hv.ErrNotFound)
 }
@@ -328,8 +325,8 @@ func (*Conn) ConnectDevice(context.Context, string) error { return nil }
 // DisconnectDevice implements hv.Hypervisor.
 func (*Conn) DisconnectDevice(context.Context, string) error { return nil }
 
-// findVolume refreshes first: libvirt's list of a pool is as old as its last
-// look, and others make and delete volumes too.
+// findVolume first refreshes the pool: libvirt's list of a pool may be stale, and other programs
+// make and delete volumes too.
 func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {
 	pool, _, err := c.activePool(ctx, s, poolName)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// poolSourcesIn looks up the pool sources of descriptions of a domain. ErrUnavailable if
+// poolSourcesIn looks up the pool sources in descriptions of a domain. It returns ErrUnavailable if
 // a pool does not answer.
 func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.PoolSources, error) {
 	known := domainxml.PoolSources{}
@@ -47,8 +47,8 @@ func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.Poo
 	return known, nil
 }
 
-// poolImage is the image that a pool has by a name, by libvirt's present list of the pool.
-// An error but ErrUnavailable means that it has none that has a path on this host.
+// poolImage returns the image of a pool volume, from libvirt's present list of the pool. An error
+// other than ErrUnavailable means that the pool has no such volume with a path on this host.
 func (c *Conn) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Image, error) {
 	s, err := c.poolReads(ctx)
 	if err != nil {
@@ -80,5 +80,5 @@ func (c *Conn) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Ima
 	return img, nil
 }
 
-// imageTypes are the types of images that the volumes of pools are.
+// imageTypes maps types of pool volumes to types of images.
 var imageTypes = map[golibvirt.StorageVolType]string{golibvirt.StorageVolFile: hv.SourceFile, golibvirt.StorageVolBlock: hv.SourceBlock}

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image and opens
-// all disks, so it takes as long as the storage does. The managed save image is gone
-// afterwards, and the NVRAM of a UEFI guest is made.
+// PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image, and opens all
+// disks, so its duration depends on the storage. It removes the managed save image and creates the
+// NVRAM of a UEFI guest.
 func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	err := c.modifyByItself(ctx, longCallTimeout, id, keptSaves|keptNVRAM, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainCreate(dom)
@@ -23,7 +23,7 @@ func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	if err == nil {
 		return nil
 	}
-	// One that is active already is refused in the words of every refusal.
+	// An active domain is refused with the same error as every other refusal.
 	if said(err, golibvirt.ErrOperationInvalid) {
 		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() {
 			return nil
@@ -32,12 +32,12 @@ func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	return fmt.Errorf("power on domain %s: %w", id, err)
 }
 
-// powerOffTimeout is above the time for which libvirt waits for a process that it has
-// killed: 40 s, and 2 s more for each device of the host that the guest has.
+// powerOffTimeout is above libvirt's wait for a killed process: 40 s, and 2 s more for each host
+// device of the guest.
 const powerOffTimeout = 2 * time.Minute
 
-// PowerOff implements hv.Hypervisor. libvirt sends SIGTERM to the process and then kills
-// it. A process that hangs on its storage does not delay other domains.
+// PowerOff implements hv.Hypervisor. libvirt sends SIGTERM to the process and then kills it. A
+// process that hangs on its storage does not delay other domains.
 func (c *Conn) PowerOff(ctx context.Context, id string) error {
 	err := c.modifyByItself(ctx, powerOffTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDestroy(dom)
@@ -46,15 +46,15 @@ func (c *Conn) PowerOff(ctx context.Context, id string) error {
 		return nil
 	}
 	err = c.changed(ctx, "power off", id, "", err)
-	// One that is off already is refused in the words of every refusal.
+	// A domain that is off is refused with the same error as every other refusal.
 	if dom, readErr := c.Domain(ctx, id); readErr == nil && dom.State == hv.StateStopped {
 		return nil
 	}
 	return err
 }
 
-// Shutdown implements hv.Hypervisor. It says how to ask: left to itself, libvirt
-// would wait for a guest agent that may hang.
+// Shutdown implements hv.Hypervisor. It selects the ACPI method: by default libvirt would wait for
+// a guest agent that may hang.
 func (c *Conn) Shutdown(ctx context.Context, id string) error {
 	err := c.change(ctx, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainShutdownFlags(dom, golibvirt.DomainShutdownAcpiPowerBtn)
@@ -65,8 +65,8 @@ func (c *Conn) Shutdown(ctx context.Context, id string) error {
 	return err
 }
 
-// RebootGuest implements hv.Hypervisor. The guest shuts down as with Shutdown, and
-// libvirt then resets the machine, in the same process.
+// RebootGuest implements hv.Hypervisor. The guest shuts down as with Shutdown, and libvirt then
+// resets the machine, in the same process.
 func (c *Conn) RebootGuest(ctx context.Context, id string) error {
 	return c.change(ctx, "reboot", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainReboot(dom, golibvirt.DomainRebootAcpiPowerBtn)

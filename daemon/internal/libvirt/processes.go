@@ -8,7 +8,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// Processes is what the kernel says of processes; process.Dir asks it, if it may.
+// Processes reads what the kernel knows of processes; process.Dir implements it with sufficient
+// privileges.
 type Processes interface {
 	Claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error)
 	About(ctx context.Context, pid int) (process.About, error)

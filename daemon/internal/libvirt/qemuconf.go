@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// qemuConfBeside is the file with the settings of libvirt's QEMU driver, which no call of
-// libvirt tells. It is beside the directory of definitions.
+// qemuConfBeside returns the path of the settings of libvirt's QEMU driver, which no libvirt call
+// returns. The file is in the parent directory of definitions.
 func qemuConfBeside(definitions string) string {
 	return filepath.Join(filepath.Dir(definitions), "qemu.conf")
 }
 
-// givesImages reports whether libvirt makes QEMU's user the owner of images
-// (dynamic_ownership), which is the default.
+// givesImages reports whether libvirt makes QEMU's user the owner of images (dynamic_ownership),
+// which is the default.
 func givesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
 
-// setting reads a switch of the file that is on unless it says otherwise.
+// setting reads a switch of the file; the default is on.
 func setting(conf, name string) (bool, error) {
 	values, err := readConf(conf)
 	return on(values, name, true), err
 }
 
-// on is the switch with this name, or what it is where the file does not have it.
+// on returns the value of a switch, or otherwise if the file does not have it.
 func on(values map[string]string, name string, otherwise bool) bool {
 	value, set := values[name]
 	if !set {
@@ -36,7 +36,7 @@ func on(values map[string]string, name string, otherwise bool) bool {
 	return value != "0"
 }
 
-// readConf reads a file of libvirt's settings. A file that is not there has none.
+// readConf reads a libvirt configuration file. An absent file has no settings.
 func readConf(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -62,8 +62,8 @@ func (c *Conn) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, er
 	return user, err
 }
 
-// defaultUser is the user of domains that name none. It is asked for once, and again with
-// each new connection: it changes with a restart of libvirtd only.
+// defaultUser returns the user of domains that name none. It is read once per connection: it
+// changes only with a restart of libvirtd.
 func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
 	if user := c.qemuDefault.Load(); user != nil {
 		return *user, nil
@@ -71,7 +71,7 @@ func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, err
 	return c.learnUser(ctx, s)
 }
 
-// learnUser asks libvirt for the user of domains that name none, and keeps it.
+// learnUser reads from libvirt the user of domains that name none, and caches it.
 func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
 	caps, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.ConnectGetCapabilities()
@@ -87,8 +87,8 @@ func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error
 	return user, nil
 }
 
-// userInCapabilities reads the default label of the DAC driver, which each type of
-// hypervisor has.
+// userInCapabilities reads the default label of the DAC driver, which is the same for each type of
+// hypervisor.
 func userInCapabilities(caps string) (hv.ProcessUser, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(caps); err != nil {
@@ -99,12 +99,12 @@ func userInCapabilities(caps string) (hv.ProcessUser, error) {
 			return parseDACLabel(domainxml.TextIn(model, "baselabel"))
 		}
 	}
-	// Without the driver libvirtd, which is no root then, runs QEMU as itself.
+	// Without the driver, libvirtd is not root and runs QEMU as its own user.
 	return hv.ProcessUser{}, fmt.Errorf("%w: libvirt does not confine QEMU by user and group", hv.ErrUnsupported)
 }
 
-// ownUser reads the user that a domain itself names, and whether it lets libvirt give that
-// user its images.
+// ownUser reads the user that a domain itself names, and whether libvirt may give that user its
+// images.
 func ownUser(domain string) (user hv.ProcessUser, own, relabels bool, err error) {
 	doc, err := domainxml.ParseDoc(domain)
 	if err != nil {
@@ -124,8 +124,7 @@ func ownUser(domain string) (user hv.ProcessUser, own, relabels bool, err error)
 	return user, false, relabels, nil
 }
 
-// parseDACLabel reads +64055:+107, as libvirt writes it, or the names of user and group
-// that an owner wrote.
+// parseDACLabel parses libvirt's notation +64055:+107, or an owner's names of user and group.
 func parseDACLabel(label string) (hv.ProcessUser, error) {
 	name, group, _ := strings.Cut(label, ":")
 	uid, err := idOf(name, func(name string) (string, error) {
@@ -151,7 +150,7 @@ func parseDACLabel(label string) (hv.ProcessUser, error) {
 	return hv.ProcessUser{UID: uid, GID: gid}, nil
 }
 
-// idOf reads a number, with a + where it is not to be taken for a name.
+// idOf parses a number, with a + if it must not be taken for a name.
 func idOf(text string, lookup func(string) (string, error)) (uint32, error) {
 	id, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 32)
 	if err == nil {

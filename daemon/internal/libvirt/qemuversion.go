@@ -15,10 +15,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// QEMUVersion implements hv.Hypervisor. Libvirt says no version of a process, and asking its
-// monitor would taint the domain. But it says the version of the emulator that is installed, and
-// the kernel whether the process was started from that very file: a package that is upgraded
-// puts another file in its place.
+// QEMUVersion implements hv.Hypervisor. libvirt does not report the version of a process, and a
+// monitor command would taint the domain. But libvirt reports the version of the installed
+// emulator, and /proc shows whether the process was started from that very file: a package upgrade
+// replaces the file.
 func (c *Conn) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
 	v, err := c.qemuVersion(ctx, strings.ToLower(id))
 	if err != nil {
@@ -35,8 +35,8 @@ func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err
 	if err != nil {
 		return none, err
 	}
-	// The version comes before the look at the file: an upgrade between the two makes the
-	// version unknown, and not that of a program that the process does not run.
+	// Read the version before the file: an upgrade in between then makes the version unknown
+	// instead of wrong.
 	version, path, err := c.emulator(ctx)
 	if err != nil || path == "" {
 		return none, err
@@ -48,8 +48,7 @@ func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err
 	return version, nil
 }
 
-// emulator is the emulator that libvirt takes if a domain names none; path is empty if there
-// is none.
+// emulator returns libvirt's emulator for a domain that names none; path is empty if there is none.
 func (c *Conn) emulator(ctx context.Context) (version hv.Version, path string, err error) {
 	s, err := c.reads()
 	if err != nil {
@@ -75,7 +74,7 @@ func (c *Conn) emulator(ctx context.Context) (version hv.Version, path string, e
 	return hv.VersionOf(n), path, nil
 }
 
-// unlessAway drops an error of libvirt that is an answer: it does not know.
+// unlessAway drops an error in which libvirt answers that it does not know.
 func unlessAway(err error) error {
 	if errors.Is(err, hv.ErrUnavailable) {
 		return err

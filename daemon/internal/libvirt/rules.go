@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// rulesDir is where libvirt writes the AppArmor profiles of running guests, each with the rules of
-// its own in a file beside it. It is a variable for the tests.
+// rulesDir is the directory of the AppArmor profiles that libvirt writes for running guests, each
+// with a second file of rules. It is a variable for the tests.
 var rulesDir = "/etc/apparmor.d/libvirt"
 
-// WriteDeniedBy implements hv.Hypervisor. It asks the kernel which profile confines the process,
-// and reads the rules that libvirt has made of it. When libvirt (before 12.1.0) makes all of
-// them, at a start or when something is taken from the guest, it writes a rule with "deny" for
-// each image that is below another. For a job it adds rules, and those with "deny" win.
+// WriteDeniedBy implements hv.Hypervisor. It reads from the kernel which profile confines the
+// process, and then libvirt's rules of that profile. When libvirt (before 12.1.0) writes all rules,
+// at a start or when something is removed from the guest, it writes a "deny" rule for each image
+// that is below another. For a job it adds rules, and "deny" rules win.
 func (c *Conn) WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
 	rule, err := c.writeDeniedBy(ctx, strings.ToLower(id), path)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Conn) writeDeniedBy(ctx context.Context, id, path string) (*hv.Rule, er
 	file := filepath.Join(rulesDir, filepath.Base(about.Profile)+".files")
 	rules, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // the profile is not of libvirt's making
+		return nil, nil // the profile is not libvirt's
 	}
 	if err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Run keeps the connection up until ctx ends, and then returns nil. It is no error if
-// libvirtd is away. It must be called once.
+// Run keeps the connection up until ctx ends, and then returns nil. A libvirtd that is down is no
+// error. Call it once.
 func (c *Conn) Run(ctx context.Context) error {
 	patience := time.AfterFunc(readyWithin, c.setReady)
 	defer patience.Stop()
@@ -31,13 +31,13 @@ func (c *Conn) Run(ctx context.Context) error {
 			backoff.Reset()
 			c.serve(ctx, l)
 		}
-		_ = backoff.Sleep(ctx) // its error is that ctx has ended
+		_ = backoff.Sleep(ctx) // its only error is the end of ctx
 	}
 	return nil
 }
 
-// connect makes a link with its subscriptions. A new go-libvirt object is made
-// for every session: reconnecting an old one races inside go-libvirt.
+// connect makes a link with its subscriptions. Every session gets a new go-libvirt object:
+// reconnecting an old one races inside go-libvirt.
 func (c *Conn) connect(ctx context.Context) (*link, error) {
 	l := &link{}
 	for _, s := range l.core() {
@@ -58,13 +58,13 @@ func (c *Conn) connect(ctx context.Context) (*link, error) {
 func (c *Conn) serve(ctx context.Context, l *link) {
 	c.setLink(l)
 	c.log.Info("connected to libvirt")
-	// Only now, with the subscriptions made: what changed before the first
-	// event could arrive is found by whoever reads everything again.
+	// Only now, with the subscriptions made: a subscriber that reads everything again also finds
+	// the changes before the first event.
 	c.feed.Publish(hv.Event{Kind: hv.EventConnected})
 	c.setReady()
 
-	// Beside all else: libvirt looks at every emulator of the host before it answers.
-	// It may have been restarted with another configuration.
+	// Concurrently: libvirt looks at every emulator of the host before it answers. It may have
+	// restarted with another configuration.
 	var learning sync.WaitGroup
 	learning.Go(func() {
 		if _, err := c.learnUser(ctx, l.reads); err != nil && !errors.Is(err, hv.ErrUnavailable) {
@@ -83,9 +83,9 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 	}
 }
 
-// watch returns when the link is lost or ctx ends. go-libvirt sends no
-// keepalives and libvirtd sends none unasked, so a hung libvirtd would go
-// unnoticed until the next call: a cheap question takes their place.
+// watch returns when the link is lost or ctx ends. go-libvirt sends no keepalives and libvirtd
+// sends none unrequested, so a hung libvirtd would go unnoticed until the next call: a cheap call
+// serves as heartbeat.
 func (c *Conn) watch(ctx context.Context, l *link) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()

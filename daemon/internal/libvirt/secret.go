@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Secret returns the value of a secret. libvirt gives that of a private one to nobody.
+// Secret returns the value of a secret. libvirt does not return the value of a private secret.
 func (c *Conn) Secret(ctx context.Context, id string) ([]byte, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// maxInFlight is how many requests a session sends at a time: below libvirtd's
-// max_client_requests (5), so that the watchdog of a call does not run while
-// the call still queues in libvirtd.
+// maxInFlight is how many requests a session sends at a time. It is below libvirtd's
+// max_client_requests (5), so that a call's watchdog does not run while the call still queues in
+// libvirtd.
 const maxInFlight = 4
 
 // session is one connection to libvirtd with a watchdog on every call.
@@ -26,13 +26,12 @@ type session struct {
 	lv    *golibvirt.Libvirt
 	conn  *watchedConn
 	slots chan struct{}
-	// silent are the domains about which libvirt owes an answer that nobody waits
-	// for any more.
+	// silent are the domains with unanswered calls that have lost their callers.
 	silent silent
 }
 
-// openSession makes a session on a fresh connection, and closes the connection
-// if that does not work out within limit.
+// openSession makes a session on a new connection. It closes the connection if that fails or takes
+// longer than limit.
 func openSession(ctx context.Context, conn net.Conn, limit time.Duration) (*session, error) {
 	watched := &watchedConn{Conn: conn, lost: make(chan struct{})}
 	s := &session{
@@ -48,7 +47,7 @@ func openSession(ctx context.Context, conn net.Conn, limit time.Duration) (*sess
 	return s, nil
 }
 
-// lost is closed when the connection is gone.
+// lost is closed when the connection is lost.
 func (s *session) lost() <-chan struct{} { return s.conn.lost }
 
 func (s *session) isLost() bool {
@@ -60,18 +59,17 @@ func (s *session) isLost() bool {
 	}
 }
 
-// close ends the session and every call on it. libvirt's polite goodbye
-// (Disconnect) is not used: it is one more request to a daemon that may hang.
-func (s *session) close() { _ = s.conn.Close() } // closing is all that matters
+// close ends the session and every call on it. It does not call Disconnect, which is one more
+// request to a daemon that may hang.
+func (s *session) close() { _ = s.conn.Close() } // its error does not matter
 
-// none is the result of a call that returns an error only.
+// none is the result of a call that returns only an error.
 type none = struct{}
 
-// call runs one libvirt call. go-libvirt's calls take no context and wait for
-// an answer for ever, so each runs in its own goroutine: when ctx ends the
-// caller leaves with ErrUnavailable, because the outcome is unknown, while the
-// call goes on; when limit has passed without an answer libvirtd counts as hung
-// and the session is closed, which is the only way to end a call.
+// call runs one libvirt call. go-libvirt's calls take no context and wait for an answer forever, so
+// each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable, because the
+// outcome is unknown, while the call continues. After limit without an answer, libvirtd counts as
+// hung and the session is closed, which is the only way to end a call.
 func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var zero T
 	select {
@@ -101,9 +99,9 @@ func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*
 	}
 }
 
-// watchedConn notices that a connection is gone. go-libvirt's own way
-// (Disconnected, IsConnected) is not used: its channel is replaced after the
-// goroutine that closes it has started, so a loss in between is never seen.
+// watchedConn notices that a connection is lost. go-libvirt's own way (Disconnected, IsConnected)
+// is not used: its channel is replaced after the goroutine that closes it has started, so a loss in
+// between is never seen.
 type watchedConn struct {
 	net.Conn
 	once sync.Once

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// silent counts, by what they are about, the questions whose caller has left and
-// that libvirt has not answered. The zero value has none.
+// silent counts, for each domain, the calls that lost their caller and that libvirt has not
+// answered. The zero value has none.
 type silent struct {
 	mu    sync.Mutex
 	about map[string]int
@@ -20,8 +20,8 @@ func (s *silent) has(about string) bool {
 	return s.about[about] > 0
 }
 
-// while is called when a question is asked, with the context of its caller; what it
-// returns, when it was answered.
+// while is called at the start of a call, with the caller's context. Call answered when libvirt has
+// answered.
 func (s *silent) while(ctx context.Context, about string) (answered func()) {
 	counted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -12,13 +12,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// snapshotFlags: disks only, prepared files, all or nothing, and no snapshot
-// object left in libvirt.
+// snapshotFlags: disks only, prepared files, all or nothing, and no snapshot object left in
+// libvirt.
 const snapshotFlags = golibvirt.DomainSnapshotCreateDiskOnly | golibvirt.DomainSnapshotCreateReuseExt |
 	golibvirt.DomainSnapshotCreateAtomic | golibvirt.DomainSnapshotCreateNoMetadata
 
-// Snapshot puts overlay on top of the live chain. QEMU drains and flushes what
-// was on top and reopens it read-only before it answers.
+// Snapshot puts overlay on top of the live chain. QEMU drains and flushes the previous top image
+// and reopens it read-only before it answers.
 func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image) error {
 	dom, err := c.Domain(ctx, id)
 	if err != nil {
@@ -35,8 +35,8 @@ func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 	if err != nil {
 		return fmt.Errorf("snapshot disk %s of domain %s: %w", target, id, err)
 	}
-	// What was on top is flushed, which waits for storage. A definition that named it
-	// names the overlay then.
+	// QEMU flushes the previous top image, which waits for storage. A definition that named that
+	// image names the overlay afterwards.
 	err = c.takingImage(ctx, id, overlay, func() error {
 		return c.modifyByItself(ctx, longCallTimeout, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))

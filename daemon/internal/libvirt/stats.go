@@ -36,8 +36,8 @@ func (c *Conn) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats,
 	return stats, nil
 }
 
-// statsOf picks one disk out of the flat list block.0.name, block.0.rd.reqs,
-// ..., block.1.name, ...
+// statsOf extracts one disk from the flat list block.0.name, block.0.rd.reqs, ..., block.1.name,
+// ...
 func statsOf(params []golibvirt.TypedParam, target string) (*hv.DiskStats, error) {
 	values := make(map[string]any, len(params))
 	for _, p := range params {

@@ -27,8 +27,8 @@ func (c *Conn) StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap,
 	return all, nil
 }
 
-// path is the file or device that a node of a format is over, empty if QEMU does not say it as a
-// path: it writes the options of an image that is opened with a key, for example.
+// path returns the file or device below a format node, empty if QEMU does not give a path: for
+// example, it writes options for an image that is opened with a key.
 func (n *graphNode) path() string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	if !is {

@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// maxTuneParams is the most that the protocol lets a client ask for.
+// maxTuneParams is the protocol's maximum.
 const maxTuneParams = 32
 
-// byteLimits are the limits on the bytes per second of a disk; 0 is none.
+// byteLimits are the limits on the bytes per second of a disk; 0 means none.
 type byteLimits struct {
 	total, read, write uint64
 }
@@ -41,7 +41,7 @@ func (c *Conn) LiveWriteLimit(ctx context.Context, id, target string) (int64, er
 }
 
 // PutWriteLimit implements hv.Hypervisor. libvirt sets the three byte limits as one group, so the
-// owner's read limit is sent along.
+// call also sends the owner's read limit.
 func (c *Conn) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	live, err := c.limits(ctx, id, target, golibvirt.DomainAffectLive)
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *Conn) PutWriteLimit(ctx context.Context, id, target string, bytesPerSec
 	return c.putLimits(ctx, id, target, byteLimits{read: live.read, write: uint64(bytesPerSecond)}) //nolint:gosec // not negative
 }
 
-// totalLimited refuses a disk whose owner limits reads and writes together, beside which libvirt
-// takes no limit of its writes.
+// totalLimited returns the error for a disk with an owner's limit on reads and writes together:
+// libvirt accepts no separate write limit then.
 func totalLimited(id, target string) error {
 	return fmt.Errorf("limit writes of disk %s of domain %s: %w: it has a limit on its total throughput", target, id, hv.ErrUnsupported)
 }
@@ -78,8 +78,7 @@ func (c *Conn) limits(ctx context.Context, id, target string, of golibvirt.Domai
 	}
 	return onLive(ctx, c, s, c.callTimeout, "read limits of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (byteLimits, error) {
-			// Asked with 0 for the number of parameters it would answer with
-			// the number only.
+			// With 0 parameters libvirt would return only their number.
 			params, _, err := lv.DomainGetBlockIOTune(dom, golibvirt.OptString{target}, maxTuneParams, uint32(of))
 			var limits byteLimits
 			for _, p := range params {

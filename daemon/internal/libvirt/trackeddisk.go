@@ -15,7 +15,7 @@ type blockBitmap struct {
 	Name       string `json:"name"`
 	Recording  bool   `json:"recording"`
 	Persistent bool   `json:"persistent"`
-	// Inconsistent says that QEMU ended without storing it.
+	// Inconsistent: QEMU ended without storing the bitmap.
 	Inconsistent bool  `json:"inconsistent"`
 	Granularity  int64 `json:"granularity"`
 	Count        int64 `json:"count"`
@@ -30,7 +30,7 @@ type blockDevice struct {
 	} `json:"inserted"`
 }
 
-// trackedDisk is what the process says of one disk.
+// trackedDisk is the process's description of one disk.
 type trackedDisk struct {
 	node    string
 	bitmaps []blockBitmap
@@ -45,7 +45,7 @@ func (d *trackedDisk) bitmap(name string) *blockBitmap {
 	return nil
 }
 
-// lacks refuses a bitmap that is there, and wants one that is not.
+// lacks returns ErrExists if the disk has the bitmap; has returns ErrNotFound if it does not.
 func (d *trackedDisk) lacks(name string) error {
 	if d.bitmap(name) != nil {
 		return fmt.Errorf("%w: bitmap %s", hv.ErrExists, name)
@@ -60,9 +60,9 @@ func (d *trackedDisk) has(name string) error {
 	return nil
 }
 
-// tracked asks the process of a domain for a disk and its bitmaps. Bitmaps are on the node
-// that query-block names: what the guest's device writes to. Before libvirt 9.10 a raw image
-// has a node of its own for its format, later it has not.
+// tracked reads a disk and its bitmaps from the process of a domain. Bitmaps are on the node that
+// query-block names, to which the guest's device writes. Before libvirt 9.10 a raw image has a
+// separate format node, later it has not.
 func (c *Conn) tracked(ctx context.Context, what, id, target string) (*trackedDisk, error) {
 	disk, err := c.diskElement(ctx, id, hv.Live, target)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 )
 
 // virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. It
-// speaks the protocol of libvirt's src/locking/lock_protocol.x, which libvirtd and virtlockd of
-// different versions speak with each other, so that it does not change. libvirtd makes such a
-// connection, too, each time it takes or drops the leases of a domain. Its end drops no lease: that
-// is done by the end of the connection that QEMU itself has.
+// speaks the protocol of libvirt's src/locking/lock_protocol.x. That protocol is stable, because
+// libvirtd and virtlockd of different versions speak it with each other. libvirtd makes such a
+// connection too, each time it takes or drops the leases of a domain. Closing it drops no lease:
+// only the end of QEMU's own connection does.
 type virtlockd struct {
 	conn   net.Conn
 	serial uint32
@@ -41,7 +41,7 @@ const (
 // virtlockdTimeout bounds the conversation with virtlockd: a guest is suspended meanwhile.
 const virtlockdTimeout = 5 * time.Second
 
-// lease is a lease of a domain, by the names that libvirtd gives it at virtlockd.
+// lease is a lease of a domain, with libvirtd's names for it at virtlockd.
 type lease struct {
 	lockspace, name    string
 	shared, autoCreate bool
@@ -62,8 +62,8 @@ func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlo
 	err = conn.SetDeadline(time.Now().Add(virtlockdTimeout))
 	if err == nil {
 		args := append([]byte{}, id[:]...)
-		// The name and the number of the domain, which virtlockd only wants to be there, and then
-		// who has the leases.
+		// The name and number of the domain, which virtlockd only requires, and then the owner of
+		// the leases.
 		args = appendString(args, domain)
 		args = binary.BigEndian.AppendUint32(args, uint32(pid))
 		args = binary.BigEndian.AppendUint32(args, uint32(pid))
@@ -78,7 +78,7 @@ func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlo
 
 func (v *virtlockd) close() { _ = v.conn.Close() }
 
-// release drops one hold of the process on a lease. It is an error if the process has none.
+// release drops one hold of the process on a lease. It returns an error if the process has none.
 func (v *virtlockd) release(l lease) error { return v.call(lockRelease, l.args(0)) }
 
 // acquire takes a lease.
@@ -97,7 +97,7 @@ func (l lease) args(flags uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendString(appendString(nil, l.lockspace), l.name), flags)
 }
 
-// refusedByVirtlockd is virtlockd's answer to a call that it has understood and that did nothing.
+// refusedByVirtlockd is virtlockd's answer to a call that it understood and that did nothing.
 type refusedByVirtlockd struct{ text string }
 
 func (e *refusedByVirtlockd) Error() string { return "virtlockd refuses: " + e.text }
@@ -131,8 +131,7 @@ func (v *virtlockd) call(procedure uint32, args []byte) error {
 	return nil
 }
 
-// errorText reads the text of an error: a code, a domain of errors, and then the text if there is
-// one.
+// errorText decodes an error: a code, an error domain, and an optional text.
 func errorText(body []byte) string {
 	const before = 16 // code, domain, whether there is a text, its length
 	if len(body) < before || binary.BigEndian.Uint32(body[8:]) == 0 {

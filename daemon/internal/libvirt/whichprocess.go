@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// Process implements hv.Hypervisor. A process can falsely claim to be the domain, see Claims of
-// package process. If several do, the true one is that of the user as whom libvirt has started the
+// Process implements hv.Hypervisor. A process can falsely claim to be the domain; see Claims of
+// package process. If several do, the true process runs as the user with whom libvirt started the
 // domain.
 func (c *Conn) Process(ctx context.Context, id, target string) (hv.Process, error) {
 	p, err := c.whichProcess(ctx, strings.ToLower(id), target)
@@ -55,7 +55,7 @@ func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Proces
 	return p, nil
 }
 
-// onlyProcess is the one process that claims to be an active domain.
+// onlyProcess returns the one process that claims to be an active domain.
 func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about process.About, err error) {
 	found, err := c.claims(ctx, id, nil)
 	if err == nil {
@@ -77,8 +77,8 @@ func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about proce
 	return found[0].PID, about, err
 }
 
-// trueClaims leaves out of several claims those of other users than the domain's, which any user
-// could make.
+// trueClaims removes, from several claims, those of other users than the domain's: any user could
+// make these.
 func (c *Conn) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
 	if len(found) == 1 {
 		return found, nil
@@ -98,8 +98,8 @@ func (c *Conn) trueClaims(ctx context.Context, id string, found []process.Claim)
 	return found, nil
 }
 
-// identity tells a process from all others: its number is given out again, but not with
-// the time of its start since boot, and in another boot.
+// identity distinguishes a process from all others: its number is reused, but not with the same
+// boot and start time.
 func identity(pid int, p process.About) (string, error) {
 	if p.Ticks == "" {
 		return "", fmt.Errorf("%w: the kernel does not say when process %d was started", hv.ErrNoProcess, pid)

@@ -10,12 +10,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// libvirt gives a new disk the first address that its definition leaves free. That of
-// a disk which is only away for a while is free there. So where there are such disks
-// the address is chosen here, and stated.
+// libvirt gives a new disk the first free address of its definition. The address of a temporarily
+// removed disk is free there. If there are such disks, Volferry chooses and states the address.
 
-// AllocAddress returns the new <disk> of the domain with an address that none of the reserved
-// disks has. MayGrow says that libvirt can give the domain another port for the disk.
+// AllocAddress returns the new <disk> of the domain with an address that no reserved disk has.
+// mayGrow: libvirt can add a port to the domain for the disk.
 func AllocAddress(domain, disk string, reserved []string, mayGrow bool) (string, error) {
 	d, err := ParseDisk(disk, nil)
 	if err != nil {
@@ -53,7 +52,7 @@ func AllocAddress(domain, disk string, reserved []string, mayGrow bool) (string,
 	return TextOf(doc.Root())
 }
 
-// checkBeside refuses a disk that wants what a reserved one had.
+// checkBeside refuses a disk with the target, address or boot order of a reserved disk.
 func checkBeside(d, other *hv.Disk) error {
 	switch {
 	case d.Target == other.Target:

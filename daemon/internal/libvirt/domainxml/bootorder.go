@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// WithBootDisk returns a domain's XML with the disk in it, and without the boot
-// device that libvirt has added.
+// WithBootDisk returns a domain's XML with the disk and without the boot device that libvirt added.
 func WithBootDisk(domainXML, diskXML string) (string, error) {
 	doc, disk := etree.NewDocument(), etree.NewDocument()
 	if err := doc.ReadFromString(domainXML); err != nil {
@@ -36,9 +35,9 @@ func WithBootDisk(domainXML, diskXML string) (string, error) {
 	return text, nil
 }
 
-// dropOwnBoot takes out the boot device that libvirt has added to a definition, and
-// that keeps devices with an order of their own from it. One that the owner chose
-// is not ours to take, and where there is none something else is in the way.
+// dropOwnBoot removes the boot device that libvirt added to a definition, because it excludes
+// devices with a boot order. It refuses boot devices that the owner chose, and a definition without
+// one, which has another problem.
 func dropOwnBoot(domain *etree.Element) error {
 	boots := domain.FindElements("os/boot")
 	if len(boots) != 1 || boots[0].SelectAttrValue("dev", "") != "hd" {

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// HasConfigChain reports whether the disk in a definition has exactly this chain,
-// with its end stated.
+// HasConfigChain reports whether the disk in a definition has exactly this chain, with an explicit
+// end.
 func HasConfigChain(doc, target string, chain []hv.Image, clusters rbd.Clusters) (bool, error) {
 	p, err := ParseDomain(doc, nil, clusters)
 	if err != nil {
@@ -69,13 +69,13 @@ func SetChain(disk *etree.Element, chain []hv.Image, clusters rbd.Clusters) erro
 		source = disk.CreateElement("source")
 	}
 	setSource(source, top, clusters)
-	removeAll(disk, "auth") // where libvirt once had that of the source
+	removeAll(disk, "auth") // older libvirt put the <auth> of the source here
 	removeAll(disk, "backingStore")
 	disk.InsertChildAt(source.Index()+1, backingElement(chain[1:], clusters))
 	return nil
 }
 
-// withChain is a disk with this chain.
+// withChain returns a disk with this chain.
 func withChain(diskXML string, chain []hv.Image, clusters rbd.Clusters) (string, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(diskXML); err != nil {
@@ -87,8 +87,7 @@ func withChain(diskXML string, chain []hv.Image, clusters rbd.Clusters) (string,
 	return TextOf(doc.Root())
 }
 
-// backingElement writes the layers below the top, down to the empty element
-// that says that there are no more.
+// backingElement returns the layers below the top, down to the empty element that ends the chain.
 func backingElement(layers []hv.Image, clusters rbd.Clusters) *etree.Element {
 	el := etree.NewElement("backingStore")
 	if len(layers) == 0 {
@@ -101,9 +100,8 @@ func backingElement(layers []hv.Image, clusters rbd.Clusters) *etree.Element {
 	return el
 }
 
-// setSource points a <source> at img. Other attributes and children of it,
-// such as startupPolicy and <seclabel>, say how to open a source rather than
-// which, and stay; index numbers the old image.
+// setSource points a <source> at img. Its other attributes and children, such as startupPolicy and
+// <seclabel>, stay: they define how to open a source, not which. index numbers the old image.
 func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	for _, attr := range []string{"file", "dev", "pool", "volume", "index", "protocol", "name", "tls"} {
 		source.RemoveAttr(attr)
@@ -132,7 +130,7 @@ func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	}
 }
 
-// sourceAttr names the attribute of <source> that says which image img is.
+// sourceAttr returns the attribute of <source> that identifies the image.
 func sourceAttr(img hv.Image, clusters rbd.Clusters) (string, error) {
 	if img.Path == "" || img.Format == "" {
 		return "", fmt.Errorf("%w: image needs a path and a format: %+v", hv.ErrUnsupported, img)

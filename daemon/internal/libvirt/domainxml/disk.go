@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// DiskXML is the <disk> that a spec asks for. Clusters are those of the host.
+// DiskXML returns the <disk> for a spec. Clusters are those of the host.
 func DiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	doc, err := spec.Definition, error(nil)
 	switch {
@@ -32,8 +32,8 @@ func DiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return doc, err
 }
 
-// slotXML puts another image into the place that a disk had. It is edited as text,
-// so that elements unknown to any Go type stay as they are.
+// slotXML puts another image into the slot of a disk. It edits text, so that elements unknown to Go
+// types stay as they are.
 func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	if err := checkShared(spec); err != nil {
 		return "", err
@@ -68,7 +68,7 @@ func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 		return "", err
 	}
 	if spec.Image.Format != "qcow2" {
-		removeAll(disk.SelectElement("driver"), "metadata_cache") // which libvirt takes of no other format
+		removeAll(disk.SelectElement("driver"), "metadata_cache") // libvirt accepts it for no other format
 	}
 	setFlag(disk, "readonly", spec.ReadOnly)
 	setFlag(disk, "shareable", spec.Shareable)
@@ -85,8 +85,8 @@ func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return TextOf(disk)
 }
 
-// newDiskXML describes a new disk. Format and end of the chain are stated because
-// libvirt would probe for them, in content that a guest wrote.
+// newDiskXML describes a new disk. Format and end of the chain are explicit, because libvirt would
+// otherwise probe content that a guest wrote.
 func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	if spec.Image.LUKSSecret != "" {
 		return "", fmt.Errorf("%w: %s is encrypted by QEMU (LUKS)", hv.ErrUnsupported, spec.Image.Path)
@@ -127,7 +127,7 @@ func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return withChain(text, spec.Chain(), clusters)
 }
 
-// checkShared finds out what libvirt would when it starts the domain.
+// checkShared makes the check that libvirt would make at the start of the domain.
 func checkShared(spec hv.DiskSpec) error {
 	if spec.Shareable && spec.Image.Format != "raw" {
 		return fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package domainxml reads and writes the XML of domains: their disks in the words of package
-// hv, other images and addresses for a disk, and what of a definition may go to another host.
+// Package domainxml reads and writes the XML of domains: their disks in the nouns of package hv,
+// other images and addresses for a disk, and the parts of a definition that may go to another host.
 // It must not know how libvirt is reached.
 package domainxml
 
@@ -12,7 +12,7 @@ import (
 	"github.com/beevik/etree"
 )
 
-// ParseDoc reads the XML of a domain.
+// ParseDoc parses the XML of a domain.
 func ParseDoc(text string) (*etree.Document, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(text); err != nil {
@@ -24,7 +24,7 @@ func ParseDoc(text string) (*etree.Document, error) {
 	return doc, nil
 }
 
-// TextOf writes an element as a document of its own.
+// TextOf writes an element as a separate document.
 func TextOf(el *etree.Element) (string, error) {
 	out := etree.NewDocument()
 	out.SetRoot(el.Copy())
@@ -53,7 +53,7 @@ func TextIn(el *etree.Element, tag string) string {
 	return ""
 }
 
-// setFlag makes an empty element be there, or not.
+// setFlag adds or removes an empty element.
 func setFlag(el *etree.Element, tag string, set bool) {
 	removeAll(el, tag)
 	if set {
@@ -67,7 +67,7 @@ func removeAll(el *etree.Element, tag string) {
 	}
 }
 
-// addressElement is an <address> with these attributes, a name and a value each.
+// addressElement returns an <address> with these pairs of attribute name and value.
 func addressElement(attributes ...string) *etree.Element {
 	address := etree.NewElement("address")
 	for i := 0; i+1 < len(attributes); i += 2 {

@@ -15,18 +15,18 @@ import (
 
 const (
 	protocolNBD   = "nbd"
-	portNBD       = "10809" // where none is said
+	portNBD       = "10809" // the default
 	transportUnix = "unix"
-	transportTCP  = "tcp" // where none is said
-	noTLS         = "no"  // what libvirt adds where none was asked for
+	transportTCP  = "tcp" // the default
+	noTLS         = "no"  // libvirt adds it if no TLS was requested
 )
 
-// exportAttributes may stand in the <source> of an export.
+// exportAttributes are permitted in the <source> of an export.
 var exportAttributes = []string{"protocol", "name", "tls"}
 
-// exportOf is the address of the NBD export that a source names, "" if it names something else,
-// or is opened in a way that the address does not say (TLS, a secret, a delay before it connects
-// again).
+// exportOf returns the address of the NBD export in a source. It returns "" if the source is
+// something else, or has settings that the address cannot express (TLS, a secret, a reconnect
+// delay).
 func exportOf(src *libvirtxml.DomainDiskSource) string {
 	x := src.Network
 	if x == nil || x.Protocol != protocolNBD || x.TLS != "" && x.TLS != noTLS || len(x.Hosts) != 1 || x.Query != "" || x.TLSHostname != "" ||
@@ -46,28 +46,27 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 	return export.URI()
 }
 
-// exportSource is the <source> of the export at an address, which was checked.
+// exportSource returns the <source> of the export at a checked address.
 func exportSource(uri string) *libvirtxml.DomainDiskSourceNetwork {
-	export, _ := api.ParseNBD(uri) // sourceAttr has
+	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
 	return &libvirtxml.DomainDiskSourceNetwork{
 		Protocol: protocolNBD, Name: export.Name,
 		Hosts: []libvirtxml.DomainDiskSourceHost{hostOf(export)},
 	}
 }
 
-// hostOf is the <host> of the server of an export.
+// hostOf returns the <host> of an export's server.
 func hostOf(export api.NBDExport) libvirtxml.DomainDiskSourceHost {
 	if export.Server == "" {
 		return libvirtxml.DomainDiskSourceHost{Transport: transportUnix, Socket: export.Socket}
 	}
-	name, port, _ := net.SplitHostPort(export.Server) // Check has
+	name, port, _ := net.SplitHostPort(export.Server) // Check has checked it
 	return libvirtxml.DomainDiskSourceHost{Name: name, Port: port}
 }
 
-// setExport points a <source>, which names nothing yet, at the export at an address, which was
-// checked.
+// setExport points an empty <source> at the export at a checked address.
 func setExport(source *etree.Element, uri string) {
-	export, _ := api.ParseNBD(uri) // sourceAttr has
+	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
 	source.CreateAttr("protocol", protocolNBD)
 	if export.Name != "" {
 		source.CreateAttr("name", export.Name)
@@ -80,11 +79,10 @@ func setExport(source *etree.Element, uri string) {
 	}
 }
 
-// hostAttributes may stand in the <host> of an export.
+// hostAttributes are permitted in the <host> of an export.
 var hostAttributes = []string{"transport", "socket", "name", "port"}
 
-// isExport reports whether a <source> is that of an export that exportOf takes, as far as its host
-// tells.
+// isExport reports whether a <source> is an export that exportOf accepts, as far as its host shows.
 func isExport(source *etree.Element) bool {
 	hosts := source.SelectElements("host")
 	if source.SelectAttrValue("protocol", "") != protocolNBD || len(hosts) != 1 || len(hosts[0].ChildElements()) > 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// pciSlots are the slots of a PCI bus by the model of the controller that makes it, as
-// far as libvirt puts disks there. A port of PCI Express takes one device.
+// pciSlots are the slots that libvirt uses for disks on a PCI bus, by the model of the bus's
+// controller. A PCI Express port takes one device.
 var pciSlots = map[string]struct{ first, last uint }{
-	"pci-root":                    {3, 31}, // those before are the machine's, named or not
+	"pci-root":                    {3, 31}, // the machine has those before, named or not
 	"pci-bridge":                  {1, 31},
 	"pcie-root-port":              {0, 0},
 	"pcie-switch-downstream-port": {0, 0},
@@ -28,7 +28,7 @@ var pciSlots = map[string]struct{ first, last uint }{
 // pciExpress is the model of bus 0 of a machine with PCI Express.
 const pciExpress = "pcie-root"
 
-// pciLayout is which buses a domain has, by number, and which slots are taken.
+// pciLayout has the buses of a domain, by number, and the taken slots.
 type pciLayout struct {
 	models map[uint]string
 	taken  map[string]bool
@@ -64,8 +64,7 @@ func pciLayoutOf(domain string) (pciLayout, error) {
 	return l, nil
 }
 
-// take notes that a device is at an address. Its slot is one device, whatever the
-// function.
+// take marks the slot of an address taken, whatever its function.
 func (l pciLayout) take(address string) {
 	if slot, _, ok := strings.Cut(address, "."); ok && strings.HasPrefix(slot, "pci:") {
 		l.taken[slot] = true
@@ -74,13 +73,13 @@ func (l pciLayout) take(address string) {
 
 func pciSlot(bus, slot uint) string { return fmt.Sprintf("pci:0000:%02x:%02x", bus, slot) }
 
-// free is the first slot for a disk.
+// free returns the first free slot for a disk.
 func (l pciLayout) free() (bus, slot uint, ok bool) {
 	for _, bus := range slices.Sorted(maps.Keys(l.models)) {
 		model := l.models[bus]
 		slots, ok := pciSlots[model]
 		if !ok || l.models[0] == pciExpress && model == "pci-bridge" {
-			continue // a disk there would not be one of PCI Express
+			continue // a disk there would not be a PCI Express device
 		}
 		for slot := slots.first; slot <= slots.last; slot++ {
 			if !l.taken[pciSlot(bus, slot)] {
@@ -91,8 +90,8 @@ func (l pciLayout) free() (bus, slot uint, ok bool) {
 	return 0, 0, false
 }
 
-// CheckPort refuses a disk that a running domain cannot get: all ports of its PCI Express are
-// taken. libvirt adds ports to a definition only. A disk that states its address is not looked at.
+// CheckPort refuses a disk for a running domain with no free PCI Express port. libvirt adds ports
+// to a definition only. A disk with an explicit address is not checked.
 func CheckPort(live, disk string) error {
 	d, err := ParseDisk(disk, nil)
 	if err != nil || d.Bus != "virtio" || d.Address != "" {
@@ -108,11 +107,11 @@ func CheckPort(live, disk string) error {
 	return fmt.Errorf("%w: the guest has no free PCI Express port; add ports to the definition (<controller type='pci' model='pcie-root-port'/>), which the guest has from its next start, or shut it down and attach then", hv.ErrUnsupported)
 }
 
-// freePCI chooses the PCI address of a new disk beside those that are away; nil if none
-// of these has one, so that it is libvirt's to choose.
+// freePCI chooses the PCI address of a new disk so that it differs from those of the disks in away.
+// It returns nil if none of these has a PCI address: then libvirt chooses.
 //
-// Where no port of a PCI Express machine is free, the next one is chosen, which libvirt
-// adds. It adds no other kind of bus here: that would take a slot of bus 0 itself.
+// If a PCI Express machine has no free port, freePCI chooses the next one, which libvirt adds. No
+// other kind of bus is added here: the bus itself would take a slot of bus 0.
 func freePCI(domain string, away []hv.Disk, mayGrow bool) (*etree.Element, error) {
 	if !slices.ContainsFunc(away, func(d hv.Disk) bool { return strings.HasPrefix(d.Address, "pci:") }) {
 		return nil, nil //nolint:nilnil // there is nothing to choose

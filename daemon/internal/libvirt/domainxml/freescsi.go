@@ -12,12 +12,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// scsiUnits is how many units of a SCSI controller libvirt gives to disks, by their
-// names: sda is the first one of the first controller, sdh that of the second.
+// scsiUnits is how many units of a SCSI controller libvirt assigns to disks by name: sda is the
+// first unit of the first controller, sdh of the second.
 const scsiUnits = 7
 
-// freeSCSI chooses the address of a new SCSI disk beside those that are away; nil if
-// nobody has the one that goes with its name, which is libvirt's choice.
+// freeSCSI chooses the address of a new SCSI disk so that it differs from those of the disks in
+// away. It returns nil if the address that belongs to its name, libvirt's choice, is free.
 func freeSCSI(domain string, away []hv.Disk, target string) (*etree.Element, error) {
 	n, ok := diskNumber(target)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// SnapshotXML names every disk: one that is left out would get an overlay too.
+// SnapshotXML names every disk: an omitted disk would get an overlay too.
 func SnapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, error) {
 	source, err := sourceOf(overlay, nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func SnapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, erro
 	return doc, nil
 }
 
-// sourceOf is the <source> of an image that is given to libvirt.
+// sourceOf returns the <source> of an image for libvirt.
 func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource, error) {
 	if _, err := sourceAttr(img, clusters); err != nil {
 		return nil, err
@@ -51,9 +51,8 @@ func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource
 	return source, nil
 }
 
-// CopyXML describes the destination of a copy, with what it is over. The formats and the end of the
-// chain are stated because libvirt would probe for them, in content that a
-// guest wrote.
+// CopyXML describes the destination of a copy with its backing images. The formats and the end of
+// the chain are explicit, because libvirt would otherwise probe content that a guest wrote.
 func CopyXML(chain []hv.Image, clusters rbd.Clusters) (string, error) {
 	dst := chain[0]
 	source, err := sourceOf(dst, clusters)

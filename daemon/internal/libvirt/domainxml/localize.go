@@ -13,15 +13,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// LocalDefinition is what a definition from anywhere becomes on this host.
+// LocalDefinition is a definition from any host, adapted to this host.
 type LocalDefinition struct {
 	Doc   string
 	Name  string
-	NVRAM string // name of its file, empty if it has none
+	NVRAM string // file name, empty if it has none
 }
 
-// Localize makes a definition from another host one of this host, with these disks and id. It
-// refuses what leans on the other host.
+// Localize adapts a definition from another host to this host, with these disks and id. It refuses
+// a definition that depends on the other host.
 func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec, clusters rbd.Clusters) (*LocalDefinition, error) {
 	doc, err := ParseDoc(def.Domain)
 	if err != nil {
@@ -40,8 +40,8 @@ func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec, clusters 
 	if err := CheckPortable(domain); err != nil {
 		return nil, err
 	}
-	// Which program runs here is not another host's to say, and where it lies
-	// differs between distributions: libvirt chooses.
+	// Another host must not choose the program that runs here, and its path differs between
+	// distributions: libvirt chooses.
 	removeAll(domain.FindElement("devices"), "emulator")
 	n := &LocalDefinition{Name: TextIn(domain, "name")}
 	if n.NVRAM, err = setNVRAM(domain, id); err != nil {
@@ -56,9 +56,8 @@ func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec, clusters 
 	return n, nil
 }
 
-// CheckDefined compares what libvirt made of the definition, by its own word, with what
-// was checked here and given to it: it leans on nothing of this host, and names the
-// same images.
+// CheckDefined compares libvirt's dump of the new definition with the checked definition: the dump
+// must depend on nothing of this host, and name the same images.
 func (n *LocalDefinition) CheckDefined(dump string) error {
 	got, err := ParseDoc(dump)
 	if err != nil {
@@ -80,7 +79,7 @@ func (n *LocalDefinition) CheckDefined(dump string) error {
 	return nil
 }
 
-// imagesIn lists the images of all disks but drives, in order, whatever they are for.
+// imagesIn lists all images of all disks except drives, in order.
 func imagesIn(domain *etree.Element) []string {
 	var images []string
 	for _, disk := range domain.FindElements("devices/disk") {
@@ -99,10 +98,10 @@ func imagesIn(domain *etree.Element) []string {
 	return images
 }
 
-// setDisks puts disks in the place of all but the drives, and before these. Of two
-// with one address the first keeps it. The other came while that place was empty:
-// the place of a root, without which the guest did not start and has never seen the
-// other one there. libvirt finds an address for that.
+// setDisks replaces all disks except the drives, and puts the new disks before the drives. If two
+// disks have one address, the first keeps it. The second disk was attached while the root slot was
+// empty. Without a root the guest did not start, so it has never seen the second disk there.
+// libvirt chooses another address for that disk.
 func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {
@@ -141,8 +140,7 @@ func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters)
 	return nil
 }
 
-// leaveTaken takes its address from a disk if another one has it, and notes it
-// otherwise.
+// leaveTaken removes a disk's address if another disk has it, and otherwise marks it taken.
 func leaveTaken(disk *etree.Element, taken map[string]bool) error {
 	address := disk.SelectElement("address")
 	if address == nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// What libvirt calls an image that QEMU opens with a passphrase which libvirt keeps.
+// libvirt's names for an image that QEMU opens with a passphrase from libvirt.
 const (
 	formatLUKS       = "luks"
 	secretPassphrase = "passphrase"
 )
 
-// luksSecretOf is the UUID of the secret that opens a source, "" if it is not encrypted, or in a
-// way that the UUID alone does not say.
+// luksSecretOf returns the UUID of the secret that opens a source. It returns "" if the source is
+// not encrypted, or has settings that the UUID alone cannot express.
 func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 	x := src.Encryption
 	if x == nil || x.Format != formatLUKS || x.Engine != "" && x.Engine != "qemu" || len(x.Secrets) != 1 || src.Slices != nil {
@@ -34,7 +34,7 @@ func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 	return id.String()
 }
 
-// encryptionOf says with which secret QEMU opens an image, nil if it does not encrypt it.
+// encryptionOf returns the encryption element of an image, nil if QEMU does not encrypt it.
 func encryptionOf(img hv.Image) *libvirtxml.DomainDiskEncryption {
 	if img.LUKSSecret == "" {
 		return nil
@@ -45,7 +45,7 @@ func encryptionOf(img hv.Image) *libvirtxml.DomainDiskEncryption {
 	}
 }
 
-// setLUKS says in a <source>, which has no <encryption>, with which secret QEMU opens it.
+// setLUKS adds the <encryption> with this secret to a <source> without one.
 func setLUKS(source *etree.Element, secret string) {
 	encryption := source.CreateElement("encryption")
 	encryption.CreateAttr("format", formatLUKS)
@@ -54,7 +54,7 @@ func setLUKS(source *etree.Element, secret string) {
 	el.CreateAttr("uuid", secret)
 }
 
-// isLUKS reports whether an <encryption> element says no more than hv.Image does.
+// isLUKS reports whether hv.Image can express an <encryption> element.
 func isLUKS(el *etree.Element) bool {
 	children := el.ChildElements()
 	if el.FullTag() != "encryption" || len(children) != 1 || len(children[0].ChildElements()) > 0 || len(children[0].Attr) != 2 ||

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkAddress refuses an address that no <source> is written for.
+// checkAddress refuses an address for which no <source> can be written.
 func checkAddress(path string, clusters rbd.Clusters) error {
 	if !api.IsRBD(path) {
 		_, err := api.ParseNBD(path)
@@ -22,7 +22,7 @@ func checkAddress(path string, clusters rbd.Clusters) error {
 	return err
 }
 
-// addressOfSource is the address of what a source over a network names, "" if that has none.
+// addressOfSource returns the address of a network source, "" if it has none.
 func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	if src.Network != nil && src.Network.Protocol == protocolRBD {
 		return rbdOf(src, clusters)
@@ -30,7 +30,7 @@ func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) st
 	return exportOf(src)
 }
 
-// networkSource is the <source> of what is at an address, which was checked.
+// networkSource returns the <source> for a checked address.
 func networkSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
 	if api.IsRBD(uri) {
 		return rbdSource(uri, clusters)

@@ -8,13 +8,13 @@ import (
 	"github.com/beevik/etree"
 )
 
-// A definition from elsewhere is read twice: here, where it is checked, and by libvirt,
-// which obeys it. Whatever the two could read differently is refused. A processing
-// instruction or a comment in the middle of a text ends it for one of them, and a document
-// type adds attributes that only the other one sees. libvirt itself writes none of these,
-// but for what an owner has put into <metadata>, which says nothing to it.
+// A definition from another host is read twice: by this package, which checks it, and by libvirt,
+// which obeys it. Everything that the two could read differently is refused. A processing
+// instruction or a comment in the middle of a text ends the text for one of them, and a document
+// type adds attributes that only the other sees. libvirt itself writes none of these, except the
+// owner's content of <metadata>, which libvirt ignores.
 
-// checkPlain refuses a document that is more than elements, attributes and text.
+// checkPlain refuses a document with anything but elements, attributes and text.
 func checkPlain(doc *etree.Document) error {
 	for _, token := range doc.Child {
 		switch token := token.(type) {

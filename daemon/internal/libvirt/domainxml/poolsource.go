@@ -8,19 +8,19 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A disk of type volume names its image by a pool and a name in it. libvirt looks up the
-// path when the domain starts, and so is it done here: everybody else sees the image. A
-// definition that is written here names the path.
+// A disk of type volume names its image by a pool and a volume name. libvirt looks up the path when
+// the domain starts, and so does this package: its callers see the image. A definition that
+// Volferry writes has the path.
 
-// PoolSource is the pool and the name in it that a <source> has.
+// PoolSource is the pool and the volume name in a <source>.
 type PoolSource struct{ Pool, Volume string }
 
-// PoolSources are the images of pool sources. One that is not in it is not known: its pool
-// is not active, or has no such volume, or none that is a file or device of this host.
+// PoolSources maps pool sources to images. A missing source is unknown: its pool is not active, or
+// has no such volume, or the volume is no file or device of this host.
 type PoolSources map[PoolSource]hv.Image
 
-// OfPool returns what a source says of a pool; false if it names no volume of one. With
-// a mode the volume is reached by QEMU alone, without a path.
+// OfPool returns the pool and volume of a source; false if it names no volume of a pool. A source
+// with a mode is reached by QEMU alone, without a path.
 func OfPool(src *libvirtxml.DomainDiskSource) (PoolSource, bool) {
 	if src == nil || src.Volume == nil || src.Volume.Mode != "" {
 		return PoolSource{}, false
@@ -28,7 +28,7 @@ func OfPool(src *libvirtxml.DomainDiskSource) (PoolSource, bool) {
 	return PoolSource{src.Volume.Pool, src.Volume.Volume}, true
 }
 
-// EachSource calls do with every source of the disks of a domain.
+// EachSource calls do with every source of a domain's disks.
 func EachSource(dom *libvirtxml.Domain, do func(*libvirtxml.DomainDiskSource)) {
 	if dom.Devices == nil {
 		return
@@ -45,7 +45,7 @@ func EachSource(dom *libvirtxml.Domain, do func(*libvirtxml.DomainDiskSource)) {
 	}
 }
 
-// resolve puts the images in the place of pool sources.
+// resolve replaces pool sources by their images.
 func (known PoolSources) resolve(dom *libvirtxml.Domain) {
 	EachSource(dom, func(src *libvirtxml.DomainDiskSource) {
 		name, is := OfPool(src)

@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A definition travels between hosts, so that whoever can write one on the first
-// may try to have libvirt, which is root, open, run or bind something of the
-// second. What may stand in it is therefore listed, and all else refused: an
-// element, a kind of device, or a path that is not known here to be harmless. The
-// same check runs where a definition is read, so that what is stored can be used.
+// A definition travels between hosts. A program that can write a definition on the first host could
+// try to make libvirt, which is root, open, run or bind something on the second host. So everything
+// that a definition may contain is listed here, and all else is refused: an unknown element, kind
+// of device, or path. The same check runs where a definition is read, so that every stored
+// definition can be used.
 
-// domainParts are the parts of a definition that say nothing of its host.
-// <metadata> is nobody's but the owner's.
+// domainParts are the parts of a definition that are independent of its host. Only the owner uses
+// <metadata>.
 var domainParts = []string{
 	"name", "uuid", "genid", "title", "description", "metadata",
 	"maxMemory", "memory", "currentMemory", "memoryBacking", "vcpu", "vcpus", "iothreads", "iothreadids",
@@ -28,13 +28,13 @@ var domainParts = []string{
 	"cpu", "clock", "on_poweroff", "on_reboot", "on_crash", "on_lockfailure", "pm", "perf", "devices", "seclabel",
 }
 
-// deviceTypes are the kinds of devices that any host can make, each with the
-// values of its type attribute that may stand there, nil where all may.
+// deviceTypes are the kinds of devices that any host can make, each with the permitted values of
+// its type attribute; nil permits all.
 var deviceTypes = map[string][]string{
 	"emulator":   nil,
 	"disk":       nil, // see checkDisk
 	"controller": nil,
-	"interface":  {"network", "bridge", "user"}, // direct takes any network card of its host
+	"interface":  {"network", "bridge", "user"}, // direct permits any network card of the host
 	"input":      {"tablet", "mouse", "keyboard"},
 	"graphics":   {"vnc", "spice", "egl-headless"},
 	"video":      nil,
@@ -55,16 +55,16 @@ var deviceTypes = map[string][]string{
 	"iommu":      nil,
 }
 
-// consoleTypes are what a character device may be connected to: not to files,
-// devices and sockets of its host, but for those that libvirt itself makes: these
-// have no path in a definition, and any that has one may be another guest's.
+// consoleTypes are the permitted back ends of a character device: no files, devices and sockets of
+// the host, except those that libvirt itself makes. The latter have no path in a definition; a
+// socket with a path may be another guest's.
 var consoleTypes = []string{"pty", "null", "spicevmc", "qemu-vdagent", "unix"}
 
-// privateElements lean on their host wherever they are: programs that libvirt runs,
-// state that it keeps elsewhere, sockets that others listen at.
+// privateElements depend on their host wherever they are: programs that libvirt runs, state that it
+// keeps elsewhere, sockets of other listeners.
 var privateElements = []string{"script", "downscript", "vhostuser", "reservations", "secret", "auth", "encryption"}
 
-// pathRule allows paths in a place.
+// pathRule permits paths at a place.
 type pathRule struct {
 	place string // path of tags below <domain>, with the attribute if it is one
 	below []string
@@ -84,9 +84,8 @@ var pathRules = []pathRule{
 	{place: "resource/partition", exact: []string{"/machine"}},
 }
 
-// pathAttributes hold a path whatever it begins with: libvirt's schema takes a
-// relative one there, and libvirtd, which removes and makes sockets as root, runs
-// in the root directory.
+// pathAttributes hold a path whatever it begins with: libvirt's schema accepts a relative path
+// there, and libvirtd, which removes and makes sockets as root, runs in the root directory.
 var pathAttributes = []string{"@path", "@file", "@socket", "@logFile"}
 
 func isPath(place, value string) bool {
@@ -99,10 +98,9 @@ func (r pathRule) allows(place, value string) bool {
 		slices.ContainsFunc(r.below, func(dir string) bool { return strings.HasPrefix(value, dir) }))
 }
 
-// CheckPortable refuses a definition that leans on more of its host than images,
-// pools and NVRAM.
+// CheckPortable refuses a definition that depends on more of its host than images, pools and NVRAM.
 func CheckPortable(domain *etree.Element) error {
-	for _, once := range []string{"os", "devices"} { // what is edited here is the only one
+	for _, once := range []string{"os", "devices"} { // the edited element must be the only one
 		if len(domain.SelectElements(once)) > 1 {
 			return LeansOn("<%s> twice", once)
 		}
@@ -155,14 +153,14 @@ func checkDevices(devices *etree.Element) error {
 	return nil
 }
 
-// checkDisk looks at a disk but for the images, which are given anew wherever the
-// definition is used, and at a drive, which must be empty and is used as it stands.
+// checkDisk checks a disk without its images, which are replaced wherever the definition is used. A
+// drive must be empty, because it is used unchanged.
 func checkDisk(disk *etree.Element) error {
 	if isDrive(disk) {
 		return checkDrive(disk)
 	}
 	if device := disk.SelectAttrValue("device", "disk"); device != "disk" {
-		return LeansOn("a disk that is a %s", device) // a lun hands the guest's own commands to the device
+		return LeansOn("a disk that is a %s", device) // a lun passes the guest's own commands to the device
 	}
 	for _, attr := range []string{"rawio", "sgio"} {
 		if disk.SelectAttr(attr) != nil {
@@ -197,13 +195,13 @@ func targetIn(disk *etree.Element) string {
 	return ""
 }
 
-// isDrive reports whether media are put into it.
+// isDrive reports whether a disk is a CD-ROM or floppy drive.
 func isDrive(disk *etree.Element) bool {
 	device := disk.SelectAttrValue("device", "disk")
 	return device == "cdrom" || device == "floppy"
 }
 
-// checkRNG refuses randomness from a socket, which another machine may listen at.
+// checkRNG refuses randomness from a socket, where another machine may listen.
 func checkRNG(rng *etree.Element) error {
 	for _, backend := range rng.SelectElements("backend") {
 		if model := backend.SelectAttrValue("model", ""); model != "random" && model != "builtin" {
@@ -213,7 +211,7 @@ func checkRNG(rng *etree.Element) error {
 	return checkElement(rng, "devices/rng")
 }
 
-// checkSecLabel lets nobody choose how a domain is confined on another host.
+// checkSecLabel lets no definition choose how a domain is confined on another host.
 func checkSecLabel(label *etree.Element) error {
 	if label.SelectAttrValue("type", "dynamic") != "dynamic" || label.SelectAttrValue("relabel", "yes") != "yes" ||
 		len(label.ChildElements()) > 0 {
@@ -222,8 +220,8 @@ func checkSecLabel(label *etree.Element) error {
 	return nil
 }
 
-// checkElement looks for what is private to a host and for paths, in an element
-// and all that is in it.
+// checkElement checks an element and all its descendants for paths and for elements that are
+// private to a host.
 func checkElement(el *etree.Element, place string) error {
 	if el.Space != "" || slices.Contains(privateElements, el.Tag) {
 		return LeansOn("<%s> in <%s>", el.FullTag(), place)
@@ -252,7 +250,7 @@ func checkPath(place, value string) error {
 	return LeansOn("%s, in %s", value, place)
 }
 
-// LeansOn returns the refusal of a definition that has something of its host.
+// LeansOn returns the error for a definition that depends on its host.
 func LeansOn(format string, args ...any) error {
 	return fmt.Errorf("%w: the domain leans on its host: its definition has %s", hv.ErrUnsupported, fmt.Sprintf(format, args...))
 }

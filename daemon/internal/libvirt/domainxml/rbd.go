@@ -21,13 +21,12 @@ const (
 	secretCeph  = "ceph"
 )
 
-// PortCeph is that of a monitor for which none is said.
+// PortCeph is the default port of a monitor.
 const PortCeph = "6789"
 
-// rbdOf is the address of the RBD image that a source names, if it is opened as the configuration
-// has it of one of the clusters: with all its monitors and no other ones, its user and its secret,
-// and with nothing else (a snapshot, a configuration file, encryption), be it all of the image or
-// its beginning. "" otherwise.
+// rbdOf returns the address of the RBD image in a source, or "". The source must match the
+// configuration of one cluster: exactly its monitors, its user and its secret, and nothing else (a
+// snapshot, a configuration file, encryption). It may be all of the image or its beginning.
 func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
@@ -37,7 +36,7 @@ func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 		}
 		want := &libvirtxml.DomainDiskSource{Network: rbdSource(image.URI(), clusters), Index: src.Index, StartupPolicy: src.StartupPolicy}
 		if sliceOf(src, "raw") != 0 {
-			want.Slices = src.Slices // hv.Image says it beside the address
+			want.Slices = src.Slices // hv.Image has it in addition to the address
 		}
 		if reflect.DeepEqual(withPlainHosts(src), withPlainHosts(want)) {
 			return image.URI()
@@ -46,7 +45,7 @@ func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	return ""
 }
 
-// withPlainHosts is a source with its hosts in order, and said in one way.
+// withPlainHosts returns a source with its hosts in order and in one notation.
 func withPlainHosts(src *libvirtxml.DomainDiskSource) *libvirtxml.DomainDiskSource {
 	plain, network := *src, *src.Network
 	plain.Network, network.Hosts = &network, slices.Clone(network.Hosts)
@@ -66,7 +65,7 @@ func withPlainHosts(src *libvirtxml.DomainDiskSource) *libvirtxml.DomainDiskSour
 	return &plain
 }
 
-// rbdSource is the <source> of an RBD image, whose address and cluster were checked.
+// rbdSource returns the <source> of an RBD image with checked address and cluster.
 func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
 	image, _ := api.ParseRBD(uri)
 	cluster := clusters[image.Cluster]
@@ -81,8 +80,7 @@ func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNe
 	return source
 }
 
-// setRBD points a <source>, which names nothing yet, at an RBD image, whose address and cluster
-// were checked.
+// setRBD points an empty <source> at an RBD image with checked address and cluster.
 func setRBD(source *etree.Element, uri string, clusters rbd.Clusters) {
 	is := rbdSource(uri, clusters)
 	source.CreateAttr("protocol", is.Protocol)
@@ -99,8 +97,8 @@ func setRBD(source *etree.Element, uri string, clusters rbd.Clusters) {
 	secret.CreateAttr("uuid", is.Auth.Secret.UUID)
 }
 
-// moveAuth moves the user of an RBD image from where libvirt once had it, beside the source, into
-// that.
+// moveAuth moves the <auth> of an RBD image from the <disk>, where older libvirt had it, into the
+// source.
 func moveAuth(x *libvirtxml.DomainDisk) {
 	if x.Auth == nil || x.Source == nil || x.Source.Network == nil || x.Source.Network.Protocol != protocolRBD || x.Source.Network.Auth != nil {
 		return
@@ -108,11 +106,11 @@ func moveAuth(x *libvirtxml.DomainDisk) {
 	x.Source.Network.Auth, x.Auth = x.Auth, nil
 }
 
-// rbdAttributes may stand in the <source> of an RBD image.
+// rbdAttributes are permitted in the <source> of an RBD image.
 var rbdAttributes = []string{"protocol", "name", "tls"}
 
-// isRBD reports whether a <source> is of an RBD image, with nothing in its hosts that another image
-// would lose. Whether that is an image with an address is rbdOf's to say.
+// isRBD reports whether a <source> is an RBD image with only known settings in its hosts, so that
+// another image would lose nothing. Only rbdOf decides whether the image has an address.
 func isRBD(source *etree.Element) bool {
 	if source == nil || source.SelectAttrValue("protocol", "") != protocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
 		return false
@@ -122,14 +120,14 @@ func isRBD(source *etree.Element) bool {
 	})
 }
 
-// isCephAuth reports whether an <auth> says no more than a user and the UUID of a secret.
+// isCephAuth reports whether an <auth> has only a user and the UUID of a secret.
 func isCephAuth(auth *etree.Element) bool {
 	children := auth.ChildElements()
 	return auth.FullTag() == "auth" && len(children) == 1 && children[0].FullTag() == "secret" && len(children[0].ChildElements()) == 0 &&
 		!hasOther(auth, "username") && !hasOther(children[0], "type", "uuid")
 }
 
-// hasOther reports whether an element has an attribute but these.
+// hasOther reports whether an element has an attribute besides these.
 func hasOther(el *etree.Element, known ...string) bool {
 	return slices.ContainsFunc(el.Attr, func(a etree.Attr) bool { return a.Space != "" || !slices.Contains(known, a.Key) })
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// Domain is what is read from a domain's XML.
+// Domain is the content of a domain's XML.
 type Domain struct {
 	Name   string
-	Active bool  // it is the XML of a process
+	Active bool  // the XML describes a process
 	Run    int   // of that process
 	Memory int64 // in bytes
-	// IOThreads: it has some.
+	// IOThreads: the domain has I/O threads.
 	IOThreads bool
 	Disks     []hv.Disk
 }
 
-// ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
-// type volume. An RBD image of none of these clusters has no address.
+// ParseDomain parses the XML of a domain. Without known, a disk with a pool volume has an image of
+// type volume. An RBD image of another cluster has no address.
 func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain, error) {
 	var dom libvirtxml.Domain
 	if err := dom.Unmarshal(doc); err != nil {
@@ -48,7 +48,7 @@ func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain,
 	return p, nil
 }
 
-// ParseDisk reads the <disk> of a definition.
+// ParseDisk parses the <disk> of a definition.
 func ParseDisk(definition string, clusters rbd.Clusters) (hv.Disk, error) {
 	var x libvirtxml.DomainDisk
 	if err := x.Unmarshal(definition); err != nil {
@@ -59,7 +59,7 @@ func ParseDisk(definition string, clusters rbd.Clusters) (hv.Disk, error) {
 		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
 	}
 	d := diskOf(&x, clusters)
-	d.Uncarried = uncarried(doc.Root()) // of the text, which has more than x
+	d.Uncarried = uncarried(doc.Root()) // from the text, which has more than x
 	return d, nil
 }
 
@@ -118,8 +118,8 @@ func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string, clust
 	return true
 }
 
-// addBacking walks down the chain. An empty <backingStore/> is the end of it;
-// where there is none libvirt would probe the image.
+// addBacking adds the layers of the chain. An empty <backingStore/> is its end; without one libvirt
+// would probe the image.
 func addBacking(d *hv.Disk, b *libvirtxml.DomainDiskBackingStore, clusters rbd.Clusters) {
 	for ; b != nil; b = b.BackingStore {
 		if !addLayer(d, b.Source, formatOf(b.Format), clusters) {
@@ -183,8 +183,7 @@ func imageOf(src *libvirtxml.DomainDiskSource, format string, clusters rbd.Clust
 	return img, true
 }
 
-// addressOf writes a device address in one line that is the same for the same
-// place in the guest.
+// addressOf writes a device address in one line, equal for equal places in the guest.
 func addressOf(a *libvirtxml.DomainAddress) string {
 	switch {
 	case a == nil:

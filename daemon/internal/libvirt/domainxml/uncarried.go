@@ -10,18 +10,17 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// Most of a <disk> is about the disk and stays when another image is put into it. What
-// stands in its <source> is about the image: how to open it. Whoever dropped that would
-// hand the guest something else than its disk, ciphertext for instance. So what may
-// stand there is listed, and everything else has a name here.
+// Most of a <disk> concerns the disk and stays with another image. Its <source> concerns the image:
+// how to open it. Dropping such a setting could give the guest different content, ciphertext for
+// instance. So the permitted settings are listed, and every other setting is reported by name.
 
-// sourceAttributes may stand in the <source> of a disk: which image it is, and what the
-// host does at a start without it.
+// sourceAttributes are permitted in the <source> of a disk: they identify the image, or define a
+// start without it.
 var sourceAttributes = []string{"file", "dev", "pool", "volume", "index", "startupPolicy"}
 
-// uncarried names what of a <disk> would be lost with its images, "" if nothing would.
+// uncarried names a setting of a <disk> that would be lost with its images, "" if there is none.
 func uncarried(disk *etree.Element) string {
-	for _, tag := range []string{"encryption", "auth"} { // where libvirt once had them
+	for _, tag := range []string{"encryption", "auth"} { // older libvirt had them here
 		for _, el := range disk.SelectElements(tag) {
 			if source := disk.SelectElement("source"); isCephAuth(el) && isRBD(source) && source.SelectElement("auth") == nil {
 				continue
@@ -52,13 +51,13 @@ func uncarriedIn(source *etree.Element) string {
 	return ""
 }
 
-// keepsOwner reports whether an element is the <seclabel> that tells libvirt to leave the
-// image's owner and label alone. One with a label of its own says more.
+// keepsOwner reports whether an element is the <seclabel> that tells libvirt not to change the
+// image's owner and label. A <seclabel> with its own label is different.
 func keepsOwner(el *etree.Element) bool {
 	return el.FullTag() == "seclabel" && el.SelectAttrValue("relabel", "") == "no" && len(el.ChildElements()) == 0
 }
 
-// peculiarTo returns what hv.Disk has of a disk as Uncarried and as ImageSetting.
+// peculiarTo returns the values of hv.Disk's Uncarried and ImageSetting for a disk.
 func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	switch {
 	case x.Driver != nil && x.Driver.MetadataCache != nil:
@@ -80,9 +79,8 @@ func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	return uncarried(doc.Root()), setting
 }
 
-// isPlain reports whether nothing but paths stands in the sources of a disk, so
-// that there is no need to look closer. Sources that are no file and no device are
-// no volume's, and not looked at.
+// isPlain reports whether the sources of a disk have only paths, so that a closer look is
+// unnecessary. Other sources than files, devices and exports are no volumes, and are not checked.
 func isPlain(x *libvirtxml.DomainDisk) bool {
 	if x.Encryption != nil || x.Auth != nil || !isPlainSource(x.Source) {
 		return false
