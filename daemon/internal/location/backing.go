@@ -13,12 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// maxBacking is how many images of a chain are looked at; QEMU and libvirt have no
-// longer ones that work.
+// maxBacking bounds the images of a chain that are read; QEMU and libvirt have no longer chains
+// that work.
 const maxBacking = 200
 
-// leansOn reports whether a disk whose definition does not say where its chain ends has
-// the place further down in it.
+// leansOn reports whether the disk has the place further down in its chain. It reads headers where
+// the definition does not state the end of the chain.
 func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	return walkHeaders(d, func(image string) (bool, error) {
 		_, err := Identify(image)
@@ -26,8 +26,8 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	}, p.Is)
 }
 
-// Beneath returns the paths of the images that a disk is over by the headers of its images, where
-// its definition does not say where its chain ends. An image that is not there is over none.
+// Beneath returns the paths of the images below a disk according to the headers of its images,
+// where its definition does not state the end of the chain. An absent image has no images below.
 func Beneath(d *hv.Disk) (paths []string, err error) {
 	_, err = walkHeaders(d, func(image string) (bool, error) {
 		_, err := Stat(image)
@@ -42,10 +42,10 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 	return paths, err
 }
 
-// walkHeaders follows a chain by the headers of its images from where the definition of the disk
-// ends, to the first image that is not there, or that found is true of, and reports the latter.
-// Only the headers of images that are said to be qcow2 are read: what is in a raw image is the
-// guest's to write.
+// walkHeaders follows a chain by the headers of its images from the end of the disk's definition.
+// It stops at the first image that is absent, or for which found returns true, and reports the
+// latter. It only reads the headers of images with the stated format qcow2: the guest can write
+// anything into a raw image.
 func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil
@@ -73,15 +73,15 @@ func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool
 			}
 			next = hv.Image{Path: path, Format: format}
 		}
-		if img = next; img.Format == "" { // QEMU would look at the bytes
+		if img = next; img.Format == "" { // QEMU would probe the format
 			img.Format = string(api.FormatQcow2)
 		}
 	}
 	return false, fmt.Errorf("the chain of %s does not end", d.Top().Path)
 }
 
-// unlessElsewhere is why, unless that says that there is no image, or that the image
-// is on a network filesystem that this place is not on.
+// unlessElsewhere returns why. But it returns nil if why means that there is no image, or if the
+// image is on a network filesystem that this place is not on.
 func (p Place) unlessElsewhere(path string, why error) error {
 	if isAbsent(why) || p.cannotBeOn(path) {
 		return nil
@@ -89,8 +89,8 @@ func (p Place) unlessElsewhere(path string, why error) error {
 	return why
 }
 
-// backingPaths are the paths of this host in what an image says of its backing file:
-// a path, or QEMU's description of one. None for what comes over a network.
+// backingPaths returns the paths of this host in an image's backing file string: a path, or QEMU's
+// description of one. It returns none for network protocols.
 func backingPaths(image, backing string) []string {
 	text, isJSON := strings.CutPrefix(backing, "json:")
 	switch {
@@ -108,7 +108,7 @@ func backingPaths(image, backing string) []string {
 	return []string{qemuimg.BackingPath(image, backing)}
 }
 
-// filenames are the values of all keys that name a file.
+// filenames returns the values of all keys that name a file.
 func filenames(doc any) (paths []string) {
 	object, ok := doc.(map[string]any)
 	if !ok {

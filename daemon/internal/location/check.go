@@ -15,7 +15,7 @@ import (
 // maxPathBytes is Linux's PATH_MAX without its terminating zero.
 const maxPathBytes = 4095
 
-// CheckPath refuses paths that libvirt or QEMU could understand differently (invalid_argument), and
+// CheckPath refuses paths that libvirt or QEMU could interpret differently (invalid_argument), and
 // paths that CheckPlace or CheckOpen refuses. The image need not exist, but its directory must.
 func (r Rules) CheckPath(ctx context.Context, path string) error {
 	bad := func(why string) error {
@@ -37,8 +37,9 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	return r.checkPlaced(ctx, path)
 }
 
-// checkPlaced refuses what is in a directory of Volferry's own, and what CheckPlace or CheckOpen
-// refuses. Of a link in a pool it says that, and not how the place where it leads could be allowed.
+// checkPlaced refuses a path in one of Volferry's own directories, and paths that CheckPlace or
+// CheckOpen refuses. For a link in a pool the error names the link, not a way to permit the link's
+// target.
 func (r Rules) checkPlaced(ctx context.Context, path string) error {
 	if err := r.checkNotOwn(path); err != nil {
 		return err
@@ -50,7 +51,7 @@ func (r Rules) checkPlaced(ctx context.Context, path string) error {
 	return found
 }
 
-// checkNotOwn refuses (invalid_argument) what is in a directory of Volferry's own.
+// checkNotOwn refuses (invalid_argument) a path in one of Volferry's own directories.
 func (r Rules) checkNotOwn(path string) error {
 	if api.IsNetwork(path) {
 		return nil
@@ -67,8 +68,8 @@ func (r Rules) checkNotOwn(path string) error {
 	return nil
 }
 
-// CheckPlaces is checkPlaced for the image at a location and for its base images: a
-// header could name any file of the host.
+// CheckPlaces is checkPlaced for the image at a location and for its base images: a header could
+// name any file of the host.
 func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
 	if err := r.checkPlaced(ctx, l.Path); err != nil {
 		return err
@@ -85,10 +86,10 @@ func (r Rules) checkBases(ctx context.Context, l api.Location) error {
 	return nil
 }
 
-// CheckLocation refuses a location that the registry, another host or a caller has said and that no
-// volume of this host may have: in a pool CheckPool and CheckOpen decide, elsewhere CheckPath, and
-// for base images CheckPlaces. What begins the message of CheckPool, as in "cannot attach volume
-// x". Errors are *api.Error or the hypervisor's.
+// CheckLocation refuses a location from the registry, another host or a caller that no volume of
+// this host may have. In a pool CheckPool and CheckOpen decide, elsewhere CheckPath, and for base
+// images CheckPlaces. verdict begins the message of CheckPool, as in "cannot attach volume x".
+// Errors are *api.Error or the hypervisor's.
 func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	check := r.CheckPath
 	if l.Pool != "" {

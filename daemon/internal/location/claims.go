@@ -16,17 +16,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Claims knows which images of this host belong to somebody: the images of volumes, the
-// destinations that migrations have reserved, and Volferry's own files. It compares images
-// and not paths, which the registry cannot do. It is safe for concurrent use; a host has
-// one.
+// Claims knows which images of this host are taken: the images of volumes, the reserved
+// destinations of migrations, and Volferry's own files. It compares images instead of paths, which
+// the registry cannot do. It is safe for concurrent use. A host has one.
 type Claims struct {
 	Site  Site
 	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
 	// HostID and HostName are the host's id and name at the registry.
 	HostID, HostName string
-	// SharedPools are pools in which other hosts see the same bytes, in addition to pools
-	// whose type says so.
+	// SharedPools are pools in which other hosts see the same bytes, in addition to pools of a
+	// shared type.
 	SharedPools []string
 	// Own are Volferry's directories: state, overlays, saved memory.
 	Own []string
@@ -34,40 +33,37 @@ type Claims struct {
 	mu sync.Mutex
 }
 
-// Site is the part of the registry that Claims asks. A list may be longer than what a host can have
-// in memory, so its things are visited and not returned: if one cannot be read, the error is of the
-// whole visit.
+// Site is the part of the registry that Claims needs. A list may exceed a host's memory, so its
+// elements are visited and not returned. If one cannot be read, the whole visit fails.
 type Site interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error
 	// Migrations returns the open migrations of a volume, or all, newest first. An empty reference
-	// stands for every volume.
+	// means every volume.
 	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
 }
 
-// Holder says to whom an image belongs. The zero Holder is nobody.
+// Holder identifies the owner of an image. The zero Holder means that the image is free.
 type Holder struct {
-	// Volume is set if it is the image of a volume. It lacks the attachments.
+	// Volume is set if the image is a volume's. It lacks the attachments.
 	Volume *api.Volume
-	// BaseOf is set if it is a base image of a volume.
+	// BaseOf is set if the image is a base image of a volume.
 	BaseOf *api.Volume
-	// MigrationID is set if a migration has reserved it.
+	// MigrationID is set if a migration has reserved the image.
 	MigrationID string
-	// Words continue a sentence that begins with the name of the image: "is volume web
-	// already".
+	// Words continue a sentence that begins with the name of the image: "is volume web already".
 	Words string
 }
 
-// Self says what belongs to the caller, so that it does not count.
+// Self identifies the caller's own images, which do not count.
 type Self struct {
 	// VolumeID is a volume, with all its migrations; MigrationID is one migration.
 	VolumeID, MigrationID string
 }
 
-// Take calls then if the image at path belongs to nobody. Nobody else can take an image
-// meanwhile: if two callers take one image by two names, the second is refused, provided
-// that each registers what it takes in then, or before the call. Its errors are those of
-// Look and of then.
+// Take calls then if the image at path is free. No other caller can take an image meanwhile. If two
+// callers take one image by two names, the second is refused, provided that each registers the
+// image in then or before the call. Its errors are those of Look and of then.
 func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
@@ -82,14 +78,14 @@ func (c *Claims) Take(ctx context.Context, path string, self Self, then func() e
 	return h, err
 }
 
-// Exclusive calls do while nobody takes an image.
+// Exclusive calls do while no caller can take an image.
 func (c *Claims) Exclusive(do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return do()
 }
 
-// Look is the images of this host that registry and hypervisor had in use at one moment. It
+// Look is the set of images of this host that registry and hypervisor had in use at one moment. It
 // keeps nothing else of the registry.
 type Look struct {
 	volumes []heldVolume
@@ -97,32 +93,32 @@ type Look struct {
 	own     []string
 }
 
-// heldVolume is a volume whose image is at a path of this host.
+// heldVolume is a volume with its image at a path of this host.
 type heldVolume struct {
 	path string
 	api.Volume
 }
 
-// openMove is an open migration with its source and its destination, as far as these are at paths
+// openMove is an open migration with those of its ends, source and destination, that are at paths
 // of this host.
 type openMove struct {
 	id, volumeID, volumeName string
 	ends                     []moveEnd
-	bases                    api.Backing // of src, if that is here
+	bases                    api.Backing // of src, if it is here
 }
 
 // moveEnd is the source or the destination of a migration.
 type moveEnd struct{ what, path string }
 
-// Look asks registry and hypervisor which images belong to somebody. Its errors are theirs.
+// Look asks registry and hypervisor which images are taken. Its errors are theirs.
 func (c *Claims) Look(ctx context.Context) (*Look, error) {
 	pools, err := c.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
 	look := &Look{own: c.Own}
-	// The migrations are read before the volumes: if one ends in between, its destination is read
-	// as the place of its volume.
+	// Read the migrations before the volumes: if a migration ends in between, its destination is
+	// read as the place of its volume.
 	err = c.Site.EachOpenMigration(ctx, func(m *api.Migration) error {
 		move := openMove{id: m.ID, volumeID: m.VolumeID, volumeName: m.VolumeName}
 		if path, here := c.pathHere(m.Host, m.Dst, pools); here {
@@ -153,18 +149,18 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 	return look, nil
 }
 
-// claim is a path of this host with whom it belongs to.
+// claim is a path of this host with its owner.
 type claim struct {
 	path     string
 	volumeID string
 	holder   func() Holder
-	// shared says that it is a base image of a volume, which belongs to each of its clones, and
-	// migrationID is set if the claim is a migration's.
+	// shared: it is a base image of a volume, so it belongs to each of its clones. migrationID is
+	// set if the claim is a migration's.
 	shared      bool
 	migrationID string
 }
 
-// images are the claims of images that are written to, or may be.
+// images yields the claims of images that are written to, or may be.
 func (l *Look) images(yield func(claim) bool) {
 	for i := range l.volumes {
 		v := &l.volumes[i]
@@ -186,7 +182,7 @@ func (l *Look) images(yield func(claim) bool) {
 	}
 }
 
-// bases are the claims of base images.
+// bases yields the claims of base images.
 func (l *Look) bases(yield func(claim) bool) {
 	for i := range l.volumes {
 		v := &l.volumes[i]
@@ -212,24 +208,23 @@ func (l *Look) bases(yield func(claim) bool) {
 	}
 }
 
-// ErrCannotTell says that it is unknown whether an image belongs to somebody, so that it
-// may not be taken.
+// ErrCannotTell: it is unknown whether an image is free, so it may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns to whom the image at path belongs, or an image that overlaps it (of which it has
-// the words alone), or ErrCannotTell. The base images of a linked clone count as taken like the
-// clone itself, even for the clone's owner: others may use them too.
+// Holder returns the owner of the image at path. For an image that overlaps it, the Holder has only
+// Words. It returns ErrCannotTell if the owner is unknown. The base images of a linked clone count
+// as taken like the clone itself, even for the clone's owner: other clones may use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, l.images, l.bases)
 }
 
-// BaseHolder is Holder for an image that is to be a base image: several clones may use one.
+// BaseHolder is Holder for an image that will be a base image: several clones may use it.
 func (l *Look) BaseHolder(path string) (Holder, error) {
 	return l.holder(path, Self{}, l.images)
 }
 
-// BasesHolder is BaseHolder for each base image at a location: it returns the first one that
-// belongs to somebody, and to whom.
+// BasesHolder is BaseHolder for each base image at a location. It returns the first taken one and
+// its owner.
 func (l *Look) BasesHolder(at api.Location) (base string, h Holder, err error) {
 	for _, b := range at.Backing.Images() {
 		if h, err = l.BaseHolder(b.Path); err != nil || h.Words != "" {
@@ -278,9 +273,9 @@ func (l *Look) holder(path string, self Self, claims ...iter.Seq[claim]) (Holder
 	return Holder{}, nil
 }
 
-// pathHere is the path of a location on this host. Another host's file has other
-// bytes here, whatever its path, unless it is in a pool that both see; that may be
-// mounted elsewhere here.
+// pathHere returns the path of a location on this host. Another host's file has other bytes than a
+// file with the same path here, unless it is in a pool that both hosts see. Such a pool may have
+// another mount point here.
 func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (path string, here bool) {
 	if l.Pool != "" {
 		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == l.Pool })
@@ -294,7 +289,8 @@ func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (pat
 	return l.Path, host != "" && (host == c.HostID || host == c.HostName)
 }
 
-// ownFile names the file in these directories that a place is, "" if it is none.
+// ownFile returns the name of the file in these directories that is at the place, "" if there is
+// none.
 func ownFile(dirs []string, place Place) (name string, err error) {
 	if place.absent {
 		return "", nil

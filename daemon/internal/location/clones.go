@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// CloneOf returns a file in a pool of files that is a linked clone over the image at path, by its
-// own header, and "" if none is seen. Only the image directly below a clone is looked at. Neither
-// seen are clones outside of pools, on other hosts, and in a pool that does not answer. A file for
-// which skip returns true is not looked at: what is in a raw image is its guest's to write.
+// CloneOf returns a file in a pool of files that is, by its header, a linked clone over the image
+// at path, and "" if it finds none. It only checks the image directly below a clone. It does not
+// find clones outside of pools, on other hosts, and in a pool that does not answer. It does not
+// read a file for which skip returns true: the guest can write anything into a raw image.
 func CloneOf(pools []hv.PoolInfo, path string, skip func(file string) bool) string {
 	place := PlaceOf(path)
 	for _, p := range pools {
@@ -21,7 +21,7 @@ func CloneOf(pools []hv.PoolInfo, path string, skip func(file string) bool) stri
 			continue
 		}
 		if _, err := Stat(p.Path); err != nil {
-			continue // ReadDir would hang with it
+			continue // ReadDir would hang too
 		}
 		entries, err := os.ReadDir(p.Path)
 		if err != nil {

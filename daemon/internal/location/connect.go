@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Connector is the part of a hypervisor that gives volumes of a target their devices.
+// Connector is the part of a hypervisor that connects the devices of a target's volumes.
 type Connector interface {
 	Connectable(ctx context.Context, path string) (bool, error)
 	ConnectDevice(ctx context.Context, path string) error
@@ -22,7 +22,7 @@ type Connector interface {
 // mayConnect reports whether a connected device may be at the path.
 func mayConnect(path string) bool { return strings.HasPrefix(path, "/dev/") }
 
-// Connectable reports whether what is at path is there only while it is connected (Connect).
+// Connectable reports whether the volume at path has a device only while it is connected (Connect).
 func Connectable(ctx context.Context, c Connector, path string) (bool, error) {
 	if !mayConnect(path) {
 		return false, nil
@@ -30,7 +30,7 @@ func Connectable(ctx context.Context, c Connector, path string) (bool, error) {
 	return c.Connectable(ctx, path)
 }
 
-// Connect makes what is at path be there, if a target has it. It may be repeated. What begins the
+// Connect connects the device at path, if a target has it. It may be repeated. verdict begins the
 // message of a refusal, as in "cannot attach volume x".
 func Connect(ctx context.Context, c Connector, path, verdict string) error {
 	if !mayConnect(path) {
@@ -43,8 +43,8 @@ func Connect(ctx context.Context, c Connector, path, verdict string) error {
 	return err
 }
 
-// Disconnect ends what Connect has begun, once nobody on this host needs it any more. What cannot
-// be disconnected stays connected, which keeps nobody from anything: the log has it.
+// Disconnect undoes Connect. Call it when nothing on this host needs the device any more. A device
+// that cannot be disconnected stays connected, which is harmless; Disconnect logs it.
 func Disconnect(ctx context.Context, c Connector, path string) error {
 	if !mayConnect(path) {
 		return nil

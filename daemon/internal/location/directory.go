@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTo says in words who besides root could replace a file in dir, or could make a file
-// there that is then taken for a volume: everybody or a group, if they may write to dir, or a
-// user who owns dir or a directory above it and so may rename its files. "" means nobody.
-// It follows links; a directory that cannot be looked at counts as open to nobody.
+// OpenTo returns who besides root could replace a file in dir, or make a file there that is then
+// taken for a volume: all users or a group, if they may write to dir, or a user who owns dir or a
+// directory above it and so may rename its files. "" means only root. It follows links. A directory
+// that cannot be read counts as "".
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || IsOfDevices(dir) {
@@ -39,9 +39,9 @@ func OpenTo(dir string) string {
 	}
 }
 
-// whoMayRename says who besides root, and the user who runs Volferry, may rename what is
-// in a directory, "" for nobody. In a sticky directory only the owners of what is there
-// and of the directory itself may.
+// whoMayRename returns who besides root, and the user who runs Volferry, may rename the entries of
+// a directory, "" for no other user. In a sticky directory only the owners of an entry and of the
+// directory itself may.
 func whoMayRename(st *unix.Stat_t) string {
 	switch {
 	case st.Uid != 0 && st.Uid != uint32(os.Geteuid()):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package location knows where on this host the bytes of a volume may be, and what is there
-// already: paths, pools, and the disks of domains. It only looks. It knows nothing of ops,
-// or of what is to be done at a location.
+// already: paths, pools, and the disks of domains. It only reads. It knows nothing of ops or their
+// purposes.
 package location

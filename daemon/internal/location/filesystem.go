@@ -9,21 +9,21 @@ import (
 	"slices"
 )
 
-// Filesystem is what the kernel says of the filesystem of a directory.
+// Filesystem is the kernel's description of a directory's filesystem.
 type Filesystem struct {
-	// Kind is its type, as the kernel calls it.
+	// Kind is its type, with the kernel's name.
 	Kind string
-	// options are those of the filesystem, not of where it is mounted.
+	// options are the options of the filesystem, not of its mount point.
 	options []string
 }
 
-// localKinds are filesystems that one host alone may have mounted for writing.
+// localKinds are filesystems that only one host may have mounted for writing.
 var localKinds = []string{
 	"ext2", "ext3", "ext4", "xfs", "btrfs", "bcachefs", "zfs", "f2fs", "jfs", "reiserfs", "vfat", "exfat", "ntfs3",
 	"tmpfs", "ramfs", "overlay", "squashfs",
 }
 
-// FilesystemOf looks at a directory that exists.
+// FilesystemOf returns the filesystem of an existing directory.
 func FilesystemOf(dir string) (Filesystem, error) {
 	path, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -40,12 +40,12 @@ func FilesystemOf(dir string) (Filesystem, error) {
 	return Filesystem{m.kind, m.options}, nil
 }
 
-// Local reports whether no other host can have it. Of a kind that is not known, such as one by
-// FUSE, it says no.
+// Local reports whether no other host can have it. It returns false for an unknown kind, such as
+// FUSE.
 func (f Filesystem) Local() bool { return slices.Contains(localKinds, f.Kind) }
 
-// LocksHereOnly returns the mount option by which a lock of QEMU's is known to this host alone,
-// although others see the file; empty if there is none.
+// LocksHereOnly returns the mount option that keeps QEMU's locks local to this host, although other
+// hosts see the file; empty if there is none.
 func (f Filesystem) LocksHereOnly() string {
 	here := []string{"nolock", "local_lock=all", "local_lock=posix", "localflocks", "nobrl"}
 	i := slices.IndexFunc(f.options, func(o string) bool { return slices.Contains(here, o) })

@@ -14,19 +14,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Fingerprint tells the image at a path (links are followed) from a later image at the same
-// path, also after a reboot. For a file it has the inode and its birth time. For a device
-// it has what the device says of itself (WWID, UUID of a map, serial, the file of a loop
-// device, the disk of a partition), or its number if it says nothing. The error wraps
-// unix.ENOENT if there is nothing.
+// Fingerprint identifies the image at a path (it follows links) among later images at the same
+// path, also after a reboot. For a file it has the inode and its birth time. For a device it has
+// the device's own identity (WWID, UUID of a map, serial, the file of a loop device, the disk of a
+// partition), or its number if it has none. The error wraps unix.ENOENT if there is nothing.
 func Fingerprint(path string) (string, error) {
-	if _, err := Stat(path); err != nil { // which has a bound
+	if _, err := Stat(path); err != nil { // Stat has a time limit
 		return "", err
 	}
 	return fingerprint(unix.AT_FDCWD, path, 0)
 }
 
-// FingerprintOf is Fingerprint of an open file.
+// FingerprintOf is Fingerprint for an open file.
 func FingerprintOf(f *os.File) (string, error) {
 	return fingerprint(int(f.Fd()), "", unix.AT_EMPTY_PATH)
 }
@@ -45,17 +44,16 @@ func fingerprint(dir int, path string, flags int) (string, error) {
 	return fmt.Sprintf("inode %d of %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
 
-// sysDevBlock has a directory for each block device, by number. It is a variable for the
-// tests.
+// sysDevBlock has a directory for each block device, by number. It is a variable for the tests.
 var sysDevBlock = "/sys/dev/block"
 
-// ownIdentities are the files in which a device says which one it is, the best first:
-// LVM, multipath and other maps; NVMe; SCSI; virtio.
+// ownIdentities are the files with a device's own identity, the best first: LVM, multipath and
+// other maps; NVMe; SCSI; virtio.
 var ownIdentities = []string{"dm/uuid", "wwid", "device/wwid", "serial"}
 
-// device names a block device by what it says of itself, and where it says nothing by its
-// number, which is given anew at each boot. The links in /dev/disk are not asked: udev makes
-// them later, and from what is written on a disk, which is the guest's.
+// device names a block device by its own identity. Without one it uses the device number, which may
+// change at each boot. It does not use the links in /dev/disk: udev makes them later, and from the
+// content of a disk, which the guest can write.
 func device(major, minor uint32) string {
 	number := fmt.Sprintf("%d:%d", major, minor)
 	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, number))
@@ -68,7 +66,7 @@ func device(major, minor uint32) string {
 	return devicePrefix + number
 }
 
-// selfOf is what the device with this directory in /sys says of itself, "" if nothing.
+// selfOf returns the identity of the device with this directory in /sys, "" if it has none.
 func selfOf(dir string) string {
 	if text := firstAttribute(dir, ownIdentities...); text != "" {
 		return text
@@ -82,7 +80,7 @@ func selfOf(dir string) string {
 	return ""
 }
 
-// firstAttribute reads the first of these files of /sys that says something.
+// firstAttribute returns the first non-empty content of these files of /sys.
 func firstAttribute(dir string, files ...string) string {
 	for _, file := range files {
 		if text := attribute(dir, file); text != "" {
@@ -101,8 +99,8 @@ func attribute(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// loopOf names a loop device by its file and the part of that which it shows. The path alone
-// would not do: another file may be there by now.
+// loopOf names a loop device by its file and the part of the file that it shows. The path alone
+// would not suffice: another file may be there by now.
 func loopOf(dir, file string) string {
 	text := "loop " + file
 	if fingerprint, err := Fingerprint(file); err == nil {
@@ -116,12 +114,12 @@ func loopOf(dir, file string) string {
 	return text
 }
 
-// partitionOf names a partition by its place on a disk, and by its UUID where the kernel knows
-// that. The size is not part of it: a partition may grow.
+// partitionOf names a partition by its place on a disk, and by its UUID if the kernel knows it. The
+// size is not included: a partition may grow.
 func partitionOf(dir, number string) string {
 	disk := selfOf(filepath.Dir(dir))
 	if disk == "" {
-		return "" // the number of the partition is as good as that of the disk
+		return "" // the number of the partition is as good as the number of the disk
 	}
 	text := "partition " + number + " at sector " + attribute(dir, "start")
 	for line := range strings.Lines(attribute(dir, "uevent")) {
@@ -132,16 +130,16 @@ func partitionOf(dir, number string) string {
 	return text + " of " + disk
 }
 
-// numbered is the fingerprint of a device that says nothing of itself.
+// numbered matches the fingerprint of a device without its own identity.
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
-// IsNumberPrint reports whether a fingerprint is of a device that says nothing of itself.
+// IsNumberPrint reports whether a fingerprint is of a device without its own identity.
 func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(fingerprint) }
 
-// SameImagePrint reports whether two fingerprints, an earlier and a present one, can belong to one
-// image. If a device had only a number in the earlier one and says more now, an older version of
-// this program took the earlier one: that they differ proves nothing then. Nor does it that a host
-// has multipath or another kernel since (SameIdentity).
+// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. If a
+// device had only a number earlier and has an identity now, an older version of this program made
+// the earlier fingerprint: the difference then proves nothing. A difference that comes from
+// multipath or another kernel proves nothing either (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
@@ -150,15 +148,15 @@ func SameImagePrint(earlier, now string) bool {
 	return identity != "" && (IsNumberPrint(earlier) || SameIdentity(IdentityIn(earlier), identity))
 }
 
-// devicePrefix begins the fingerprint of a block device, before what the device says of itself.
+// devicePrefix begins the fingerprint of a block device, before the device's identity.
 const devicePrefix = "device "
 
 // IsDevicePrint reports whether a fingerprint belongs to a block device.
 func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, devicePrefix) }
 
-// IdentityIn is what a device says of itself, by its fingerprint: it tells the device from every
-// other one, on each host that has it. It is empty for a file, and for a device that says nothing,
-// or nothing that can be printed.
+// IdentityIn returns the device identity in a fingerprint. It distinguishes the device from all
+// others, on each host that has it. It is empty for a file, and for a device without a printable
+// identity.
 func IdentityIn(fingerprint string) string {
 	if !IsDevicePrint(fingerprint) || IsNumberPrint(fingerprint) || api.Printable(fingerprint) != fingerprint {
 		return ""
@@ -166,11 +164,11 @@ func IdentityIn(fingerprint string) string {
 	return strings.TrimPrefix(fingerprint, devicePrefix)
 }
 
-// SameIdentity reports whether two identities are those of one device. A LUN has another one on a
-// host with multipath than on a host without: the UUID of the map there has the WWID in it, in the
-// words of udev's scsi_id. A partition has its UUID in it only where the kernel says that (Linux
-// 6.1 does not), and as a map of kpartx neither that nor where it begins: what one of the two does
-// not say is not compared.
+// SameIdentity reports whether two identities belong to one device. A LUN has different identities
+// on hosts with and without multipath: the UUID of a multipath map contains the WWID in the
+// notation of udev's scsi_id. A partition's identity has its UUID only if the kernel reports it
+// (Linux 6.1 does not), and as a map of kpartx neither UUID nor start. A value that one of the two
+// lacks is not compared.
 func SameIdentity(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
@@ -183,11 +181,10 @@ func SameIdentity(a, b string) bool {
 	return one.number == other.number && agree(one.sector, other.sector) && agree(one.uuid, other.uuid) && SameIdentity(one.disk, other.disk)
 }
 
-// part is what the identity of a partition says.
+// part is the parsed identity of a partition.
 type part struct{ number, sector, uuid, disk string }
 
-// partIdentity is the identity of a partition of the kernel's (partitionOf), and of one that kpartx
-// has made a map of.
+// partIdentity matches the identity of a kernel partition (partitionOf), and of a kpartx map.
 var partIdentity = regexp.MustCompile(`^(?:partition (\d+) at sector (\d*)(?: uuid (\S+))? of |part(\d+)-)(.+)$`)
 
 func partIn(identity string) (p part, is bool) {
@@ -198,15 +195,14 @@ func partIn(identity string) (p part, is bool) {
 	return part{number: m[1] + m[4], sector: m[2], uuid: m[3], disk: m[5]}, true
 }
 
-// agree reports whether two texts are the same where both say something.
+// agree reports whether two texts are equal or one is empty.
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
-// namingTypes are the digits with which scsi_id begins a WWID, and what the kernel writes in their
-// place.
+// namingTypes are the first digits of a WWID from scsi_id, and the kernel's notation for them.
 var namingTypes = map[byte]string{'3': "naa.", '2': "eui."}
 
-// wwidIn is the WWID of the LUN or namespace that a multipath map is made of, and any other
-// identity as it is.
+// wwidIn returns the WWID of the LUN or namespace of a multipath map, and any other identity
+// unchanged.
 func wwidIn(identity string) string {
 	text, isMap := strings.CutPrefix(identity, "mpath-")
 	if !isMap || text == "" {

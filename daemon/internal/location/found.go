@@ -17,25 +17,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Rules say where images may be when they are opened.
+// Rules decide where images may be when they are opened.
 var _ openfile.Places = Rules{}
 
-// poolsTimeout bounds how long the pools are asked for while an image is opened.
+// poolsTimeout bounds the pool list call while an image is opened.
 const poolsTimeout = 30 * time.Second
 
 // CheckFound refuses (permission_denied) an image to which a path leads by a symbolic link, unless
-// root of this host alone can have made the link and it leads to a place where images may be:
+// only root of this host can have made the link and it leads to a place where images may be:
 //
-//   - Below the directory of a pool of files a link leads to what is in this pool, and no volume is
-//     one. A user who can write there, on this host or on another one, can make a link, or a device
-//     node, in the place of a volume or of a directory on the way to it.
-//   - Below Volferry's own directories nothing is a link.
-//   - Elsewhere a link counts in a directory where root of this host alone can make one. The place
-//     where the image is has to be one of CheckPlace.
+//   - Below the directory of a pool of files, a link must lead into the same pool, and no volume may
+//     be a link. A user who can write there, on this host or another, can put a link or a device node
+//     in the place of a volume or of a directory above it.
+//   - Below Volferry's own directories no link is permitted.
+//   - Elsewhere a link is permitted in a directory where only root of this host can make one. The
+//     place of the image must pass CheckPlace.
 //
-// The directories of pools, allowed paths and Volferry's own directories may themselves be reached
-// by links: they are in the configuration of root. Errors that wrap hv.ErrUnavailable are the
-// hypervisor's.
+// The paths of pools, allowed paths and Volferry's own directories may themselves contain links,
+// because root configures them. Errors that wrap hv.ErrUnavailable are the hypervisor's.
 func (r Rules) CheckFound(path, real string, device bool) error {
 	if dir := deepest(r.Own, path); dir != "" {
 		return checkInOwn(dir, path, real, device)
@@ -66,8 +65,8 @@ func (r Rules) CheckFound(path, real string, device bool) error {
 	return r.checkLinked(ctx, path, real, device)
 }
 
-// checkLinked refuses an image to which a path outside of pools leads and that is where none may
-// be.
+// checkLinked refuses an image at a place where none may be, to which a path outside of pools
+// leads.
 func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) error {
 	if device {
 		return r.checkDevice(ctx, path, real)
@@ -78,8 +77,8 @@ func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) 
 	return nil
 }
 
-// checkInOwn refuses what is below one of Volferry's own directories by a link, or is no file: with
-// overlay_dir_shared other hosts can write there.
+// checkInOwn refuses a path below one of Volferry's own directories that contains a link, or that
+// is no file: with overlay_dir_shared other hosts can write there.
 func checkInOwn(dir, path, real string, device bool) error {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -92,8 +91,8 @@ func checkInOwn(dir, path, real string, device bool) error {
 	return nil
 }
 
-// checkLinks refuses a path in which others than root of this host can have made a symbolic link
-// below dir, and one that leads elsewhere by now than to real.
+// checkLinks refuses a path with a symbolic link below dir that others than root of this host can
+// have made, and a path that no longer leads to real.
 func checkLinks(path, real, dir string, pools []hv.PoolInfo) error {
 	at, foreign, err := follow(path, dir, pools)
 	switch {
@@ -111,7 +110,7 @@ func checkLinks(path, real, dir string, pools []hv.PoolInfo) error {
 	return nil
 }
 
-// poolsOfFiles are the active pools whose volumes are files. Path is what is to be opened.
+// poolsOfFiles returns the active pools with files as volumes. path is for the error message.
 func (r Rules) poolsOfFiles(ctx context.Context, path string) ([]hv.PoolInfo, error) {
 	if r.Storage == nil {
 		return nil, nil
@@ -130,12 +129,12 @@ func pathsOf(pools []hv.PoolInfo) (paths []string) {
 	return paths
 }
 
-// filePaths are the entries of AllowedPaths for files.
+// filePaths returns the entries of AllowedPaths for files.
 func (r Rules) filePaths() []string {
 	return slices.DeleteFunc(slices.Clone(r.AllowedPaths), IsOfDevices)
 }
 
-// linkedTo adds to a refusal of a place by which path somebody gets there, and how.
+// linkedTo adds to the refusal of a place the path that leads there, and how.
 func linkedTo(path, real, how string, err error) error {
 	var refused *api.Error
 	if path == real || !errors.As(err, &refused) {
@@ -146,15 +145,15 @@ func linkedTo(path, real, how string, err error) error {
 	return &said
 }
 
-// CheckOpen refuses what is at a path and is no image, or is where no image may be (CheckFound).
-// What is not there, or does not answer, is not refused.
+// CheckOpen refuses a path without an image, and an image where none may be (CheckFound). It does
+// not refuse an absent image, or a path on a filesystem that does not answer.
 func (r Rules) CheckOpen(path string) error {
 	_, err := r.RealPath(path)
 	return err
 }
 
-// RealPath is CheckOpen, and returns where the image is, without links. Of what is not there, or
-// does not answer, it returns the path.
+// RealPath is CheckOpen, and returns the image's path without links. If the image is absent or its
+// filesystem does not answer, it returns path.
 func (r Rules) RealPath(path string) (string, error) {
 	if api.IsNetwork(path) {
 		return path, nil

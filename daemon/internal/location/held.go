@@ -17,9 +17,9 @@ type Guests interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
-// CheckHeld is CheckLocation of the place of a volume that these instances have. In no pool it also
-// takes the image that the definition of one of them names on this host: it was there before it
-// became a volume.
+// CheckHeld is CheckLocation for the place of a volume of these instances. Outside of pools it also
+// accepts the image that the definition of one of the instances names on this host: the image was
+// there before it became a volume.
 func (r Rules) CheckHeld(ctx context.Context, h Guests, l api.Location, verdict string, instances ...string) error {
 	for _, id := range instances {
 		if l.Pool != "" || id == "" {
@@ -37,7 +37,7 @@ func (r Rules) CheckHeld(ctx context.Context, h Guests, l api.Location, verdict 
 	return r.CheckLocation(ctx, h, l, verdict)
 }
 
-// InstancesOf are the ids of the instances that have a volume.
+// InstancesOf returns the ids of the instances with the volume.
 func InstancesOf(v api.Volume) (ids []string) {
 	for _, a := range v.Attachments {
 		ids = append(ids, a.InstanceID)

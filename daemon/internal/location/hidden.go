@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// The packaged unit hides homes by ProtectHome, and has temporary directories of its own by
-// PrivateTmp.
+// The packaged unit hides home directories with ProtectHome, and has its own temporary directories
+// with PrivateTmp.
 var (
 	homeDirs      = []string{"/root", "/home", "/run/user"}
 	temporaryDirs = []string{"/tmp", "/var/tmp"}
 )
 
-// hiddenByUnit continues the refusal of a path that the packaged unit hides, where no
-// ReadWritePaths brings it back; it is empty for other paths, and where no unit of systemd runs
-// this process.
+// hiddenByUnit returns the end of the refusal of a path that the packaged unit hides and
+// ReadWritePaths does not restore. It is empty for other paths, and if systemd does not run this
+// process.
 func hiddenByUnit(path string) string {
 	if os.Getenv("INVOCATION_ID") == "" || !inAny(slices.Concat(homeDirs, temporaryDirs), path) {
 		return ""

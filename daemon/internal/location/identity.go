@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity tells images apart, whatever their paths: it is the filesystem and inode of a
-// file, or the number of a block device. It holds until the host reboots.
+// Identity distinguishes images independently of their paths: it is the filesystem and inode of a
+// file, or the number of a block device. It is valid until the host reboots.
 type Identity struct {
 	Block bool
 	Dev   uint64
 	Inode uint64
 }
 
-// Identify returns the identity of what is at a path, with links followed. The error wraps
+// Identify returns the identity of the file or device at a path, and follows links. The error wraps
 // unix.ENOENT if there is nothing, and ErrNoAnswer if the filesystem does not answer.
 func Identify(path string) (Identity, error) {
 	st, err := Stat(path)
@@ -34,7 +34,7 @@ func isAbsent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// ignoreAbsent is for what is nobody's once it is gone.
+// ignoreAbsent drops the error of an absent file.
 func ignoreAbsent(err error) error {
 	if isAbsent(err) {
 		return nil

@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Image returns the image at a location as the hypervisor names it; block says that it is a
-// block device.
+// Image returns the image at a location in the hypervisor's type; block: it is a block device.
 func Image(l api.Location, block bool) hv.Image {
 	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path, LUKSSecret: l.LUKSSecret}
 	switch {
@@ -29,8 +28,8 @@ func Image(l api.Location, block bool) hv.Image {
 	return img
 }
 
-// Chain returns the chain of a volume at a location, top first: its image, and the base
-// images of a linked clone as they were stored.
+// Chain returns the chain of a volume at a location, top first: its image, and the stored base
+// images of a linked clone.
 func Chain(l api.Location, block bool) []hv.Image {
 	chain := []hv.Image{Image(l, block)}
 	for _, b := range l.Backing.Images() {
@@ -39,10 +38,9 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain reports whether a disk has this chain, whose last images are base images. A
-// definition that does not state the end of its chain may leave the base images out:
-// libvirt finds them in the headers. libvirt names them as it found them, so their paths
-// need not be clean.
+// OnChain reports whether a disk has this chain, in which the last images are base images. A
+// definition without an explicit end may omit the base images: libvirt finds them in the headers.
+// libvirt writes their paths as it finds them, so they need not be clean.
 func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	n := len(d.Chain)
 	if n > len(chain) || n < len(chain)-bases || n == 0 || n < len(chain) && d.Terminated {
@@ -59,8 +57,8 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	return true
 }
 
-// Directory returns the directory of this host that a process passes on its way to the image at
-// path, which for an export is that of the server's socket, and the root if there is none.
+// Directory returns the directory that a process must traverse for the image at path. For an export
+// it is the directory of the server's socket, and the root if there is none.
 func Directory(path string) string {
 	if api.IsRemote(path) {
 		return "/"
@@ -77,10 +75,10 @@ func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 	return OnChain(d, chain, len(chain)-1)
 }
 
-// DiskOf finds the domain that names the image at path, or one that overlaps it, anywhere in the
-// chain of a disk, running or defined, and returns the name of the domain and the disk's target
-// (vda). Both are empty if no domain does. An error means that it is unknown for some disk, and
-// that no other disk has the image.
+// DiskOf finds the domain that names the image at path, or an overlapping image, anywhere in the
+// chain of a disk, running or defined. It returns the domain's name and the disk's target (vda),
+// both empty if no domain does. An error means that this is unknown for some disk, and that no
+// other disk has the image.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	place := PlaceOf(path)
 	for i := range doms {
@@ -99,8 +97,8 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	return "", "", err
 }
 
-// Names reports whether a disk has the image at path anywhere in its chain, or a job that
-// writes to the image. An error means that this is unknown.
+// Names reports whether a disk has the image at path anywhere in its chain, or a job that writes to
+// the image. An error means that this is unknown.
 func Names(d *hv.Disk, path string) (bool, error) {
 	return PlaceOf(path).NamedBy(d)
 }
@@ -108,7 +106,7 @@ func Names(d *hv.Disk, path string) (bool, error) {
 // NamedBy is Names for the image of this place.
 func (p Place) NamedBy(d *hv.Disk) (bool, error) { return p.among(d, p.Is) }
 
-// among is NamedBy for what is says of the path of an image.
+// among is NamedBy with is as the comparison of paths.
 func (p Place) among(d *hv.Disk, is func(path string) (bool, error)) (bool, error) {
 	images := d.Chain
 	if d.Mirror != nil {
@@ -131,8 +129,8 @@ type Processes interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// Opens reports whether the process of a domain has the image at path, by its live definition
-// or by what the kernel says. Its errors are those of the hypervisor.
+// Opens reports whether the process of a domain has the image at path open, by its live definition
+// or by /proc. Its errors are the hypervisor's.
 func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool, error) {
 	if !dom.State.Active() {
 		return false, nil
@@ -147,7 +145,7 @@ func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool
 		unknown = errors.Join(unknown, err)
 	}
 	if place.network {
-		return false, unknown // its callers are moves that leave addresses out, and QEMU need not be asked
+		return false, unknown // its callers are moves without addresses, so QEMU need not be queried
 	}
 	files, err := ps.OpenFiles(ctx, dom.ID, path)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {

@@ -13,20 +13,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InPool names the pool of a location that is known by its path alone, if an active pool of this
-// host has the image, by whatever link its path leads there. Path stays as it is, unless it leads
-// by a link in the directory of a pool of files: others can change that link, and CheckPool takes
-// the path of the pool alone, which is the path then. A directory that does not answer is compared
-// as text. Libvirt is asked whether it has a device: it knows no thin volumes in the directory of a
-// volume group. Errors are the hypervisor's.
+// InPool adds the pool to a location with only a path, if an active pool of this host has the
+// image, through whatever links. Path does not change, unless it leads through a link in the
+// directory of a pool of files: other users can change that link, and CheckPool accepts only the
+// pool's path, so Path becomes that path. A directory that does not answer is compared as text. For
+// devices InPool asks libvirt, which does not know thin volumes in the directory of a volume group.
+// Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err
 }
 
-// InPoolOnceConnected is InPool for a volume of a target, which need not be connected: then its
-// pool is named if no other one may have it. Once it is connected CheckPool reports whether that
-// pool has it.
+// InPoolOnceConnected is InPool for a volume of a target, which need not be connected. If it is
+// not, its pool is added if only one pool may have it. Once it is connected, CheckPool shows
+// whether that pool has it.
 func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, may, err := inPool(ctx, h, l)
 	if err != nil || in.Pool != "" || len(may) != 1 {
@@ -35,8 +35,8 @@ func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (ap
 	return may[0], nil
 }
 
-// inPool is InPool. If no pool is seen to have the image, may is where it is in each pool that
-// sees it only once it is connected.
+// inPool is InPool. If no pool has the image, may lists its location in each pool that sees it only
+// once it is connected.
 func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, may []api.Location, err error) {
 	if l.Pool != "" || l.Path == "" || api.IsNetwork(l.Path) {
 		return l, nil, nil
@@ -73,15 +73,14 @@ func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location
 	return l, may, nil
 }
 
-// hasItsDirectory reports whether the volumes of a pool are in its directory, by their names, and
-// nothing else is. Pools of disks and of LUNs have directories of the whole host, as
-// /dev and /dev/disk/by-path.
+// hasItsDirectory reports whether the pool's directory contains exactly the pool's volumes, by
+// their names. Pools of disks and of LUNs use directories of the whole host, such as /dev and
+// /dev/disk/by-path.
 func hasItsDirectory(pool hv.PoolInfo) bool {
 	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs", hv.ConnectorPool}, pool.Type)
 }
 
-// nameIn returns the name that an image has in a pool, "" if it is not in the directory of
-// the pool.
+// nameIn returns the name of an image in a pool, "" if it is not in the directory of the pool.
 func nameIn(pool hv.PoolInfo, path string) string {
 	if filepath.Dir(path) == filepath.Clean(pool.Path) {
 		return filepath.Base(path)
@@ -99,8 +98,8 @@ func nameIn(pool hv.PoolInfo, path string) string {
 	return filepath.Base(at)
 }
 
-// deviceIn returns the name of the link in a directory of devices that leads to the device
-// at path, "" if none does: a logical volume is below /dev/mapper too.
+// deviceIn returns the name of the link in a directory of devices that leads to the device at path,
+// "" if there is none: a logical volume is also below /dev/mapper.
 func deviceIn(dir, path string) string {
 	links, err := os.ReadDir(dir)
 	if err != nil || !IsOfDevices(path) {

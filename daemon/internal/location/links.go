@@ -16,16 +16,16 @@ import (
 // foreignLink is a symbolic link that others than root of this host may have made.
 type foreignLink struct {
 	path string
-	// pool is the pool in whose directory it is, and who may have made it elsewhere.
+	// pool is the pool that has the link in its directory; elsewhere who may have made the link.
 	pool *hv.PoolInfo
 	who  string
 }
 
-// follow follows the symbolic links in a path as the kernel does. It also returns the first one
-// that may not be followed: one that others than root of this host may have made, and in the
-// directory of a pool of files one in the place of a volume, or one that leads out of the pool. The
-// links in the path of dir, a directory of the configuration that the path is below, are believed.
-// Pools are the active pools of files. The last part of the path need not be there.
+// follow resolves the symbolic links in a path as the kernel does. It also returns the first link
+// that may not be followed: a link that others than root of this host may have made. In the
+// directory of a pool of files that is a link in the place of a volume, or a link that leads out of
+// the pool. Links in the path of dir, a configured directory above path, are trusted. pools are the
+// active pools of files. The last part of the path need not exist.
 func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -72,8 +72,8 @@ func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreig
 	return at, nil, nil
 }
 
-// foreignIn returns who may have made a link in a directory, nil for root of this host alone. No
-// link leads to the directory. Who can write in the directory of a pool of files is not asked.
+// foreignIn returns who may have made a link in a directory, nil for only root of this host. dir is
+// a path without links. It does not check who can write in the directory of a pool of files.
 func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	if pool := poolAround(dir, pools); pool != nil {
 		return &foreignLink{pool: pool}
@@ -90,8 +90,8 @@ func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	return nil
 }
 
-// poolAround is the pool of files that has a directory in its own, nil if there is none. No link
-// leads to the directory.
+// poolAround returns the pool of files that contains a directory, nil if there is none. dir is a
+// path without links.
 func poolAround(dir string, pools []hv.PoolInfo) *hv.PoolInfo {
 	for at := dir; at != "/"; at = filepath.Dir(at) {
 		if i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return isDirectory(at, p.Path) }); i >= 0 {
@@ -101,7 +101,7 @@ func poolAround(dir string, pools []hv.PoolInfo) *hv.PoolInfo {
 	return nil
 }
 
-// isDirectory reports whether a path is that of a directory, by whatever link.
+// isDirectory reports whether a path is a directory's, through whatever links.
 func isDirectory(path, dir string) bool {
 	if dir == "" {
 		return false
@@ -113,8 +113,8 @@ func isDirectory(path, dir string) bool {
 	return err == nil && same
 }
 
-// deepest is the deepest of these directories that a path is below by the text of both, "" if there
-// is none. The text of a path with .. says nothing.
+// deepest returns the deepest of these directories above a path by the text of both, "" if there is
+// none. It returns "" for a path with .. because its text is not reliable.
 func deepest(dirs []string, path string) (found string) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return ""

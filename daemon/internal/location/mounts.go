@@ -16,13 +16,13 @@ var mountInfo = "/proc/self/mountinfo"
 type mount struct {
 	point, kind string
 	dev         uint64
-	// readOnly: the filesystem is, and not only where it is mounted here.
+	// readOnly: the filesystem itself is read-only, not only this mount.
 	readOnly bool
-	// options are those of the filesystem.
+	// options are the options of the filesystem.
 	options []string
 }
 
-// network reports whether the bytes are on another machine, as the kernel calls such
+// network reports whether the bytes are on another machine, by the kernel's names of such
 // filesystems.
 func (m mount) network() bool {
 	for _, kind := range []string{"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph"} {
@@ -33,8 +33,8 @@ func (m mount) network() bool {
 	return false
 }
 
-// mountOf finds the mount that a clean path is on by its text: the deepest one, and
-// of those at one point the last, which hides the others.
+// mountOf finds the mount of a clean path by its text: the deepest one, and of several at one point
+// the last, which hides the others.
 func mountOf(table, path string) (found mount, ok bool) {
 	for line := range strings.Lines(table) {
 		m, valid := parseMount(line)
@@ -48,7 +48,7 @@ func mountOf(table, path string) (found mount, ok bool) {
 	return found, ok
 }
 
-// parseMount reads a line of mountinfo: "36 35 98:0 /root /point options - type source options".
+// parseMount parses a line of mountinfo: "36 35 98:0 /root /point options - type source options".
 func parseMount(line string) (m mount, ok bool) {
 	fields, rest, _ := strings.Cut(line, " - ")
 	parts := strings.Fields(fields)

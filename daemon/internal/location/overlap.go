@@ -2,19 +2,19 @@
 
 package location
 
-// Overlaps reports whether what is written at a path changes what is at this place, or the other
-// way round. It is the same place; or one is made of the other, as a partition and its disk, a map
-// (LVM, multipath) and its devices, a loop device and its file; or both are a LUN or namespace that
-// has two names. An error means that this is unknown.
+// Overlaps reports whether a write at one of the two places changes the other. Either they are the
+// same place; or one is made of the other, such as a partition and its disk, a map (LVM, multipath)
+// and its devices, a loop device and its file; or both are two names of a LUN or namespace. An
+// error means that this is unknown.
 //
-// The kernel does not keep one program from a disk while another has a partition open, unless one
-// of them has claimed it, which QEMU does not.
+// The kernel lets one program open a disk while another has a partition open, unless one of them
+// opens exclusively, which QEMU does not.
 func (p Place) Overlaps(path string) (bool, error) {
 	same, overlaps, err := p.Meets(path)
 	return same || overlaps, err
 }
 
-// Meets is Overlaps that tells the same place from one that only overlaps.
+// Meets is Overlaps with separate results for the same place and a place that only overlaps.
 func (p Place) Meets(path string) (same, overlaps bool, err error) {
 	same, other, err := p.compare(path)
 	if same || err != nil || !p.isHere() || !other.isHere() || !p.id.Block && !other.id.Block {
@@ -24,7 +24,7 @@ func (p Place) Meets(path string) (same, overlaps bool, err error) {
 	return false, overlaps, err
 }
 
-// isHere reports whether a place is a file or device of this host that is there.
+// isHere reports whether a place is an existing file or device of this host.
 func (p Place) isHere() bool { return p.madeOf != nil && !p.network && !p.absent && p.err == nil }
 
 // overlap reports whether one of two places is made of the other. Both are here, and one is a block

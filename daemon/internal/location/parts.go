@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parts are the names of an image and of all that it is made of.
+// parts are the names of an image and of everything that it is made of.
 type parts map[string]bool
 
 func (all parts) hasAny(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return all[name] })
 }
 
-// namesOf are the names of a file or device, its number first. Those of a LUN or namespace, of its
-// partitions, and of what is at some place of a file, are the same on each path to it.
+// namesOf returns the names of a file or device, its number first. The other names of a LUN or
+// namespace, of its partitions, and of a range of a file are the same on each path to it.
 func namesOf(id Identity) []string {
 	if !id.Block {
 		return []string{fmt.Sprintf("file %d %d", id.Dev, id.Inode)}
@@ -42,7 +42,7 @@ func namesOf(id Identity) []string {
 	return []string{number, other}
 }
 
-// at names what begins somewhere in something that has a name.
+// at names a range by its start in a named thing.
 func at(unit, offset, of string) string {
 	if of == "" {
 		return ""
@@ -50,11 +50,11 @@ func at(unit, offset, of string) string {
 	return unit + " " + offset + " of " + of
 }
 
-// wwid is the name of a LUN or namespace that no other one in the world has, "" if it has none.
+// wwid returns the globally unique name of a LUN or namespace, "" if it has none.
 func wwid(dir string) string { return firstAttribute(dir, "wwid", "device/wwid") }
 
-// madeOf is what a file or device is made of, by the kernel's word, with itself. An error says that
-// this is unknown.
+// madeOf returns the parts of a file or device according to the kernel, including itself. An error
+// means that they are unknown.
 func madeOf(id Identity) (parts, error) {
 	all := parts{}
 	return all, all.add(id)
@@ -106,8 +106,8 @@ func (all parts) addDevice(dir string) error {
 	return all.add(Identity{Block: true, Dev: unix.Mkdev(major, minor)})
 }
 
-// loopFile is the file of the loop device with this directory in /sys, nil if it is none, or if its
-// file was deleted and so is nobody's image.
+// loopFile returns the file of the loop device with this directory in /sys, nil if it is no loop
+// device, or its file was deleted and so is no volume's image.
 func loopFile(dir string) (*Identity, error) {
 	path := attribute(dir, "loop/backing_file")
 	if path == "" {

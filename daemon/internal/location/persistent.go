@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InMemory reports whether a directory is on a tmpfs or ramfs, so that its files are gone
-// after the next reboot. The error wraps unix.ENOENT if it does not exist.
+// InMemory reports whether a directory is on a tmpfs or ramfs, so that a reboot deletes its files.
+// The error wraps unix.ENOENT if it does not exist.
 func InMemory(dir string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -23,9 +23,9 @@ func InMemory(dir string) (bool, error) {
 	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
 }
 
-// CheckPersistent refuses a path whose file would be in memory and gone after the next
-// reboot: in /dev, where a mistyped device name makes a file, and on any other tmpfs or
-// ramfs. It accepts a path whose directory does not exist.
+// CheckPersistent refuses a path with its file in memory, which a reboot would delete: in /dev,
+// where a mistyped device name makes a file, and on any other tmpfs or ramfs. It accepts a path in
+// a nonexistent directory.
 func CheckPersistent(path string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
@@ -54,7 +54,7 @@ func CheckPoolPersistent(pool hv.PoolInfo) error {
 		return api.Errorf(api.CodeInvalidArgument, "pool %s is in memory (tmpfs at %s); a volume there would be gone with the next reboot", pool.Name, pool.Path)
 	}
 	if errors.Is(err, unix.ENOENT) {
-		return nil // its room is asked for next
+		return nil // the caller checks its free space next
 	}
 	return err
 }

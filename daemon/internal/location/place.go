@@ -10,26 +10,25 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Place is where a path leads at one moment: to an image, or to a name under which one
-// could be made.
+// Place is the target of a path at one moment: an image, or a name under which one could be made.
 type Place struct {
 	path string
 	id   Identity
-	// network: it is the export of this name of the NBD server whose socket id is, or what is
-	// at this address of a network. Whether two addresses lead to one server is not asked.
+	// network: it is the export with this name of the NBD server at the socket id, or the image at
+	// this network address. Two addresses are not checked for the same server.
 	network bool
 	export  string
-	// absent: nothing is at the path. Then dir and name say where it would be made,
-	// if its directory is there.
+	// absent: nothing is at the path. dir and name are then the place where it would be made, if
+	// its directory exists.
 	absent bool
 	dir    Identity
 	name   string
 	err    error
-	// madeOf is what the image is made of, once somebody asks.
+	// madeOf lazily returns the parts of the image.
 	madeOf func() (parts, error)
 }
 
-// PlaceOf looks where a path leads. If that is unknown, the path is compared as text; a
+// PlaceOf finds the target of a path. If the target is unknown, the path is compared as text; a
 // path with another text may or may not be the same then.
 func PlaceOf(path string) Place {
 	p := Place{path: path}
@@ -54,7 +53,7 @@ func PlaceOf(path string) Place {
 	return p
 }
 
-// maxLinks is how many symbolic links are followed, as the kernel does.
+// maxLinks is how many symbolic links are followed, as in the kernel.
 const maxLinks = 40
 
 // findName finds the directory and the name at which a file would be made.
@@ -76,11 +75,11 @@ func (p *Place) findName(path string, links int) {
 	}
 }
 
-// cannotBeOn reports whether a path of which nobody tells what is there (the server is away, or
-// lets root look at nothing) leads elsewhere: it is below the mount point of a network filesystem,
-// and the place is none of that filesystem. The kernel knows its mounts without asking their
-// servers, so that one server that is away does not stop what has nothing to do with it. A symbolic
-// link on such a filesystem to a file of this host is the one thing that is missed.
+// cannotBeOn reports whether a path with an unknown target (its server is down, or denies root any
+// access) leads elsewhere: the path is below the mount point of a network filesystem, and the place
+// is not on that filesystem. The kernel knows its mounts without their servers, so a server that is
+// down does not affect unrelated images. The only missed case is a symbolic link on such a
+// filesystem to a file of this host.
 func (p Place) cannotBeOn(path string) bool {
 	table, err := os.ReadFile(mountInfo)
 	if err != nil {
@@ -97,14 +96,14 @@ func (p Place) cannotBeOn(path string) bool {
 	return p.id.Block || (dev != 0 && dev != m.dev)
 }
 
-// Is reports whether another path leads to the same place, by any link or device node. An
+// Is reports whether another path leads to the same place, through any link or device node. An
 // error means that this is unknown, so it may be the same.
 func (p Place) Is(path string) (bool, error) {
 	same, _, err := p.compare(path)
 	return same, err
 }
 
-// compare is Is, with the other place if that has been looked at.
+// compare is Is, and also returns the other place if it was looked up.
 func (p Place) compare(path string) (same bool, other Place, err error) {
 	if path == "" || p.path == "" {
 		return false, other, nil
@@ -131,9 +130,9 @@ func (p Place) compare(path string) (same bool, other Place, err error) {
 	return p.id == other.id, other, nil
 }
 
-// SameImage reports whether two paths name one file or device, by any link or device node. If
-// there is nothing at both, they are the same if a file that is made at one path would be
-// at the other. An error means that this is unknown.
+// SameImage reports whether two paths name one file or device, through any link or device node. If
+// both are absent, they are the same if a file made at one path would appear at the other. An error
+// means that this is unknown.
 func SameImage(a, b string) (bool, error) {
 	return PlaceOf(a).Is(b)
 }

@@ -13,8 +13,7 @@ import (
 )
 
 // Pool returns the pool with this name if it can have volumes now. Errors: not_found,
-// state_forbidden (it is not active), invalid_argument (its volumes have no path on this
-// host).
+// state_forbidden (it is not active), invalid_argument (its volumes have no path on this host).
 func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name })
 	if i < 0 {
@@ -32,15 +31,15 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	return pool, nil
 }
 
-// HoldsFiles reports whether the volumes of a pool are files, whose names we choose. Volumes
-// of other pools are block devices, which a pool makes without anything on them.
+// HoldsFiles reports whether the volumes of a pool are files, with names that Volferry chooses.
+// Volumes of other pools are block devices without any content at first.
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
 
-// FreeBytes returns the free space of a pool. For a pool of files it is what ofDir says of
-// the directory: libvirt's number is from the pool's last refresh, and includes blocks that
-// the filesystem keeps for itself.
+// FreeBytes returns the free space of a pool. For a pool of files it returns the result of ofDir
+// for the directory: libvirt's number is from the pool's last refresh, and includes blocks that the
+// filesystem reserves.
 func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, error) {
 	if !HoldsFiles(pool) {
 		return pool.FreeBytes, nil
@@ -48,14 +47,14 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 	return ofDir(pool.Path)
 }
 
-// Shared reports whether pools of this type are always on several hosts, so that a pool of the
-// same name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too,
-// but its type does not tell. If a pool were wrongly taken for shared, two guests would get
-// different bytes under one name; so the operator lists those pools.
+// Shared reports whether pools of this type are always on several hosts, so that a pool of the same
+// name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too, but its type
+// does not show that. If a pool were wrongly taken for shared, two guests would get different bytes
+// under one name. So the operator lists those pools.
 func Shared(poolType string) bool { return poolType == "netfs" }
 
-// OpenByMany reports whether several QEMU processes can have a raw image in a pool of this
-// type open: files of a filesystem that the kernel has mounted, and block devices.
+// OpenByMany reports whether several QEMU processes can have a raw image in a pool of this type
+// open: files of a kernel filesystem, and block devices.
 func OpenByMany(poolType string) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi", hv.ConnectorPool}, poolType)
 }
@@ -66,10 +65,10 @@ type PoolVolumes interface {
 	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 }
 
-// CheckPool refuses a location whose path is not the path that its pool has for it on this host:
-// another image may be at that path. Below the directory of a pool of files that is asked of the
-// text: the image may be the same now, by a link that is exchanged later. What begins the message,
-// as in "cannot attach volume x". Errors are *api.Error or the hypervisor's.
+// CheckPool refuses a location with another path than the path of its pool's volume on this host:
+// another image may be at that path. Below the directory of a pool of files it compares texts: the
+// paths may be equal now through a link that is replaced later. verdict begins the message, as in
+// "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {
 		return nil

@@ -17,21 +17,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Rules say where on this host a volume may be. The zero Rules allow nothing: they have
-// neither pools nor allowed paths nor servers.
+// Rules define where on this host a volume may be. The zero Rules permit nothing: they have neither
+// pools nor allowed paths nor servers.
 type Rules struct {
-	// AllowedPaths are places in addition to the active pools. Entries for files are
-	// directories. Entries for block devices begin with /dev: a device, a directory, or a
-	// pattern of path.Match.
+	// AllowedPaths are places in addition to the active pools. Entries for files are directories.
+	// Entries for block devices begin with /dev: a device, a directory, or a pattern of path.Match.
 	AllowedPaths []string
-	// NBDServers are the NBD servers over TCP whose exports may be volumes, as HOST:PORT.
+	// NBDServers are the NBD servers over TCP, as HOST:PORT, with exports that may be volumes.
 	NBDServers []string
-	// RBD are the Ceph clusters whose images may be volumes.
+	// RBD are the Ceph clusters with images that may be volumes.
 	RBD rbd.Clusters
-	// Own are Volferry's own directories, in which a volume is never allowed: they have the
+	// Own are Volferry's own directories, in which a volume is never permitted: they have the
 	// journal, or the memory of guests.
 	Own []string
-	// Storage has the pools; nil is a host without pools.
+	// Storage has the pools; nil means a host without pools.
 	Storage Storage
 }
 
@@ -46,9 +45,9 @@ type Storage interface {
 const devices = "/dev"
 
 // CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
-// AllowedPaths; the message says what the operator can do. For a file the place where links
-// lead is checked: a link in an allowed directory is not enough. For a block device the
-// given name counts too, since /dev/vg/lv is a link to /dev/dm-N.
+// AllowedPaths; the message says what the operator can do. For a file it checks the path without
+// links: a link in an allowed directory is not enough. For a block device the given name counts
+// too, since /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return r.checkAddress(path)
@@ -61,7 +60,7 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot use path %.120q: %v", path, err)
 	}
-	if filepath.Clean(path) != path { // its text says nothing
+	if filepath.Clean(path) != path { // its text is not reliable
 		path = real
 	}
 	if device {
@@ -70,8 +69,8 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	return r.checkFile(ctx, path, real)
 }
 
-// checkAddress refuses what is not at a place of the configuration: whoever can write a definition
-// could name any server.
+// checkAddress refuses an address that the configuration does not permit: a definition could name
+// any server.
 func (r Rules) checkAddress(path string) error {
 	if !api.IsRBD(path) {
 		return r.checkExport(path)
@@ -83,7 +82,7 @@ func (r Rules) checkAddress(path string) error {
 	return err
 }
 
-// checkExport refuses an export whose server is not in NBDServers, or has its socket not in
+// checkExport refuses an export if its server is not in NBDServers, or its socket is not in
 // AllowedPaths.
 func (r Rules) checkExport(path string) error {
 	e, err := api.ParseNBD(path)
@@ -107,8 +106,8 @@ func (r Rules) checkExport(path string) error {
 		e.Socket, filepath.Dir(real))
 }
 
-// isDevice reports whether there is a block device, or whether one would have to be there:
-// what is in /dev is one, but for the files in memory.
+// isDevice reports whether there is a block device, or would have to be one: everything in /dev is
+// a device, except the files in memory.
 func isDevice(real string) (bool, error) {
 	st, err := Stat(real)
 	if errors.Is(err, unix.ENOENT) {
@@ -128,7 +127,7 @@ func (r Rules) checkDevice(ctx context.Context, path, real string) error {
 		if err != nil || pool != "" {
 			return err
 		}
-		// Whoever connects it learns whether the target has it.
+		// Connecting the device shows whether the target has it.
 		if _, err := Stat(real); errors.Is(err, unix.ENOENT) {
 			connectable, err := r.Storage.Connectable(ctx, path)
 			if err != nil || connectable {
@@ -140,8 +139,8 @@ func (r Rules) checkDevice(ctx context.Context, path, real string) error {
 		path)
 }
 
-// blockPoolAt is the active pool of block devices that has a volume at path, "" if none
-// has. In a directory a block device is only what somebody has put there.
+// blockPoolAt returns the active pool of block devices that has a volume at path, "" if there is
+// none. A block device in the directory of a pool of files is not the pool's.
 func (r Rules) blockPoolAt(ctx context.Context, path string) (string, error) {
 	name, err := r.Storage.VolumeAt(ctx, path)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -197,21 +196,21 @@ func noPools(why error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }
 
-// IsOfDevices reports whether an entry of AllowedPaths is for block devices. A file in /dev is
-// in memory and cannot be a volume.
+// IsOfDevices reports whether an entry of AllowedPaths is for block devices. A file in /dev is in
+// memory and cannot be a volume.
 func IsOfDevices(entry string) bool {
 	entry = filepath.Clean(entry)
 	return entry == devices || strings.HasPrefix(entry, devices+"/")
 }
 
-// names reports whether an entry for block devices is this path, its directory or a pattern
-// of it. Links are not followed.
+// names reports whether an entry for block devices is this path, its directory or a pattern that
+// matches it. It does not follow links.
 func names(entry, path string) bool {
 	matches, err := filepath.Match(entry, path)
 	return (err == nil && matches) || below(path, entry)
 }
 
-// CheckEntry returns what is wrong with an entry of AllowedPaths.
+// CheckEntry returns an error for an invalid entry of AllowedPaths.
 func CheckEntry(entry string) error {
 	if !filepath.IsAbs(entry) {
 		return fmt.Errorf("%q is no absolute path", entry)
@@ -222,7 +221,7 @@ func CheckEntry(entry string) error {
 	return nil
 }
 
-// resolve follows the links in a path whose last part may not exist yet.
+// resolve follows the links in a path. The last part of the path need not exist.
 func resolve(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real, nil
@@ -231,8 +230,8 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), err
 }
 
-// within reports whether a clean path is below dir, itself reached by any link;
-// nothing is within "".
+// within reports whether a clean path is below dir, or below the target of links in dir; nothing is
+// within "".
 func within(path, dir string) bool {
 	if dir == "" {
 		return false

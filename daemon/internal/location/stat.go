@@ -14,22 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoAnswer says that the filesystem of a path does not answer, for example an NFS mount
-// whose server is away: nobody knows what is there.
+// ErrNoAnswer: the filesystem of a path does not answer, for example an NFS mount while its server
+// is down. The content of the path is unknown.
 var ErrNoAnswer = errors.New("its filesystem does not answer")
 
-// statTimeout is how long a filesystem may take to say what a path is.
+// statTimeout is how long a filesystem may take to answer a stat.
 const statTimeout = 5 * time.Second
 
-// Stat is stat(2) with a time limit: on a filesystem that does not answer the system call
-// never returns, and no context ends it. The error is ErrNoAnswer then.
+// Stat is stat(2) with a time limit: on a filesystem that does not answer the system call never
+// returns, and no context ends it. The error is ErrNoAnswer then.
 func Stat(path string) (unix.Stat_t, error) {
 	return stats.ask(filepath.Dir(path), path)
 }
 
-// DirFreeBytes returns how much a file in dir may still grow: on a tmpfs no more than there is
-// memory for, whatever the filesystem says, since the kernel would kill a guest to find the
-// rest. It has a time limit, as Stat has.
+// DirFreeBytes returns how much a file in dir may still grow. On a tmpfs the available memory is a
+// second limit, since the kernel would kill a guest to find more. It has a time limit, as Stat has.
 func DirFreeBytes(dir string) (int64, error) {
 	st, err := filesystems.ask(dir, dir)
 	free := int64(st.Bavail) * st.Bsize
@@ -44,8 +43,7 @@ func DirFreeBytes(dir string) (int64, error) {
 	return min(free, available), err
 }
 
-// availableMemory reads from /proc/meminfo how much memory programs can have without any of
-// them being swapped out.
+// availableMemory reads from /proc/meminfo how much memory is available without swapping.
 func availableMemory(meminfo []byte) (int64, error) {
 	for line := range bytes.Lines(meminfo) {
 		var kib int64
@@ -61,10 +59,9 @@ var (
 	filesystems = bounded[unix.Statfs_t]{timeout: statTimeout, call: unix.Statfs, hung: map[string]int{}}
 )
 
-// bounded makes every call in a goroutine of its own, and leaves it behind
-// when the bound is over. While a call in a directory has no answer, further ones
-// in it are refused at once: neither threads nor time are spent for every image of
-// a pool that is away.
+// bounded makes every call in its own goroutine, and abandons it after the timeout. While a call in
+// a directory has no answer, further calls in it are refused at once: an unavailable pool then
+// costs neither a thread nor a timeout per image.
 type bounded[T any] struct {
 	timeout time.Duration
 	call    func(path string, into *T) error
@@ -86,7 +83,7 @@ func (b *bounded[T]) ask(dir, path string) (T, error) {
 	if hung {
 		return none, fmt.Errorf("look at %s: %w", path, ErrNoAnswer)
 	}
-	answered := make(chan answer) // not buffered: the answer is taken, or the caller has left
+	answered := make(chan answer) // not buffered: the answer is received, or the caller has left
 	left := make(chan struct{})
 	go func() {
 		var a answer

@@ -12,17 +12,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// access is a variable for the tests: a read-only mount takes a namespace of mounts.
+// access is a variable for the tests: a read-only mount needs a mount namespace.
 var access = unix.Access
 
-// CheckWritable refuses (permission_denied) a file in a directory where this process cannot
-// write, whatever its rights, because the mount is read-only for it. That holds for every
-// directory that the packaged unit does not name; the message says how to name it. Block
-// devices can be written to wherever their nodes are. It accepts a path where there is
-// nothing.
+// CheckWritable refuses (permission_denied) a file in a directory where this process cannot write
+// despite its rights, because the mount is read-only for it. That applies to every directory that
+// the packaged unit does not name; the message says how to name it. Block devices can be written
+// wherever their nodes are. It accepts an absent path.
 func CheckWritable(path string) error {
 	if api.IsNetwork(path) {
-		return nil // a mount that is read-only keeps nobody from a socket
+		return nil // a read-only mount does not prevent connections to a socket
 	}
 	real, err := resolve(path)
 	if err != nil {
@@ -50,9 +49,8 @@ func CheckWritableDir(dir string) error {
 		With("path", dir)
 }
 
-// readOnlyFilesystem reports whether a directory is on a filesystem that nobody writes to, by
-// the table of mounts. Otherwise it is the mount alone that is read-only, as in the
-// namespace of a unit.
+// readOnlyFilesystem reports whether the filesystem of a directory is read-only according to the
+// table of mounts. Otherwise only the mount is read-only, as in the namespace of a unit.
 func readOnlyFilesystem(table, dir string) bool {
 	m, found := mountOf(table, dir)
 	return found && m.readOnly
