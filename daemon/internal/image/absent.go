@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ErrAbsent says that there is nothing at the path of an image.
+// ErrAbsent: there is nothing at the path of an image.
 var ErrAbsent = errors.New("no such image")
 
-// noImage says in the user's words why there is no image to open at a path.
+// noImage translates the error of an image that cannot be opened into the user's terms.
 func noImage(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return ErrAbsent

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxAlignBytes is the most that the size of a raw file has to be a multiple of, so that QEMU
-// writes to it past the page cache.
+// MaxAlignBytes is the largest alignment of a raw file's size that QEMU needs to write past the
+// page cache.
 const MaxAlignBytes = 4096
 
-// DirectAlignBytes returns what the size of a raw file in a directory has to be a multiple of,
-// so that QEMU writes to it past the page cache, as it does for cache none and directsync. QEMU
-// tries what a read at the beginning of the file has to be a multiple of; hole says that the
-// file begins with a hole, which tells it nothing on most filesystems. A file is made in the
-// directory, and removed.
+// DirectAlignBytes returns the alignment of a raw file's size that QEMU needs in a directory to
+// write past the page cache, as it does for cache none and directsync. QEMU tests the alignment
+// with a read at the beginning of the file; hole: the file begins with a hole, with which the test
+// shows nothing on most filesystems. DirectAlignBytes makes a file in the directory, and removes
+// it.
 func (s Storage) DirectAlignBytes(dir string, hole bool) (alignBytes int64, err error) {
 	answered := answered("images in "+dir+" are read past the page cache", func() (err error) {
 		alignBytes, err = directAlignBytes(dir, hole)
@@ -50,7 +50,7 @@ func directAlignBytes(dir string, hole bool) (int64, error) {
 	}
 	direct, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
 	if errors.Is(err, unix.EINVAL) {
-		return 1, nil // nor does QEMU get by the page cache
+		return 1, nil // QEMU cannot bypass the page cache either
 	}
 	if err != nil {
 		return 0, err
@@ -59,9 +59,9 @@ func directAlignBytes(dir string, hole bool) (int64, error) {
 	return probeAlign(direct), nil
 }
 
-// probeAlign finds out what QEMU does (raw_probe_alignment of block/file-posix.c).
+// probeAlign repeats QEMU's probe (raw_probe_alignment of block/file-posix.c).
 func probeAlign(direct *os.File) int64 {
-	// XFS answers, and other filesystems may by the same call.
+	// XFS supports this call, and other filesystems may.
 	var dio struct{ mem, minIO, maxIO uint32 }
 	const dioInfo = 0x800c581e // XFS_IOC_DIOINFO
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, direct.Fd(), dioInfo, uintptr(unsafe.Pointer(&dio))); errno == 0 && dio.minIO > 0 {
@@ -73,7 +73,7 @@ func probeAlign(direct *os.File) int64 {
 		if errors.Is(err, unix.EINVAL) {
 			continue
 		}
-		if align == 1 { // any read will do, which QEMU does not believe
+		if align == 1 { // every read works, which QEMU does not trust
 			break
 		}
 		return align
@@ -81,9 +81,9 @@ func probeAlign(direct *os.File) int64 {
 	return MaxAlignBytes
 }
 
-// FillFirstBlock writes zeros to the first block of a raw file where that reads as zeros, so
-// that it has space there and does not begin with a hole. It returns when that is on stable
-// storage. Nobody may write to the file meanwhile.
+// FillFirstBlock writes zeros to the first block of a raw file if that reads as zeros, so that the
+// block is allocated and no hole. It returns when the block is on stable storage. The file must
+// have no other writer meanwhile.
 func (s Storage) FillFirstBlock(_ context.Context, path string) error {
 	f, err := s.Files.Open(path, os.O_RDWR)
 	if err != nil {
@@ -108,7 +108,7 @@ func fillFirstBlock(f *os.File) error {
 	return f.Sync()
 }
 
-// alignedBlock is a block of memory that may be read into, or written from, past the page cache.
+// alignedBlock returns a block of memory that is aligned for I/O past the page cache.
 func alignedBlock() []byte {
 	memory := make([]byte, 2*MaxAlignBytes)
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) & (MaxAlignBytes - 1)

@@ -14,16 +14,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Allocating says how the filesystem of a directory gives its files room.
+// Allocating describes how the filesystem of a directory allocates files.
 type Allocating struct {
-	// Sparse: what was never written to of a file takes no room, and the filesystem says how much
-	// the rest takes.
+	// Sparse: unwritten parts of a file take no space, and the filesystem reports the space of the
+	// rest.
 	Sparse bool
-	// Ahead: a file can be given room before it is written to.
+	// Ahead: space can be allocated before a file is written.
 	Ahead bool
 }
 
-// Allocating tries a directory with a file that is removed.
+// Allocating tests a directory with a temporary file.
 func (Storage) Allocating(dir string) (how Allocating, err error) {
 	answered := answered("files get room in "+dir, func() (err error) {
 		how, err = allocating(dir)
@@ -52,8 +52,8 @@ func allocating(dir string) (how Allocating, err error) {
 	return how, noSpace(err)
 }
 
-// Thick reports whether a file takes as much room as its volume has bytes. It says no where nobody
-// can tell: on a filesystem that says of every file that it takes all of its size.
+// Thick reports whether a file takes as much space as its volume has bytes. It returns false if
+// that is unknown: on a filesystem that reports the full size for every file.
 func (s Storage) Thick(path string, sizeBytes int64) (bool, error) {
 	allocated, err := qemuimg.AllocatedBytes(path)
 	if err != nil || allocated < sizeBytes {
@@ -67,8 +67,8 @@ func (s Storage) Thick(path string, sizeBytes int64) (bool, error) {
 	return err == nil && how.Sparse, nil //nolint:nilerr // in a directory where no file can be made nobody can tell
 }
 
-// Allocate gives a file room for its first sizeBytes, whatever it has there and however large it
-// is, durably. The error wraps errors.ErrUnsupported where the filesystem cannot.
+// Allocate durably allocates space for the first sizeBytes of a file, whatever the file's content
+// and size are. The error wraps errors.ErrUnsupported if the filesystem cannot do that.
 func (s Storage) Allocate(_ context.Context, path string, sizeBytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDWR)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s Storage) Allocate(_ context.Context, path string, sizeBytes int64) error
 	return noSpace(errors.Join(err, f.Close()))
 }
 
-// allocate has no effect on what the file reads as, nor on its size.
+// allocate changes neither the content nor the size of the file.
 func allocate(f *os.File, sizeBytes int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, sizeBytes)

@@ -14,14 +14,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// attributes are what a file says of how its filesystem stores it.
+// attributes describe how the filesystem stores a file.
 type attributes struct {
 	noCOW       bool   // written in place (btrfs)
-	extentBytes uint32 // the hint for the size of its extents (XFS), 0 for none
-	project     uint32 // whose quota it counts against, 0 for none
+	extentBytes uint32 // extent size hint (XFS), 0 for none
+	project     uint32 // project of its quota, 0 for none
 }
 
-// The requests of the kernel, and the bits of what they read and write (linux/fs.h).
+// The kernel's requests, and the bits of their values (linux/fs.h).
 const (
 	getFlags  = 0x80086601 // FS_IOC_GETFLAGS
 	setFlags  = 0x40086602 // FS_IOC_SETFLAGS
@@ -44,7 +44,7 @@ func (x *fsxattr) request(f *os.File, number uintptr) error {
 	return nil
 }
 
-// attributesOf reads them. What a filesystem does not have is zero.
+// attributesOf reads the attributes of a file. Unsupported attributes are zero.
 func attributesOf(f *os.File) (a attributes) {
 	if flags, err := unix.IoctlGetInt(int(f.Fd()), getFlags); err == nil {
 		a.noCOW = flags&noCOWFlag != 0
@@ -59,8 +59,8 @@ func attributesOf(f *os.File) (a attributes) {
 	return a
 }
 
-// give gives them to a file that has no bytes yet, and returns in words what it does not have
-// afterwards. A file that got a project from its directory keeps that.
+// give sets the attributes of an empty file, and returns descriptions of those that the file lacks
+// afterwards. A file keeps a project that it got from its directory.
 func (a attributes) give(f *os.File) (left []string) {
 	has := attributesOf(f)
 	if a.noCOW && !has.noCOW {
@@ -84,12 +84,12 @@ func (a attributes) give(f *os.File) (left []string) {
 	return left
 }
 
-// giveXattr makes one change after the other: a filesystem that has no projects may have the hint.
+// giveXattr makes one change after the other: a filesystem without projects may support the hint.
 func (a attributes) giveXattr(f *os.File, has attributes) {
 	var x fsxattr
 	if a.extentBytes != 0 && x.request(f, getXattr) == nil {
 		x.flags, x.extentBytes = x.flags|extentBit, a.extentBytes
-		_ = x.request(f, setXattr) // give looks what came of it
+		_ = x.request(f, setXattr) // give checks the result
 	}
 	if a.project != 0 && has.project == 0 && x.request(f, getXattr) == nil {
 		x.project = a.project
@@ -97,7 +97,7 @@ func (a attributes) giveXattr(f *os.File, has attributes) {
 	}
 }
 
-// attributesAt are those of the file at path; none of what is no file.
+// attributesAt returns the attributes of the file at path; zero if it is no file.
 func (s Storage) attributesAt(path string) attributes {
 	if path == "" || api.IsNetwork(path) {
 		return attributes{}
@@ -113,9 +113,9 @@ func (s Storage) attributesAt(path string) attributes {
 	return attributesOf(f)
 }
 
-// AttributesLost returns in words what a file that is made in a directory would not have of how the
-// file at path is stored. Filled says that another program makes it, with bytes in it, so that only
-// its directory decides.
+// AttributesLost returns descriptions of the attributes of the file at path that a new file in a
+// directory would lack. filled: another program makes the file, with content, so that only the
+// directory decides.
 func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, err error) {
 	has := s.attributesAt(path)
 	if has == (attributes{}) {
@@ -131,7 +131,7 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 			if _, err := f.Write([]byte{0}); err != nil {
 				return err
 			}
-			if err := f.Sync(); err != nil { // or it has no extent yet
+			if err := f.Sync(); err != nil { // otherwise it has no extent yet
 				return err
 			}
 		}
@@ -144,8 +144,9 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 	return left, nil
 }
 
-// StoreLike has the raw file at path, which another program has just made and nobody has open,
-// stored as the file like, as far as that can be. It returns in words what it does not have.
+// StoreLike gives the raw file at path the attributes of the file like, as far as possible. Another
+// program has just made the file at path, and no program has it open. StoreLike returns
+// descriptions of the missing attributes.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
 	has := s.attributesAt(like)
 	if has == (attributes{}) || api.IsNetwork(path) {
@@ -161,7 +162,7 @@ func (s Storage) StoreLike(_ context.Context, path, like string) (left []string,
 		return nil, err
 	}
 	empty := st.Mode&unix.S_IFMT == unix.S_IFREG && st.Blocks == 0
-	if empty { // btrfs looks at the size, and not at what is in it
+	if empty { // btrfs checks the size, not the content
 		if err := f.Truncate(0); err != nil {
 			return nil, err
 		}

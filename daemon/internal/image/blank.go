@@ -16,13 +16,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// blankLookBytes bounds how much of a file Blank reads: of one that was filled with zeros it has
-// to read all.
+// blankLookBytes bounds how much of a file Blank reads: it must read all of a file that was filled
+// with zeros.
 const blankLookBytes = 1 << 30
 
-// Blank reports whether an image file has nothing that anybody could miss: a raw one only holes and
-// zeros in the bytes that a volume there has, a qcow2 no cluster. One in which too much is
-// allocated to be looked at is not blank.
+// Blank reports whether an image file has no data: a raw file only holes and zeros in the bytes of
+// its volume, a qcow2 file no cluster. A file with too much allocated data to read is not blank.
 func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	if l.Format == api.FormatQcow2 {
 		blank, err := qemuimg.Empty(s.qcow2At(l.Path))
@@ -39,8 +38,8 @@ func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	return blank, errors.Join(err, f.Close())
 }
 
-// onlyZeros reports whether the beginning of a file has only holes and zeros, and so that this
-// takes no more than most bytes to be read.
+// onlyZeros reports whether the beginning of a file has only holes and zeros. It returns false if
+// it would have to read more than most bytes.
 func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, error) {
 	buf, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
 	for off := int64(0); off < sizeBytes; {
@@ -49,14 +48,14 @@ func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, er
 		}
 		data, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 		switch {
-		case errors.Is(err, unix.ENXIO): // only a hole is left
+		case errors.Is(err, unix.ENXIO): // the rest is a hole
 			return true, nil
 		case err == nil && data >= sizeBytes:
 			return true, nil
 		case err == nil:
 			off = data
 		}
-		// Where the filesystem does not say, all of it is read.
+		// Without support of the filesystem, everything is read.
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), sizeBytes-off)], off)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, fmt.Errorf("read %s: %w", f.Name(), err)

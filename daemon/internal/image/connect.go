@@ -14,10 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Connect makes the image at path ready for a guest of this host. It drops what the host
-// still has in memory of a block device, because another host may have written to the
-// device since. A file needs nothing; its filesystem is responsible, and of an
-// export its server.
+// Connect prepares the image at path for a guest of this host. It drops the host's cached pages of
+// a block device, because another host may have written to the device since. A file needs nothing,
+// because its filesystem is responsible; for an export its server is.
 func (s Storage) Connect(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
@@ -33,9 +32,9 @@ func (s Storage) Connect(ctx context.Context, path string) error {
 	return nil
 }
 
-// NotStoredError says that what was written to an image may not be on stable storage, and never get
-// there: the kernel, or the server of an export, says so once. The next flush succeeds all the
-// same, and proves nothing of what was written before it.
+// NotStoredError reports that data written to an image may not be on stable storage, and may never
+// get there. The kernel, or the server of an export, reports this once. The next flush still
+// succeeds, and proves nothing about earlier writes.
 type NotStoredError struct {
 	Path string
 	Err  error
@@ -47,10 +46,9 @@ func (e *NotStoredError) Error() string {
 
 func (e *NotStoredError) Unwrap() error { return e.Err }
 
-// Disconnect is called when the last guest of this host has let go of the image. When it returns
-// nil, everything that the host had in memory of the image is on stable storage and no longer in
-// memory, or the image is gone, of which nothing is in memory. It returns a *NotStoredError as
-// Flush does.
+// Disconnect is called when the last guest of this host has released the image. When it returns
+// nil, the host's cached data of the image is on stable storage and no longer in memory, or the
+// image does not exist. It returns a *NotStoredError as Flush does.
 func (s Storage) Disconnect(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
@@ -75,8 +73,8 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 	return nil
 }
 
-// Flush puts on stable storage what this host, or the server of an NBD export, has in memory of an
-// image. A *NotStoredError says that it could not; any other error, that it was not tried.
+// Flush puts the cached data of an image on stable storage, in this host or in the server of an NBD
+// export. A *NotStoredError means that this failed; any other error, that it was not tried.
 func (s Storage) Flush(ctx context.Context, path string) error {
 	if api.IsNBD(path) {
 		return s.flushExport(ctx, path)
@@ -91,30 +89,30 @@ func (s Storage) Flush(ctx context.Context, path string) error {
 	return errors.Join(syncOpen(f), f.Close())
 }
 
-// syncOpen is the fsync of Flush. The descriptor was opened after the writes: the kernel tells it
-// what it has told nobody yet.
+// syncOpen is the fsync of Flush. The descriptor was opened after the writes: the kernel reports on
+// it every error that it has not reported yet.
 func syncOpen(f *os.File) error {
 	err := f.Sync()
 	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EROFS) {
-		return err // there is nothing of which it could be said
+		return err // it has no data to store
 	}
 	return &NotStoredError{f.Name(), err}
 }
 
-// flushExport has the server of an export write what it has in memory.
+// flushExport makes the server of an export flush its cache.
 func (s Storage) flushExport(ctx context.Context, path string) error {
 	e, err := s.Network.Open(ctx, path, true)
 	if err != nil {
 		return cannotReach(path, err)
 	}
 	defer func() { _ = e.Close() }()
-	if err := e.Flush(); err != nil { // also one that was not answered: the server may have met the error, and forgotten it
+	if err := e.Flush(); err != nil { // also without an answer: the server may have met the error, and forgotten it
 		return &NotStoredError{path, err}
 	}
 	return nil
 }
 
-// dropPages writes back and forgets what is cached of a block device.
+// dropPages writes back and drops the cached pages of a block device.
 func (s Storage) dropPages(ctx context.Context, f *os.File) error {
 	st, err := f.Stat()
 	if err != nil || st.Mode().Type() != os.ModeDevice {

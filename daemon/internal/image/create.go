@@ -15,38 +15,36 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// NewFile says how an image file is made, and gives the caller its fingerprint in time, so
-// that the file can later be told from another one at its path.
+// NewFile describes how an image file is made, and gives the caller its fingerprint before the file
+// gets its path, so that the caller can later distinguish it from another file there.
 type NewFile struct {
-	// Temporary is the name of the unfinished file, in its final directory, on a filesystem
-	// that cannot have a file without a name. If it is empty, a random name is used. A
-	// crash may leave that file.
+	// Temporary is the name of the unfinished file, in its final directory, on a filesystem without
+	// unnamed files. If it is empty, a random name is used. A crash may leave that file.
 	Temporary string
-	// Backing are the images that a qcow2 image is made over, top first. They are not opened.
+	// Backing are the backing images of a qcow2 image, top first. They are not opened.
 	Backing []hv.Image
-	// Rights are the rights of the file, as far as its filesystem has them. If they are
-	// nil, only root has access.
+	// Rights are the rights of the file, as far as its filesystem supports them. If they are nil,
+	// only root has access.
 	Rights *Rights
-	// Like is the path of the image as which the file is stored, as far as its filesystem can:
-	// written in place, and with the same extent size hint and project. Optional.
+	// Like is the path of an image with attributes that the file gets as far as its filesystem
+	// supports them: written in place, extent size hint and project. Optional.
 	Like string
-	// Left is called with the rights that the file could not be given. Optional.
+	// Left is called with the rights that the file could not get. Optional.
 	Left func(rights []string)
-	// Whole is called with the fingerprint of the file (Storage.Fingerprint) when the file
-	// is complete and durable, and before it is at its path. If Whole fails, the file never
-	// gets there. Optional.
+	// Whole is called with the fingerprint of the file (Storage.Fingerprint) when the file is
+	// complete and durable, and before it gets its path. If Whole fails, the file never gets its
+	// path. Optional.
 	Whole func(fingerprint string) error
 }
 
-// ClusterBytes is the size of the clusters of the qcow2 images that are made here and by libvirt:
-// the default of QEMU.
+// ClusterBytes is the cluster size of the qcow2 images that Volferry and libvirt make: QEMU's
+// default.
 const ClusterBytes = 64 << 10
 
-// TemporaryName returns a name for NewFile that no other file has.
+// TemporaryName returns a unique name for NewFile.
 func TemporaryName() string { return qemuimg.TemporaryName() }
 
-// TemporaryPath is where the unfinished image of a path, or of an address, is under a temporary
-// name.
+// TemporaryPath returns the path or address of the unfinished image under a temporary name.
 func TemporaryPath(path, name string) string { return path[:strings.LastIndexByte(path, '/')+1] + name }
 
 // Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image
@@ -80,7 +78,7 @@ func (s Storage) createRBD(ctx context.Context, path string, sizeBytes int64, ab
 	return cannotReach(path, err)
 }
 
-// asOf gives a new file these rights, and tells what it does not have of them.
+// asOf gives a new file these rights, and calls tell with the missing ones.
 func asOf(f *os.File, r *Rights, tell func(left []string)) error {
 	if r == nil {
 		return nil

@@ -13,13 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FullBytes is how large a block device has to be for a new qcow2 image of this size.
+// FullBytes returns the necessary size of a block device for a new qcow2 image of this size.
 func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return qemuimg.FullBytes(ctx, sizeBytes)
 }
 
 // CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the
-// image may get: nobody makes the device larger when the guest writes. Everything else fits.
+// image may become: nothing makes the device larger when the guest writes. It accepts all other
+// images.
 func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error {
 	if !info.Block || l.Format != api.FormatQcow2 {
 		return nil
@@ -36,14 +37,14 @@ func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error
 		With("device_bytes", room.DeviceBytes).With("needed_bytes", room.FullBytes)
 }
 
-// ReplacedError says that another image is at a path than the caller expects, by its fingerprint.
+// ReplacedError reports that the image at a path does not have the expected fingerprint.
 type ReplacedError struct{ Path, Found string }
 
 func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: %s", e.Path, e.Found) }
 
-// CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on the block device at
-// path, over what is there, durably. The device must have the fingerprint (*ReplacedError), and be
-// as large as FullBytes says. It may be called again.
+// CreateOnDevice durably makes a qcow2 image of sizeBytes, which reads as zeros, on the block
+// device at path, over any existing content. The device must have the fingerprint (*ReplacedError),
+// and the size of FullBytes. It may be called again.
 func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
 	err := qemuimg.CreateOnDevice(ctx, s.qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)
@@ -61,7 +62,8 @@ func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int6
 	return err
 }
 
-// TooSmallForQcow2 is the refusal of a block device as the place of a new qcow2 image of sizeBytes.
+// TooSmallForQcow2 returns the error for a block device that is too small for a new qcow2 image of
+// sizeBytes.
 func TooSmallForQcow2(path string, deviceBytes, sizeBytes, fullBytes int64) *api.Error {
 	return api.Errorf(api.CodeSizeMismatch, "%s is a block device of %s, and a qcow2 image of %s takes %s once all of it is written: nothing here makes the device larger meanwhile, so name one that has as much, or say --to-format raw",
 		path, api.ExactBytes(deviceBytes), api.ExactBytes(sizeBytes), api.ExactBytes(fullBytes)).

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// inspectAddress asks what is at an address: its size and its identity. A server that is away says
-// nothing about what it has: that is never ErrAbsent.
+// inspectAddress returns the size and identity of the image at an address. A server that is down
+// does not mean that the image is absent: the error is then never ErrAbsent.
 func inspectAddress(ctx context.Context, access network.Access, path string, format api.Format) (Info, error) {
 	if format != api.FormatRaw {
 		return Info{}, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and %s can only be raw here", path, format, api.AddressKind(path))
@@ -27,8 +27,8 @@ func inspectAddress(ctx context.Context, access network.Access, path string, for
 	return Info{SizeBytes: n, Identity: id}, nil
 }
 
-// cannotReach is the error of what is at an address, ErrAbsent if a cluster says that there is
-// nothing, and hv.ErrUnavailable while nobody can be asked for what opens it.
+// cannotReach translates the error of an image at an address. It returns ErrAbsent if a cluster
+// reports that there is no image, and hv.ErrUnavailable while the key that opens it is unavailable.
 func cannotReach(path string, err error) error {
 	var refused *api.Error
 	switch {

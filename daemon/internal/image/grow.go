@@ -12,14 +12,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sync puts on stable storage what another program has changed of an image, and fails as Flush
-// does.
+// Sync flushes an image that another program has changed, and fails as Flush does.
 func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(ctx, path) }
 
 // Grow makes an image file sizeBytes large; the added bytes read as zeros. The caller makes it
-// durable (Sync). A file that has this size already is no error, and a larger file is
-// size_mismatch. It returns hv.ErrInUse if a running guest has the file open, and ErrAbsent if
-// there is nothing at the path.
+// durable (Sync). It returns nil if the file has this size already, and size_mismatch if it is
+// larger. It returns hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is
+// nothing at the path.
 func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	err := qemuimg.Grow(ctx, s.qemuImage(img), sizeBytes)
 	var larger *SizeError

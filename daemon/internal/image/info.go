@@ -17,20 +17,19 @@ type Info struct {
 	SizeBytes      int64
 	AllocatedBytes int64
 	Block          bool
-	// Identity is what the device says of itself, or the id of the RBD image
-	// (api.Location.Identity).
+	// Identity is the device's own identity, or the id of the RBD image (api.Location.Identity).
 	Identity string
 }
 
-// IdentityIn is the identity of a device or RBD image (api.Location.Identity), by its fingerprint
-// (Storage.Fingerprint).
+// IdentityIn returns the identity of a device or RBD image (api.Location.Identity) in its
+// fingerprint (Storage.Fingerprint).
 func IdentityIn(fingerprint string) string {
 	return cmp.Or(location.IdentityIn(fingerprint), network.IdentityIn(fingerprint))
 }
 
-// CheckIdentity refuses (chain_changed) what is at a location, by its identity, if it is not the
-// device or RBD image that the volume is on: a LUN or a logical volume that has got the name of
-// another one holds somebody else's data. A location without an identity is not compared.
+// CheckIdentity refuses (chain_changed) a location with another device or RBD image than the
+// volume's: a LUN or a logical volume that has got the name of another one holds other data. A
+// location without an identity is not compared.
 func CheckIdentity(l api.Location, found string) error {
 	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
 		return nil
@@ -41,9 +40,9 @@ func CheckIdentity(l api.Location, found string) error {
 		With("expected", l.Identity).With("found", found)
 }
 
-// CheckDevice is CheckIdentity of what is at a location now, by its fingerprint
-// (Storage.Fingerprint). What is not there is no other one. Nothing is opened but by a cluster, of
-// an RBD image.
+// CheckDevice is CheckIdentity for the present image at a location, by its fingerprint
+// (Storage.Fingerprint). It accepts an absent image. It opens nothing; a cluster opens an RBD
+// image.
 func CheckDevice(ctx context.Context, l api.Location, fingerprint func(ctx context.Context, path string) (string, error)) error {
 	if l.Identity == "" {
 		return nil
@@ -58,7 +57,7 @@ func CheckDevice(ctx context.Context, l api.Location, fingerprint func(ctx conte
 	return CheckIdentity(l, IdentityIn(found))
 }
 
-// Prefixed puts before a refusal what was to be done, as in "cannot start instance x".
+// Prefixed puts the failed action before a refusal, as in "cannot start instance x".
 func Prefixed(verdict string, err error) error {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
@@ -69,7 +68,8 @@ func Prefixed(verdict string, err error) error {
 	return &said
 }
 
-// identityAt is the identity of the file or device at a location, which has to be the location's.
+// identityAt returns the identity of the file or device at a location, which must be the
+// location's.
 func identityAt(l api.Location) (string, error) {
 	fingerprint, err := location.Fingerprint(l.Path)
 	if err != nil {

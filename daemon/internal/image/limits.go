@@ -17,22 +17,22 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Needs are what a new image takes of the filesystem of its directory.
+// Needs are the requirements of a new image on the filesystem of its directory.
 type Needs struct {
-	// FileBytes is how large the file may become.
+	// FileBytes is the maximum size of the file.
 	FileBytes int64
-	// Named: this program makes the file, and gives it its name when it is whole.
+	// Named: this program makes the file, and links it under its name when it is complete.
 	Named bool
 	// Direct: QEMU opens the image past the page cache.
 	Direct bool
-	// Kept: the file has to be there after a reboot.
+	// Kept: the file must survive a reboot.
 	Kept bool
 }
 
-// LimitError says what the filesystem of a directory cannot do that an image there needs.
+// LimitError lists the requirements of an image that the filesystem of a directory does not meet.
 type LimitError struct {
 	Dir string
-	// Kind is the type of the filesystem, as the kernel calls it.
+	// Kind is the type of the filesystem, with the kernel's name.
 	Kind string
 	// Lacks are sentences about the filesystem, without their subject.
 	Lacks []string
@@ -42,13 +42,13 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the filesystem of %s (%s) %s; use a directory of another filesystem", e.Dir, e.Kind, strings.Join(e.Lacks, ", and "))
 }
 
-// refusal is the error for an action that was asked for (what).
+// refusal returns the error for a requested action (what).
 func (e *LimitError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodeInvalidArgument, "cannot %s: %v", what, e).With("path", e.Dir).With("filesystem", e.Kind)
 }
 
-// check does, with a file of the directory that can be opened again at path, what is done with an
-// image there. It returns a *LimitError for what the filesystem cannot do.
+// check tests the operations on an image with a file of the directory, which can be opened again at
+// path. It returns a *LimitError for those that the filesystem does not support.
 func (n Needs) check(f *os.File, path, dir string) error {
 	var lacks []string
 	for _, need := range []struct {
@@ -87,8 +87,8 @@ func limitOf(dir string, lacks ...string) *LimitError {
 	return limit
 }
 
-// hasLinks reports whether a file of a directory can get a name there. If this program dies in
-// between, an empty file is left.
+// hasLinks reports whether a file can be linked in a directory. If this program dies in between, an
+// empty file remains.
 func hasLinks(f *os.File, dir string) (bool, error) {
 	name := filepath.Join(dir, qemuimg.TemporaryName())
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
@@ -101,7 +101,7 @@ func hasLinks(f *os.File, dir string) (bool, error) {
 	return true, os.Remove(name)
 }
 
-// hasLocks reports whether an open file can be locked as QEMU and the copy do it.
+// hasLocks reports whether an open file supports the locks of QEMU and of the copy.
 func hasLocks(f *os.File) (bool, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Len: 1}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
@@ -123,14 +123,14 @@ func hasDirect(path string) (bool, error) {
 	return true, f.Close()
 }
 
-// outlives reports whether the files of a directory are there after a reboot.
+// outlives reports whether the files of a directory survive a reboot.
 func outlives(dir string) (bool, error) {
 	inMemory, err := location.InMemory(dir)
 	return !inMemory, err
 }
 
-// CheckFileBytes returns a *LimitError if the filesystem of a file holds none of this size. It
-// changes nothing, so a server's limit is not found.
+// CheckFileBytes returns a *LimitError if the filesystem of a file cannot hold a file of this size.
+// It changes nothing, so it does not find a server's limit.
 func (s Storage) CheckFileBytes(path string, bytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -148,7 +148,7 @@ func holdsNone(bytes int64) string {
 	return "holds no file of " + api.ExactBytes(bytes) + ", which the image may need"
 }
 
-// mayReach reports whether a file of a filesystem of the kernel's own can become this large. It
+// mayReach reports whether a file can become this large according to the kernel's filesystem. It
 // changes nothing.
 func mayReach(f *os.File, bytes int64) (bool, error) {
 	_, err := f.Seek(bytes, io.SeekStart)
@@ -158,8 +158,8 @@ func mayReach(f *os.File, bytes int64) (bool, error) {
 	return err == nil, err
 }
 
-// holds reports whether a file can become this large. A server is asked by a change of the size,
-// where that takes no room.
+// holds reports whether a file can become this large. It finds a server's limit by changing the
+// file's size, if that allocates no space.
 func holds(f *os.File, bytes int64) (bool, error) {
 	if can, err := mayReach(f, bytes); err != nil || !can {
 		return false, err
@@ -174,8 +174,8 @@ func holds(f *os.File, bytes int64) (bool, error) {
 	return err == nil, err
 }
 
-// hasHoles reports whether what was never written to of a file takes no room, as far as the
-// filesystem says. It makes the file larger.
+// hasHoles reports whether unwritten parts of a file take no space, according to the filesystem. It
+// makes the file larger.
 func hasHoles(f *os.File) (bool, error) {
 	const trialBytes = 1 << 20
 	if err := f.Truncate(trialBytes); err != nil {

@@ -14,29 +14,29 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Locks is what the locks say that QEMU takes of each file that it opens. A filesystem that others
-// have too carries them: NFS 4 does, unless it is mounted with local locks.
+// Locks is the state of the locks that QEMU takes on each file that it opens. A shared filesystem
+// transmits them: NFS 4 does, unless it is mounted with local locks.
 type Locks struct {
-	// Open: QEMU has the file open, on this host or on another.
+	// Open: QEMU has the file open, on this host or another.
 	Open bool
-	// Writes: it may write there.
+	// Writes: QEMU may write to it.
 	Writes bool
 }
 
-// QEMU locks one byte of a file for each thing that it may do there, from the first of these on,
-// and one for each thing that nobody else may (block/file-posix.c). Each has room for 64 of them.
-// libvirt has bytes of its own before.
+// For each permission QEMU locks one byte of a file if it may need the permission, from the first
+// of these on, and one byte if it denies the permission to others (block/file-posix.c). Each range
+// has 64 bytes. libvirt uses lower bytes.
 const (
 	lockMayBase    = 100
 	lockOthersBase = 200
 	lockBytes      = 64
-	// lockMayWrite is the number of BLK_PERM_WRITE, a bit, among them.
+	// lockMayWrite is the bit number of BLK_PERM_WRITE.
 	lockMayWrite = 1
 )
 
-// Locks reads the locks of a file, and takes none. Of a device, and on a filesystem without locks,
-// it says that nobody has it: QEMU's locks of a device are known by its node alone, and each guest
-// has nodes of its own.
+// Locks reads the locks of a file, and takes none. It reports no locks for a device, and on a
+// filesystem without locks: QEMU's locks of a device belong to its node, and each guest has its own
+// nodes.
 func (s Storage) Locks(_ context.Context, path string) (Locks, error) {
 	if api.IsNetwork(path) {
 		return Locks{}, nil
@@ -73,13 +73,13 @@ func locksOf(f *os.File) (Locks, error) {
 	return Locks{Open: open}, err
 }
 
-// locked reports whether somebody has a lock of one of these bytes.
+// locked reports whether another open file has a lock on one of these bytes.
 func locked(f *os.File, first, bytes int64) (bool, error) {
-	// QEMU's locks are shared ones, and so stand in the way of an exclusive one alone.
+	// QEMU's locks are shared, and so conflict only with an exclusive lock.
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: bytes}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock)
 	switch {
-	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // there are no locks here
+	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // no locks are supported here
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("look at the locks of %s: %w", f.Name(), err)

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Passphrase is what opens a LUKS container, by the UUID of libvirt's secret. It returns
-// hv.ErrUnavailable while libvirt is away, and refuses (state_forbidden) what libvirt does not
-// give.
+// Passphrase returns the passphrase of a LUKS container, by the UUID of libvirt's secret. It
+// returns hv.ErrUnavailable while libvirt is down, and state_forbidden if libvirt does not return
+// the secret.
 func (s Storage) Passphrase(ctx context.Context, secret string) ([]byte, error) {
 	if s.Secret == nil {
 		return nil, errors.New("nobody gives the values of libvirt's secrets here")
@@ -28,7 +28,7 @@ func (s Storage) Passphrase(ctx context.Context, secret string) ([]byte, error) 
 	return nil, api.Errorf(api.CodeStateForbidden, "libvirt does not give the passphrase of secret %s: %v", secret, err)
 }
 
-// passphrase is what opens an image, nil if QEMU does not encrypt it.
+// passphrase returns the passphrase of an image, nil if QEMU does not encrypt it.
 func (s Storage) passphrase(ctx context.Context, img hv.Image) ([]byte, error) {
 	if img.LUKSSecret == "" {
 		return nil, nil
@@ -36,14 +36,14 @@ func (s Storage) passphrase(ctx context.Context, img hv.Image) ([]byte, error) {
 	return s.Passphrase(ctx, img.LUKSSecret)
 }
 
-// CheckSecret refuses a LUKS container whose passphrase libvirt does not give, or has not.
+// CheckSecret refuses a LUKS container if libvirt does not have or return its passphrase.
 func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 	_, err := s.passphrase(ctx, img)
 	return err
 }
 
-// PayloadBytes is the size of what a guest sees of a LUKS container, by the header, to which no
-// guest can write.
+// PayloadBytes returns the size of the decrypted content of a LUKS container, from the header, to
+// which no guest can write.
 func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
 	n, err := qemuimg.VirtualSize(ctx, s.qemuImage(img))
 	if err != nil {

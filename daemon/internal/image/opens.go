@@ -16,14 +16,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// OpenError says that QEMU could not open an image.
+// OpenError reports that QEMU could not open an image.
 type OpenError struct {
 	User hv.ProcessUser
 	Path string
 	Mode os.FileMode
 	UID  uint32
-	// NotGiven: root may not make QEMU's user the owner of the image, so neither may
-	// libvirt.
+	// NotGiven: root may not make QEMU's user the owner of the image, so neither may libvirt.
 	NotGiven bool
 }
 
@@ -40,16 +39,15 @@ func (e *OpenError) Error() string {
 		who, e.Path, e.UID, e.Mode.Perm(), why, api.ShellLine("chown", "--", who, e.Path), api.ShellLine("setfacl", "-m", "u:"+who+":rw", "--", e.Path))
 }
 
-// refusal is the error for whoever wanted to do something (what).
+// refusal returns the error for a requested action (what).
 func (e *OpenError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: %v", what, e).With("path", e.Path).With("user", UserName(e.User))
 }
 
-// MayOpen returns nil if a process of this user can open the image at path for reading and
-// writing, once libvirt has given the image to the user as far as it does, and an
-// *OpenError if not. It tries to open the image: only the kernel, and the server of a
-// mount, know. For that the image may belong to the user for a moment, so nobody may have
-// it open.
+// MayOpen returns nil if a process of this user can open the image at path for reading and writing,
+// after libvirt has given the image to the user as far as it does, and an *OpenError if not. It
+// tries to open the image: only the kernel, and the server of a mount, know. The image may belong
+// to the user for a moment during the test, so no program may have it open.
 func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
@@ -81,7 +79,7 @@ func (s Storage) mayOpen(who hv.ProcessUser, f *os.File) error {
 		return cannot
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
-		return nil // /dev is this host's: what libvirt gives there is given
+		return nil // /dev is this host's, so libvirt can change its owners
 	}
 	if err := f.Chown(int(who.UID), int(who.GID)); refused(err) {
 		cannot.NotGiven = true
@@ -99,8 +97,8 @@ func (s Storage) mayOpen(who hv.ProcessUser, f *os.File) error {
 	return err
 }
 
-// mayConnect reports whether a user may connect to the server of an export: libvirt gives nobody a
-// socket. Over TCP everybody may, as far as this host knows.
+// mayConnect returns nil if a user may connect to the server of an export: libvirt does not change
+// the owner of a socket. Over TCP every user may, as far as this host knows.
 func (s Storage) mayConnect(who hv.ProcessUser, path string) error {
 	if api.IsRemote(path) {
 		return nil
@@ -117,7 +115,7 @@ func (s Storage) mayConnectTo(who hv.ProcessUser, socket string) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{socket, real} { // QEMU goes to the link, and from there to the socket
+	for _, path := range []string{socket, real} { // QEMU needs access to the link, and to the socket
 		if err := s.reach(who, filepath.Dir(path)); err != nil {
 			return err
 		}
@@ -137,16 +135,17 @@ func (s Storage) mayConnectTo(who hv.ProcessUser, socket string) error {
 		api.ShellLine("setfacl", "-m", "u:"+UserName(who)+":rw", "--", socket))
 }
 
-// openAs opens an open file once more, as a user.
+// openAs reopens an open file as a user.
 func (s Storage) openAs(who hv.ProcessUser, f *os.File) error {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	return s.Access.MayOpen(ctx, userOf(who), f)
 }
 
-// TryDirectory makes an image in a directory, does with it what it will need, checks it with
-// MayOpen, and removes it. It returns a *LimitError for what the filesystem cannot do. If
-// libvirt does not give images to QEMU's user nobody can tell who may open one there.
+// TryDirectory makes an image in a directory, tests the needed operations, checks it with MayOpen,
+// and removes it. It returns a *LimitError for what the filesystem does not support. If libvirt
+// does not give images to QEMU's user, it is unknown who may open an image there, and TryDirectory
+// does not check that.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	return answered("an image can be made in "+dir, func() error { return s.tryDirectory(who, dir, needs) })
 }
@@ -173,13 +172,14 @@ func (s Storage) tryDirectory(who hv.ProcessUser, dir string, needs Needs) error
 	return err
 }
 
-// trialFile makes a file in a directory. It can be opened again at path until remove is called.
+// trialFile makes a file in a directory. The file can be opened again at path until remove is
+// called.
 func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 	f, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	if err == nil {
 		return f, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), func() { _ = f.Close() }, nil
 	}
-	// The filesystem has no files without a name.
+	// The filesystem has no unnamed files.
 	if f, err = os.CreateTemp(dir, ".volferry-doctor-"); err != nil {
 		return nil, "", nil, err
 	}
@@ -189,9 +189,9 @@ func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 	}, nil
 }
 
-// Refused returns the refusal of an action (what) if err says that QEMU's user cannot get
-// to path (Reach) or cannot open an image (MayOpen), or that a filesystem cannot hold one
-// (TryDirectory). It returns any other error as it is.
+// Refused returns the refusal of an action (what) if err means that QEMU's user cannot reach path
+// (Reach) or open an image (MayOpen), or that a filesystem cannot hold one (TryDirectory). It
+// returns any other error unchanged.
 func Refused(what, path string, err error) error {
 	var blocked *ReachError
 	var cannot *OpenError

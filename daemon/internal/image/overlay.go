@@ -13,12 +13,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and
-// directory are on stable storage. An existing empty overlay of the same backing image is
-// no error. The overlay gets these rights, if they are not nil, as far as its filesystem
-// has them.
+// CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and directory are
+// on stable storage. It returns nil for an existing empty overlay of the same backing image. The
+// overlay gets these rights, if they are not nil, as far as its filesystem supports them.
 //
-// Over a file that is written in place (NOCOW) the overlay is, too.
+// Over a file that is written in place (NOCOW) the overlay is written in place too.
 //
 // Over a LUKS container the overlay is encrypted, with the passphrase of the container.
 func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
@@ -34,17 +33,17 @@ func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 	return noSpace(qemuimg.CreateOverlay(ctx, path, s.qemuImage(backing), sizeBytes, about))
 }
 
-// CheckOverlay reports whether the overlay at path, over this backing and of this size, holds
-// no data of its own. It returns ErrAbsent if there is no file, and another error if the
-// file is not such an overlay.
+// CheckOverlay reports whether the overlay at path, over this backing and of this size, has no data
+// of its own. It returns ErrAbsent if there is no file, and another error if the file is not such
+// an overlay.
 func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
 	empty, err := qemuimg.CheckOverlay(path, s.qemuImage(backing), sizeBytes)
 	return empty, noImage(err)
 }
 
-// Fold merges the overlay into the top of a chain that equals its backing image, and
-// returns when that is on stable storage. It reads the images below the top. It does not
-// change the overlay, so that a fold that was cut off can be repeated.
+// Fold merges the overlay into the top of a chain that equals its backing image, and returns when
+// that is on stable storage. It reads the images below the top. It does not change the overlay, so
+// an interrupted fold can be repeated.
 func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
 	if top := into[0]; api.IsNetwork(top.Path) {
 		is, err := inspectAddress(ctx, s.Network, top.Path, api.Format(top.Format))
@@ -55,7 +54,7 @@ func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: to, Network: s.Network, Files: s.Files}); err != nil {
 			return noSpace(err)
 		}
-		// The last flush may have ended in a cache of the server that is gone by now.
+		// The last flush may have ended in a cache of a server that has restarted since.
 		_, err = inspectAddress(ctx, s.Network, top.Path, api.Format(top.Format))
 		return err
 	}

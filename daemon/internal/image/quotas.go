@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
-// Quotas returns the limits on what a file in dir that belongs to this user may take. A limit that
-// is not below the size of the filesystem is none: the filesystem is full before.
+// Quotas returns the limits on the space of a file in dir that belongs to this user. It omits a
+// limit that is not below the size of the filesystem: the filesystem is full earlier.
 func (s Storage) Quotas(ctx context.Context, dir string, who hv.ProcessUser) (limits []quota.Limit, err error) {
 	found := make(chan []quota.Limit, 1)
 	if err := answered("there is a quota in "+dir, func() error {
@@ -47,7 +47,8 @@ func (s Storage) quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]
 	}
 	var limits []quota.Limit
 	for _, l := range all {
-		// Of a directory whose project has a limit, the kernel says that for the size.
+		// For a directory of a project with a limit, the kernel reports the limit as the
+		// filesystem's size.
 		if size := int64(fs.Blocks) * fs.Bsize; l.Kind == quota.Project || l.Bytes < size { //nolint:gosec // no filesystem is as large
 			limits = append(limits, l)
 		}

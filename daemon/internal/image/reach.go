@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ReachError says which directory a user may not pass through.
+// ReachError reports a directory that a user may not traverse.
 type ReachError struct {
 	User hv.ProcessUser
 	Dir  string
@@ -31,7 +31,7 @@ func (e *ReachError) Error() string {
 		UserName(e.User), e.Dir, e.Mode.Perm())
 }
 
-// refusal is the error for whoever wanted to do something (what) with path.
+// refusal returns the error for a requested action (what) with path.
 func (e *ReachError) refusal(what, path string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: QEMU would not get to %s: %v", what, path, e).With("directory", e.Dir)
 }
@@ -39,9 +39,9 @@ func (e *ReachError) refusal(what, path string) *api.Error {
 // reachTimeout bounds Reach and MayOpen on a filesystem that does not answer.
 const reachTimeout = 5 * time.Second
 
-// Reach returns nil if a process of this user can get to the files in a directory, which
-// may be reached by links, and a *ReachError if not. MayOpen reports whether the user may open
-// an image there: libvirt gives images to QEMU's user, but not directories.
+// Reach returns nil if a process of this user can reach the files in a directory, through links
+// too, and a *ReachError if not. MayOpen checks whether the user may open an image there: libvirt
+// gives images to QEMU's user, but not directories.
 func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	return answered("QEMU gets to "+dir, func() error { return s.reach(who, dir) })
 }
 
-// answered is look, whether something is so, with a bound.
+// answered calls look, a check described by what, with a time limit.
 func answered(what string, look func() error) error {
 	answer := make(chan error, 1)
 	go func() { answer <- look() }()
@@ -68,8 +68,8 @@ func (s Storage) reach(who hv.ProcessUser, dir string) error {
 	if err != nil {
 		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, noImage(err))
 	}
-	// The kernel is asked as that user, directory by directory: it knows of access
-	// lists, and of what the server of a mount thinks of root.
+	// The kernel checks as that user, directory by directory: it knows access lists, and how the
+	// server of a mount treats root.
 	user, at := userOf(who), "/"
 	for _, part := range append(strings.Split(strings.Trim(real, "/"), "/"), "") {
 		mode, err := s.pass(user, at)
@@ -84,7 +84,7 @@ func (s Storage) reach(who hv.ProcessUser, dir string) error {
 	return nil
 }
 
-// pass returns nil if a user may pass through a directory, and the mode of the directory.
+// pass returns nil if a user may traverse a directory, and otherwise the mode of the directory.
 func (s Storage) pass(user sandbox.User, dir string) (os.FileMode, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

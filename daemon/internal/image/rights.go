@@ -17,29 +17,29 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Rights say who may use an image file: owner and group, mode, access list and security
+// Rights are the access rights of an image file: owner and group, mode, access list and security
 // label.
 type Rights struct {
 	UID  uint32 `json:"uid"`
 	GID  uint32 `json:"gid"`
-	Mode uint32 `json:"mode"` // of the permissions only
+	Mode uint32 `json:"mode"` // only the permission bits
 	// ACL and Label have the kernel's format. They are empty if the file has none.
 	ACL   []byte `json:"acl,omitempty"`
 	Label []byte `json:"label,omitempty"`
 }
 
-// The attributes of a file that have its access list and its label.
+// The extended attributes with a file's access list and label.
 const (
 	attrACL   = "system.posix_acl_access"
 	attrLabel = "security.selinux"
 )
 
-// Rights reads the rights of the image at path as they are while no guest has it: for a
-// guest libvirt makes QEMU's user the owner of the file, and remembers the earlier owner.
-// They are nil for a block device, whose rights are udev's.
+// Rights reads the rights that the image at path has without a guest: for a guest libvirt makes
+// QEMU's user the owner of the file, and remembers the previous owner. They are nil for a block
+// device, because udev sets its rights.
 //
-// If libvirt remembers nothing (remember_owner = 0, a filesystem without trusted
-// attributes, a shareable disk) they are the present rights.
+// If libvirt remembers nothing (remember_owner = 0, a filesystem without trusted attributes, a
+// shareable disk) they are the present rights.
 func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 	if api.IsNetwork(path) {
 		return nil, nil
@@ -65,8 +65,8 @@ func (s Storage) readRights(ctx context.Context, f *os.File) (*Rights, error) {
 		return nil, nil //nolint:nilnil // a device has none of its own
 	}
 	r := &Rights{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 0o777}
-	// What libvirt remembers takes CAP_SYS_ADMIN to read. Whoever has it not, or is on a
-	// filesystem without such attributes, finds nothing.
+	// Reading what libvirt remembers needs CAP_SYS_ADMIN. Without it, or on a filesystem without
+	// such attributes, nothing is found.
 	remembered := func(f *os.File, name string) ([]byte, error) { return s.Privileged.Attribute(ctx, f, name) }
 	var owner []byte
 	for _, a := range []struct {
@@ -93,7 +93,7 @@ func (s Storage) readRights(ctx context.Context, f *os.File) (*Rights, error) {
 	return r, r.ownedBy(string(owner))
 }
 
-// ownedBy takes the owner from what libvirt remembers.
+// ownedBy parses the owner that libvirt remembers.
 func (r *Rights) ownedBy(remembered string) error {
 	user, group, _ := strings.Cut(remembered, ":")
 	uid, err := strconv.ParseUint(strings.TrimPrefix(user, "+"), 10, 32)
@@ -105,8 +105,8 @@ func (r *Rights) ownedBy(remembered string) error {
 	return nil
 }
 
-// refused reports whether a filesystem, or the server of one, does not have such a thing, or
-// does not let root change it.
+// refused reports whether a filesystem, or its server, does not support a request, or does not
+// permit it to root.
 func refused(err error) bool {
 	for _, no := range []error{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL, unix.EROFS} {
 		if errors.Is(err, no) {
@@ -116,15 +116,15 @@ func refused(err error) bool {
 	return false
 }
 
-// GiveRights gives the image file at path these rights, durably. It returns, in words, the
-// rights that the filesystem does not have or does not let root change; nobody gets more
-// access by that.
+// GiveRights durably gives the image file at path these rights. It returns descriptions of the
+// rights that the filesystem does not support or does not let root change; a missing right gives no
+// user more access.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
-// GiveBack gives the image file at path the owner and the label of these rights, which are
-// what libvirt changes while a guest has it. Otherwise it is like GiveRights.
+// GiveBack gives the image file at path the owner and the label of these rights, which libvirt
+// changes while a guest has it. Otherwise it is like GiveRights.
 func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)
@@ -151,13 +151,13 @@ func (s Storage) onFile(path string, give func(*os.File) ([]string, error)) (lef
 	return left, nil
 }
 
-// giveRights is GiveRights of an open file, and leaves it to the caller to make it durable.
+// giveRights is GiveRights for an open file. The caller makes it durable.
 func giveRights(f *os.File, r *Rights) (left []string, err error) {
 	if left, err = giveOwner(f, r); err != nil {
 		return left, err
 	}
 	mode := r.Mode
-	if len(left) > 0 { // its group is another one, which gets no more than everybody
+	if len(left) > 0 { // its group differs, so it gets no more than others
 		mode = mode&^0o070 | mode&0o007<<3
 	}
 	acl, err := giveACL(f, r)
@@ -165,7 +165,7 @@ func giveRights(f *os.File, r *Rights) (left []string, err error) {
 		return left, err
 	}
 	if len(acl) > 0 {
-		mode &= 0o707 | groupBits(r.ACL)<<3 // in the place of what the list allows at most
+		mode &= 0o707 | groupBits(r.ACL)<<3 // instead of the list's maximum
 	}
 	if err := changed("the mode", f.Chmod(os.FileMode(mode)), &left); err != nil {
 		return left, err
@@ -179,7 +179,7 @@ func giveOwner(f *os.File, r *Rights) (left []string, err error) {
 	return left, err
 }
 
-// giveACL also takes away what the file has from its directory.
+// giveACL also removes an access list that the file inherited from its directory.
 func giveACL(f *os.File, r *Rights) (left []string, err error) {
 	if len(r.ACL) > 0 {
 		err = changed("the access list", unix.Fsetxattr(int(f.Fd()), attrACL, r.ACL, 0), &left)
@@ -200,7 +200,7 @@ func giveLabel(f *os.File, r *Rights) (left []string, err error) {
 	return left, err
 }
 
-// changed notes what the filesystem refused.
+// changed records a change that the filesystem refused.
 func changed(what string, err error, left *[]string) error {
 	if err == nil {
 		return nil
@@ -212,8 +212,8 @@ func changed(what string, err error, left *[]string) error {
 	return fmt.Errorf("change %s: %w", what, err)
 }
 
-// groupBits is what an access list allows the file's group itself, of r, w and x. The mode
-// of such a file has there what the list allows at most.
+// groupBits returns the access list's permissions of the file's own group (r, w and x). The mode of
+// such a file has the list's maximum in that place.
 func groupBits(acl []byte) uint32 {
 	const (
 		header, entry  = 4, 8

@@ -16,24 +16,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Stamp tells whether an image was written to, without reading it.
+// Stamp shows, without reading an image, whether it was written.
 type Stamp struct {
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// ModifiedNS is when a file was last written, by its filesystem. Changes of its owner,
-	// mode or label do not count.
+	// ModifiedNS is when a file was last written, by its filesystem. Changes of its owner, mode or
+	// label do not count.
 	ModifiedNS int64 `json:"modified_ns,omitempty"`
-	// Sectors is how many sectors of a block device were written or discarded in this boot,
-	// as the kernel of this host counts them. Writes of other hosts are not in it. The
-	// number of writes could not be used: Linux counts a flush as a write of no sectors.
+	// Sectors is how many sectors of a block device were written or discarded in this boot, as
+	// counted by the kernel of this host. It does not include writes of other hosts. The number of
+	// writes is not usable: Linux counts a flush as a write of no sectors.
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
-	// Boot is the id of the boot in which the stamp was read, and BootedNS when that began, by the
-	// clock of this host.
+	// Boot is the id of the boot in which the stamp was read, and BootedNS the start of that boot,
+	// by the clock of this host.
 	Boot     string `json:"boot,omitempty"`
 	BootedNS int64  `json:"-"`
 }
 
-// Change is what two stamps of an image say of the time between them.
+// Change is the comparison of two stamps of an image.
 type Change int
 
 // The changes.
@@ -43,8 +43,8 @@ const (
 	Changed
 )
 
-// ChangeSince reports whether the image with this stamp was written to since the earlier stamp, nil
-// for none. Why is the reason if nobody can tell.
+// ChangeSince reports whether the image with this stamp was written since the earlier stamp, nil
+// for none. why is the reason if the result is unknown.
 func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 	switch {
 	case earlier == nil:
@@ -63,8 +63,8 @@ func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 	return Unchanged, ""
 }
 
-// WrittenSince reports whether the image with this stamp is known to have been written to since the
-// earlier stamp. What may not be taken for unwritten without proof asks ChangeSince.
+// WrittenSince reports whether the image with this stamp is known to have been written since the
+// earlier stamp. Callers that need proof that it was not written use ChangeSince.
 func (s Stamp) WrittenSince(earlier Stamp) bool {
 	change, _ := s.ChangeSince(&earlier)
 	return change == Changed
@@ -85,8 +85,7 @@ func (s Stamp) UntouchedInItsBoot() bool {
 	return s.ModifiedNS <= s.BootedNS
 }
 
-// The fields of a device's stat file that count what changes it
-// (Documentation/block/stat.rst).
+// The fields of a device's stat file that count its changes (Documentation/block/stat.rst).
 const (
 	statSectorsWritten   = 6
 	statSectorsDiscarded = 13
@@ -97,8 +96,8 @@ var sysBlock = "/sys/dev/block"
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Stamp reads the stamp of the image at path. Of an export it has the size alone. It returns
-// ErrAbsent if there is nothing.
+// Stamp reads the stamp of the image at path. For an image at an address it has only the size. It
+// returns ErrAbsent if there is nothing.
 func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	if api.IsNetwork(path) {
 		is, err := inspectAddress(ctx, s.Network, path, api.FormatRaw)
@@ -132,9 +131,8 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 // nfsMagic is a variable for the tests.
 var nfsMagic int64 = unix.NFS_SUPER_MAGIC
 
-// stat looks at a file or device. A file on NFS is opened for that: only then the server is asked,
-// and not what this host has remembered of it for some seconds, so that a write of another host is
-// seen.
+// stat reads the metadata of a file or device. It opens a file on NFS for that: otherwise the
+// kernel would use metadata that it has cached for some seconds, and miss a write of another host.
 func (s Storage) stat(path string, st *unix.Stat_t) error {
 	failed := func(op string, err error) error {
 		if err == nil {
@@ -157,8 +155,8 @@ func (s Storage) stat(path string, st *unix.Stat_t) error {
 	return failed("stat", unix.Fstat(int(f.Fd()), st))
 }
 
-// sectorsChanged is how many sectors of a block device were written, or discarded, in
-// this boot.
+// sectorsChanged returns how many sectors of a block device were written, or discarded, in this
+// boot.
 func sectorsChanged(dev uint64) (sectors int64, err error) {
 	file := filepath.Join(sysBlock, fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)), "stat")
 	text, err := os.ReadFile(file)

@@ -24,21 +24,20 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// SizeError says that an image does not have the size that the caller expects.
+// SizeError reports that an image does not have the size that the caller expects.
 type SizeError = qemuimg.SizeError
 
-// Storage is the files and devices of this host. Its methods may be called from
-// any goroutine.
+// Storage is the files and devices of this host. Its methods may be called from any goroutine.
 type Storage struct {
-	// Privileged makes the calls that take CAP_SYS_ADMIN.
+	// Privileged makes the calls that need CAP_SYS_ADMIN.
 	Privileged sandbox.Privileged
-	// Access asks what QEMU's user may do.
+	// Access checks the access of QEMU's user.
 	Access sandbox.Access
-	// Network is how what is no file and no device is reached.
+	// Network opens images at addresses.
 	Network network.Access
-	// Secret gives the value of a secret of libvirt's, by its UUID.
+	// Secret returns the value of a libvirt secret, by its UUID.
 	Secret func(ctx context.Context, id string) ([]byte, error)
-	// Files opens the images that are files or devices.
+	// Files opens images that are files or devices.
 	Files openfile.Files
 }
 
@@ -46,12 +45,12 @@ func (s Storage) qemuImage(img hv.Image) qemuimg.Image {
 	return qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes, LUKS: img.LUKSSecret != "", Files: s.Files}
 }
 
-// qcow2At is the qcow2 image at path, by itself.
+// qcow2At returns the qcow2 image at path, without backing images.
 func (s Storage) qcow2At(path string) qemuimg.Image {
 	return s.qemuImage(hv.Image{Path: path, Format: string(api.FormatQcow2)})
 }
 
-// qemuChain is a chain, top first, as an image over the others.
+// qemuChain converts a chain, top first, to an image with its backing images.
 func (s Storage) qemuChain(chain []hv.Image) *qemuimg.Image {
 	var img *qemuimg.Image
 	for _, layer := range slices.Backward(chain) {
@@ -62,12 +61,12 @@ func (s Storage) qemuChain(chain []hv.Image) *qemuimg.Image {
 	return img
 }
 
-// Inspect reads size and kind of the image at a location. It returns ErrAbsent if there is nothing
-// at its path. It refuses an image that has other base images than its location says: with
-// chain_changed, or with unsupported_disk if the location says that the image stands alone. It
-// refuses another device than the location's (CheckIdentity). The size is that of the whole image,
-// even if the volume is only its beginning (api.Location.VolumeBytes), and of a LUKS container with
-// its header.
+// Inspect returns size and kind of the image at a location. It returns ErrAbsent if there is
+// nothing at its path. It refuses an image with other base images than its location's: with
+// chain_changed, or with unsupported_disk if the location has no base images. It refuses another
+// device than the location's (CheckIdentity). The size is the size of the whole image, even if the
+// volume is only its beginning (api.Location.VolumeBytes), and for a LUKS container includes its
+// header.
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	if api.IsNetwork(path) {
@@ -97,7 +96,8 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	return info, err
 }
 
-// find finds the file or device at path, and refuses what is no image, or is where no image may be.
+// find finds the file or device at path. It refuses anything that is no image, or is where no image
+// may be.
 func (s Storage) find(path string) (*openfile.Image, error) {
 	found, err := s.Files.Find(path, 0)
 	if link, is := linkToNothing(path, err); is {
@@ -109,7 +109,7 @@ func (s Storage) find(path string) (*openfile.Image, error) {
 	return found, nil
 }
 
-// RealPath returns where the image at path is, without links. It refuses what is no image, or is
+// RealPath returns the path of the image without links. It refuses anything that is no image, or is
 // where no image may be, and returns ErrAbsent if there is nothing.
 func (s Storage) RealPath(path string) (string, error) {
 	if api.IsNetwork(path) {
@@ -123,9 +123,9 @@ func (s Storage) RealPath(path string) (string, error) {
 	return found.Real, nil
 }
 
-// ReadBacking returns the base images of the image at path, by its header and those below
-// it, if it is said to be qcow2. It refuses (unsupported_disk) a header that does not state
-// the format of the next image, and an image that is not a file or device of this host.
+// ReadBacking returns the base images of the image at path, from its header and those below it, if
+// its stated format is qcow2. It refuses (unsupported_disk) a header that does not state the format
+// of the next image, and an image that is not a file or device of this host.
 func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	if api.IsNetwork(path) {
 		return "", nil // Inspect refuses all formats but raw
@@ -145,7 +145,7 @@ func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) 
 	return api.NewBacking(images), nil
 }
 
-// linkToNothing says where a symbolic link leads at which nothing was found.
+// linkToNothing returns the target of a dangling symbolic link.
 func linkToNothing(path string, why error) (to string, is bool) {
 	if !errors.Is(why, fs.ErrNotExist) {
 		return "", false
@@ -154,14 +154,14 @@ func linkToNothing(path string, why error) (to string, is bool) {
 	return to, err == nil
 }
 
-// badImage says in the user's words what is wrong with an image.
+// badImage translates the error of an unusable image into the user's terms.
 func badImage(path string, format api.Format, err error) error {
 	var changed *qemuimg.ChainError
 	if errors.As(err, &changed) {
 		return api.Errorf(api.CodeChainChanged, "somebody has changed what a linked clone is over since it became a volume: %v; if that is right, forget it and adopt it again", changed)
 	}
 	if elsewhere := (*api.Error)(nil); errors.As(err, &elsewhere) || errors.Is(err, hv.ErrUnavailable) {
-		return err // of the places where images may be
+		return err // from the check of places, or from libvirt
 	}
 	var bad *qemuimg.ImageError
 	if errors.As(err, &bad) {
@@ -176,15 +176,15 @@ func badImage(path string, format api.Format, err error) error {
 	return cannotOpen(path, err)
 }
 
-// cannotOpen refuses what is there and cannot be opened or read: a device without a
-// medium, one that is broken, or one that another program has for itself.
+// cannotOpen returns the error for an existing image that cannot be opened or read: a device
+// without a medium, a broken one, or one that another program has opened exclusively.
 func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
 
-// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an
-// RBD image is deleted as well, once nobody has it open. Another one that is at its address by now
-// is not.
+// RemoveMade is Remove for an image that Create has made, with its fingerprint if that is known. It
+// also deletes an RBD image once no client has it open, but not another image that is at its
+// address by now.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	if !api.IsRBD(path) {
 		return s.Remove(ctx, path)
@@ -195,8 +195,8 @@ func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error
 	return nil
 }
 
-// Remove unlinks a file, durably. It is no error if there is none. A block device is never
-// removed, nor is a link to one, by which udev names it, nor what is at an address.
+// Remove durably unlinks a file. It returns nil if there is none. It never removes a block device,
+// a link to one (udev names devices by links), or an image at an address.
 func (Storage) Remove(_ context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
@@ -219,7 +219,7 @@ func (Storage) Remove(_ context.Context, path string) error {
 	return atomicfile.Remove(path)
 }
 
-// Fingerprint tells an image from a later image at the same path. It returns ErrAbsent if
+// Fingerprint identifies an image among later images at the same path. It returns ErrAbsent if
 // there is nothing.
 func (s Storage) Fingerprint(ctx context.Context, path string) (string, error) {
 	if api.IsNetwork(path) {
@@ -233,8 +233,8 @@ func (s Storage) Fingerprint(ctx context.Context, path string) (string, error) {
 	return text, noImage(err)
 }
 
-// Beside returns the other files in the directory of path whose names differ from its in the ending
-// only.
+// Beside returns the other files in the directory of path that differ from it only in the
+// extension.
 func (Storage) Beside(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -250,16 +250,16 @@ func (Storage) Beside(path string) ([]string, error) {
 	return beside, nil
 }
 
-// AllocatedBytes returns how much of the disk a file takes.
+// AllocatedBytes returns how much space a file takes.
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
 
-// Properties are what a qcow2 image has besides what a guest sees of it.
+// Properties are the properties of a qcow2 image that a guest does not see.
 type Properties = qemuimg.Properties
 
 // Properties reads them from the header.
 func (Storage) Properties(path string) (Properties, error) { return qemuimg.ReadProperties(path) }
 
-// ClusterBytes returns the size of the clusters of a qcow2 image.
+// ClusterBytes returns the cluster size of a qcow2 image.
 func (s Storage) ClusterBytes(path string) (int64, error) {
 	return qemuimg.ClusterBytes(s.qcow2At(path))
 }
@@ -270,11 +270,11 @@ func (Storage) MayWrite(path string) error { return location.CheckWritable(path)
 // FreeBytes returns how much a file in dir may still grow.
 func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeBytes(dir) }
 
-// InMemory reports whether what is in dir is gone after a reboot.
+// InMemory reports whether a reboot deletes the files in dir.
 func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
 
-// Answers returns an error if what is at the address of an NBD export says nothing at all to a
-// reading and a flush in a time in which any server does. Nothing else is asked.
+// Answers returns an error if the server of an NBD export answers neither a read nor a flush within
+// a time in which any server does. It tests nothing else.
 func (s Storage) Answers(ctx context.Context, path string) error {
 	if err := s.Network.Answers(ctx, path); err != nil {
 		return cannotReach(path, err)
@@ -282,8 +282,8 @@ func (s Storage) Answers(ctx context.Context, path string) error {
 	return nil
 }
 
-// Fence refuses an image from which nobody keeps what a client that was killed has begun to write,
-// where that can be told.
+// Fence refuses an image if it is known that nothing stops the unfinished writes of a killed client
+// there.
 func (s Storage) Fence(ctx context.Context, path string) error {
 	if err := s.Network.Fence(ctx, path); err != nil {
 		return cannotReach(path, err)
@@ -291,11 +291,11 @@ func (s Storage) Fence(ctx context.Context, path string) error {
 	return nil
 }
 
-// InUse says in words who holds the image: a mount, a device mapper or loop device, swap.
-// It returns "" if nobody does as far as this host can see. A block device that the kernel
-// lends to nobody else can be opened exclusively; a file may be the content of a loop
-// device. Of an export nothing can be seen, and of an RBD image who has it open, on
-// whatever host, besides the clients that ours counts, which may be nil.
+// InUse describes who holds the image: a mount, a device mapper or loop device, swap. It returns ""
+// if nothing does as far as this host can see. A free block device can be opened exclusively; a
+// file may be the content of a loop device. For an NBD export nothing can be seen. For an RBD image
+// the result covers clients on all hosts, except the number of clients that ours returns; ours may
+// be nil.
 func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsNetwork(path) {
 		who, err := s.Network.Holders(ctx, path, ours)
@@ -324,7 +324,7 @@ func (s Storage) InUse(ctx context.Context, path string, ours func(context.Conte
 	return "", f.Close()
 }
 
-// loopDeviceOf names the loop device that shows a file, "" if none does.
+// loopDeviceOf returns the loop device of a file, "" if there is none.
 func loopDeviceOf(path string) (string, error) {
 	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -347,7 +347,7 @@ func loopDeviceOf(path string) (string, error) {
 	return "", nil
 }
 
-// loopDevice is the device of a backing_file in /sys.
+// loopDevice returns the device of a backing_file in /sys.
 func loopDevice(backingFile string) string {
 	return filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(backingFile))))
 }

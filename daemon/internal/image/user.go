@@ -19,12 +19,12 @@ func UserName(who hv.ProcessUser) string {
 	return name
 }
 
-// userOf is a user with the groups that libvirt gives QEMU's.
+// userOf returns a user with the groups that libvirt gives QEMU's user.
 func userOf(who hv.ProcessUser) sandbox.User {
 	return sandbox.User{UID: int(who.UID), GID: int(who.GID), Groups: groupsOf(who)}
 }
 
-// groupsOf are the groups that libvirt gives QEMU's user.
+// groupsOf returns the groups that libvirt gives QEMU's user.
 func groupsOf(who hv.ProcessUser) []int {
 	groups := []int{int(who.GID)}
 	u, err := user.LookupId(strconv.FormatUint(uint64(who.UID), 10))

@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Written reports whether some process of this host has a file open for writing: the kernel grants
-// no read lease on such a file. On NFS it reports whether QEMU has, on whatever host, by its locks:
-// what leases the kernel grants there depends on what the server lends this host. For devices, and
-// on a filesystem without leases, this is unknown: false. So it is for an export. An error means
-// that the kernel should know and has not answered.
+// Written reports whether a process of this host has a file open for writing: the kernel grants no
+// read lease on such a file. On NFS it reports, by QEMU's locks, whether QEMU on any host has:
+// there the kernel's leases depend on the server's delegations. For devices and exports, and on a
+// filesystem without leases, this is unknown: false. An error means that the kernel should know and
+// did not answer.
 func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	if api.IsNetwork(path) {
 		return false, nil
@@ -30,7 +30,7 @@ func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = f.Close() }() // and with it the lease
+	defer func() { _ = f.Close() }() // this also ends the lease
 	nfs, err := onNFS(f)
 	if err != nil {
 		return false, err
@@ -45,7 +45,7 @@ func (s Storage) Written(_ context.Context, path string) (bool, error) {
 		return false, nil
 	case errors.Is(err, unix.EAGAIN):
 		return true, nil
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // there are no leases here
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // no leases are supported here
 		return false, nil
 	case errors.Is(err, unix.EACCES):
 		return false, fmt.Errorf("ask for a lease of %s: %w (volferryd needs the capability CAP_LEASE for a file of another user)", path, err)
