@@ -22,21 +22,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// DefaultDir is where connectors are installed. It is a variable for the linker: make install
-// has another directory, and nothing else sets it.
+// DefaultDir is where connectors are installed. It is a variable for the linker: only make install
+// sets another directory.
 var DefaultDir = "/usr/libexec/volferry/connectors"
 
 const (
-	// maxTextBytes bounds a request, an answer, and what is kept of stderr.
+	// maxTextBytes bounds a request, an answer, and the kept stderr.
 	maxTextBytes = 64 << 10
-	// stderrBytes of a program that has failed are shown.
+	// stderrBytes of a failed program are shown.
 	stderrBytes = 1 << 10
-	// killGrace is how long a program has to end by itself once it is told to.
+	// killGrace is how long a program has to end after the first signal.
 	killGrace = 10 * time.Second
 )
 
-// Timeout is how long a verb may take before the program is told to end. One that only looks may
-// have to wait for a lock that a tool of somebody else's holds.
+// Timeout is how long a verb may take before the program is signalled to end. Even an inspection
+// may have to wait for another tool's lock.
 func Timeout(verb string) time.Duration {
 	if verb == VerbInspect {
 		return time.Minute
@@ -44,12 +44,11 @@ func Timeout(verb string) time.Duration {
 	return 2 * time.Minute
 }
 
-// RunTimeout is how long Run may take at the most, with the end of a program that does not
-// want to.
+// RunTimeout is the longest duration of Run, including the forced end of a program.
 func RunTimeout(verb string) time.Duration { return Timeout(verb) + killGrace + time.Second }
 
-// Find returns the path of a connector that is installed in dir. It refuses a program that
-// somebody else than root, or than the user of this process, could have put there or changed.
+// Find returns the path of a connector that is installed in dir. It refuses a program that another
+// user than root or this process's user could have installed or changed.
 func Find(dir, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
@@ -72,7 +71,7 @@ func Find(dir, name string) (string, error) {
 	return real, nil
 }
 
-// checkOwners refuses a path of which some part is in the hands of others.
+// checkOwners refuses a path if other users control a part of it.
 func checkOwners(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s is no absolute path", path)
@@ -85,7 +84,7 @@ func checkOwners(path string) error {
 		if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 			return fmt.Errorf("%s belongs to user %d, who could put another program there; give it to root", at, st.Uid)
 		}
-		// In a directory with the sticky bit nobody replaces what is another's.
+		// In a sticky directory no user can replace another user's file.
 		sticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
 		if st.Mode&unix.S_IFMT != unix.S_IFLNK && st.Mode&0o022 != 0 && !sticky {
 			return fmt.Errorf("%s may be written by others than its owner, who could put another program there; `%s`", at, api.ShellLine("chmod", "go-w", "--", at))
@@ -96,12 +95,12 @@ func checkOwners(path string) error {
 	}
 }
 
-// BrokenError is that of a program that has not answered by the protocol: whatever it was
-// asked for may have been done or not.
+// BrokenError reports that a program has not answered by the protocol: its request may have been
+// done or not.
 type BrokenError struct {
 	Verb string
 	Err  error
-	// Stderr is the end of what the program has written there.
+	// Stderr is the end of the program's stderr.
 	Stderr string
 }
 
@@ -118,15 +117,15 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 var errTimeout = errors.New("it did not end in time, and was killed")
 
 // Run runs the program at path for one verb. The error is the *Error of its answer, or a
-// *BrokenError. The program has no terminal, no open file, nothing in its environment but a
-// PATH, and a process group of its own, which is killed with it.
+// *BrokenError. The program has no terminal, no open file, only PATH and LC_ALL in its environment,
+// and its own process group, which is killed with it.
 func Run(ctx context.Context, path string, in Request) (Answer, error) {
 	in.Protocol = Protocol
 	return run(ctx, path, in, Timeout(in.Verb), killGrace)
 }
 
-// Try is Run with the request as it is, whatever its protocol: the test kit asks for what there
-// is not.
+// Try is Run with the request unchanged, whatever its protocol: the test kit sends invalid
+// requests.
 func Try(ctx context.Context, path string, in Request) (Answer, error) {
 	return run(ctx, path, in, Timeout(in.Verb), killGrace)
 }
@@ -146,7 +145,7 @@ func run(ctx context.Context, path string, in Request, timeout, grace time.Durat
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), stdout, stderr
-	// First asked to end, for a tool that is in the middle of a change of its metadata.
+	// SIGTERM first, for a tool that is changing its metadata.
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = grace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -170,16 +169,16 @@ func run(ctx context.Context, path string, in Request, timeout, grace time.Durat
 	return out, err
 }
 
-// runGroup runs a program, and ends whatever it leaves in its process group. It keeps the thread
-// that starts the program until then: the kernel sends the death signal when that thread ends,
-// not the process.
+// runGroup runs a program, and kills the rest of its process group. It occupies the thread that
+// starts the program until then: the kernel sends the death signal when that thread ends, not the
+// process.
 func runGroup(cmd *exec.Cmd) (err error) {
 	osthread.Own(func() (reusable bool) {
 		if err = cmd.Start(); err != nil {
 			return true
 		}
-		// What it leaves behind is not to work on when the next verb is asked for. As long as
-		// nobody has waited for the program, its number is no other group's.
+		// Leftover processes must not work during the next verb. Until the program is waited for,
+		// its number cannot be another group's.
 		err = waitForExit(cmd.Process.Pid)
 		if killErr := unix.Kill(-cmd.Process.Pid, unix.SIGKILL); killErr != nil && !errors.Is(killErr, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("end what it has started: %w", killErr))
@@ -190,7 +189,7 @@ func runGroup(cmd *exec.Cmd) (err error) {
 	return err
 }
 
-// waitForExit returns when a child has ended, and leaves it to be waited for.
+// waitForExit returns when a child has ended, without reaping it.
 func waitForExit(pid int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -213,7 +212,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end is the end of what was kept, in one line.
+// end returns the end of the kept text, in one line.
 func (h *head) end() string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(h.kept), "?")), " ")
 	if len(text) > stderrBytes {

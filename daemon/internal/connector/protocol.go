@@ -2,10 +2,9 @@
 
 // Package connector is the protocol of connectors: programs that make, look up, extend and delete
 // the volumes of storage that libvirt cannot manage, or connect this host with them. One run of a
-// program is one verb, asked for in JSON on stdin and answered in JSON on stdout. The package has
-// both sides: Run, which runs a program, and Serve, for programs that are written in Go. It
-// believes nothing that a program says and checks nothing of it either; package pools does. It
-// knows no hypervisor and no storage.
+// program is one verb, with a JSON request on stdin and a JSON answer on stdout. The package has
+// both sides: Run, which runs a program, and Serve, for programs in Go. It does not check a
+// program's answers; package pools does. It knows no hypervisor and no storage.
 package connector
 
 import (
@@ -18,44 +17,44 @@ import (
 	"strings"
 )
 
-// Protocol is the number of what is described here, which every request and answer has.
+// Protocol is the version number of this protocol, which every request and answer has.
 const Protocol = 1
 
-// The verbs. A pool names those that it has: VerbInspect, and with it VerbCreate and VerbDelete,
-// or VerbConnect and VerbDisconnect, or all four.
+// The verbs. A pool lists its verbs: VerbInspect, and with it VerbCreate and VerbDelete, or
+// VerbConnect and VerbDisconnect, or all four.
 const (
-	// VerbInspect says what a volume is or, without a volume, what the pool is. It changes nothing.
+	// VerbInspect describes a volume or, without a volume, the pool. It changes nothing.
 	VerbInspect = "inspect"
 	VerbCreate  = "create"
 	VerbExtend  = "extend"
 	VerbDelete  = "delete"
-	// VerbConnect gives a volume that the storage has its device on this host, and VerbDisconnect
-	// ends that. What several volumes share ends with the last one.
+	// VerbConnect makes the device of an existing volume on this host, and VerbDisconnect removes
+	// it. Resources that several volumes share end with the last one.
 	VerbConnect    = "connect"
 	VerbDisconnect = "disconnect"
 	// VerbCopy copies a range of another volume of the pool to the same range of a volume.
 	VerbCopy = "copy"
 )
 
-// Verbs are all verbs, in the order in which a volume meets them.
+// Verbs are all verbs, in the order of a volume's life.
 var Verbs = []string{VerbInspect, VerbCreate, VerbConnect, VerbExtend, VerbCopy, VerbDisconnect, VerbDelete}
 
-// Request is what a connector is asked for.
+// Request is a request to a connector.
 type Request struct {
 	Protocol int    `json:"protocol"`
 	Verb     string `json:"verb"`
-	// OpID is the operation that this is a part of; a verb that is asked for again has the
-	// same. It is empty for inspect.
+	// OpID is the operation of the request; a repeated request has the same. It is empty for
+	// inspect.
 	OpID string `json:"op_id,omitempty"`
 	Pool string `json:"pool"`
-	// Options are what the configuration of the daemon says of the pool.
+	// Options are the pool's options from the daemon's configuration.
 	Options map[string]string `json:"options"`
-	// Volume is the name of a volume in the pool, empty if inspect is about the pool.
+	// Volume is the name of a volume in the pool, empty for an inspection of the pool.
 	Volume string `json:"volume,omitempty"`
-	// SizeBytes is the size that create and extend are to make it.
+	// SizeBytes is the requested size of create and extend.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// Identity is the device that extend, copy, disconnect and delete are about: another one with
-	// the same name is left alone (CodeChanged).
+	// Identity is the device that extend, copy, disconnect and delete must change. They refuse
+	// another device with the same name (CodeChanged).
 	Identity string `json:"identity,omitempty"`
 	// Source is the volume that copy reads, and OffsetBytes and LengthBytes are the range.
 	Source      *Source `json:"source,omitempty"`
@@ -63,51 +62,50 @@ type Request struct {
 	LengthBytes int64   `json:"length_bytes,omitempty"`
 }
 
-// Source is a volume of the same pool to which nobody writes. The destination is as large.
+// Source is a volume of the same pool without writers. The destination has the same size.
 type Source struct {
 	Volume    string `json:"volume"`
 	Identity  string `json:"identity"`
 	SizeBytes int64  `json:"size_bytes"`
 }
 
-// Answer is what a connector says: either an error, or what was asked for.
+// Answer is a connector's answer: an error, or the result.
 type Answer struct {
 	Protocol int     `json:"protocol"`
 	Pool     *Pool   `json:"pool,omitempty"`
 	Volume   *Volume `json:"volume,omitempty"`
-	// CopiedToBytes is the answer of copy: from the offset of the request to here the volume has
-	// the bytes of the source.
+	// CopiedToBytes is the result of copy: from the request's offset to here the volume has the
+	// bytes of the source.
 	CopiedToBytes int64  `json:"copied_to_bytes,omitempty"`
 	Error         *Error `json:"error,omitempty"`
 }
 
 // Pool is the answer of inspect without a volume.
 type Pool struct {
-	// Directory is where the devices of the pool are, each by the name of its volume. It is
-	// below /dev.
+	// Directory has the devices of the pool, each with the name of its volume. It is below /dev.
 	Directory     string `json:"directory"`
 	CapacityBytes int64  `json:"capacity_bytes"`
 	FreeBytes     int64  `json:"free_bytes"`
-	// GranularityBytes is what the size of each volume is a multiple of.
+	// GranularityBytes divides the size of each volume.
 	GranularityBytes int64 `json:"granularity_bytes"`
-	// Verbs are what can be asked for of this pool.
+	// Verbs are the verbs of this pool.
 	Verbs []string `json:"verbs"`
-	// Warning is what an operator should look at, though the pool can be used.
+	// Warning is a problem for the operator, though the pool can be used.
 	Warning string `json:"warning,omitempty"`
 }
 
-// Can reports whether a verb can be asked for.
+// Can reports whether the pool has a verb.
 func (p Pool) Can(verb string) bool { return slices.Contains(p.Verbs, verb) }
 
 // Volume is the answer of inspect with a volume, of create, of connect and of extend.
 type Volume struct {
 	Name string `json:"name"`
-	// Path is Directory of the pool and Name.
+	// Path is the pool's Directory with Name.
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"size_bytes"`
-	// Identity is what the kernel says of the device: the UUID of a map, a WWID, a serial.
+	// Identity is the kernel's identity of the device: the UUID of a map, a WWID, a serial.
 	Identity string `json:"identity"`
-	// OpID is that of the create by which it was made.
+	// OpID is the op of the create that made it.
 	OpID string `json:"op_id,omitempty"`
 }
 
@@ -119,22 +117,22 @@ const (
 	CodeInvalid = "invalid"
 	// CodeNotFound: there is no such volume, or no such pool.
 	CodeNotFound = "not_found"
-	// CodeNotConnected: the volume has no device on this host until it is connected, and whether
-	// the storage has it may not be known before.
+	// CodeNotConnected: the volume has no device on this host until it is connected. Before that it
+	// may be unknown whether the storage has it.
 	CodeNotConnected = "not_connected"
 	// CodeExists: another operation has made a volume of this name.
 	CodeExists = "exists"
-	// CodeChanged: the volume of this name is not the device that Identity says.
+	// CodeChanged: the volume of this name is not the device of Identity.
 	CodeChanged = "changed"
-	// CodeInUse: somebody has the volume open.
+	// CodeInUse: a program has the volume open.
 	CodeInUse = "in_use"
-	// CodeBusy: something else is at work on it, and it may go a moment later.
+	// CodeBusy: another program works on it; a later try may succeed.
 	CodeBusy = "busy"
-	// CodeNoSpace: the pool has no room for it.
+	// CodeNoSpace: the pool has no space for it.
 	CodeNoSpace = "no_space"
 	// CodeUnsupported: this pool cannot do it.
 	CodeUnsupported = "unsupported"
-	// CodeUnavailable: the storage is not reached, so that nobody knows what is there.
+	// CodeUnavailable: the storage is not reachable, so its volumes are unknown.
 	CodeUnavailable = "unavailable"
 	// CodeFailed: anything else.
 	CodeFailed = "failed"
@@ -143,7 +141,7 @@ const (
 // Codes are all codes.
 var Codes = []string{CodeProtocol, CodeInvalid, CodeNotFound, CodeNotConnected, CodeExists, CodeChanged, CodeInUse, CodeBusy, CodeNoSpace, CodeUnsupported, CodeUnavailable, CodeFailed}
 
-// Error is the answer of a connector that refuses, or that cannot.
+// Error is a connector's answer to a request that it refuses or cannot do.
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -156,7 +154,7 @@ func Errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// CodeOf is the code of an error of a connector: CodeFailed if it has none, "" of nil.
+// CodeOf returns the code of a connector's error: CodeFailed if it has none, "" for nil.
 func CodeOf(err error) string {
 	var e *Error
 	switch {
@@ -171,8 +169,8 @@ func CodeOf(err error) string {
 // maxMessageBytes bounds the message of an error, which a person reads.
 const maxMessageBytes = 2 << 10
 
-// ReadAnswer reads the answer to a request. It refuses what is no answer to that verb; whether
-// it is true is not looked at. The error of the answer is an *Error.
+// ReadAnswer parses the answer to a request. It refuses an invalid answer to that verb, but does
+// not check its truth. The error of the answer is an *Error.
 func ReadAnswer(in Request, text []byte) (Answer, error) {
 	var out Answer
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -183,7 +181,7 @@ func ReadAnswer(in Request, text []byte) (Answer, error) {
 		return out, fmt.Errorf("behind the answer is more: %.80q", rest)
 	}
 	if out.Error != nil {
-		// A program that does not know the protocol does not know its number either.
+		// A program without the protocol does not know its number either.
 		if !slices.Contains(Codes, out.Error.Code) {
 			return out, fmt.Errorf("the error has the code %.40q, which there is not: %.200s", out.Error.Code, out.Error.Message)
 		}
@@ -207,7 +205,7 @@ func ReadAnswer(in Request, text []byte) (Answer, error) {
 	return out, nil
 }
 
-// word is what connectors and their pools are named by.
+// word matches the names of connectors and their pools.
 var word = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
 // CheckName refuses the name of a connector that could be a path, or an option of a command.
@@ -218,10 +216,10 @@ func CheckName(name string) error {
 	return nil
 }
 
-// volumeName is what can be a file name and an argument of a command everywhere.
+// volumeName matches names that are file names and command arguments everywhere.
 var volumeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,126}$`)
 
-// CheckVolumeName refuses the name of a volume that no connector is asked about.
+// CheckVolumeName refuses the name of a volume that no connector may get.
 func CheckVolumeName(name string) error {
 	if !volumeName.MatchString(name) {
 		return fmt.Errorf("%.140q is no name of a volume of a connector: it has letters, digits, and _ . + - behind the first, 127 at the most", name)

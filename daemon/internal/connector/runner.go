@@ -12,24 +12,24 @@ import (
 	"sync"
 )
 
-// PoolConfig is what the configuration of the daemon says of a pool: under nameKey the
-// connector, and everything else the options that this gets.
+// PoolConfig is the daemon's configuration of a pool: the connector under nameKey, and the
+// connector's options under all other keys.
 type PoolConfig map[string]string
 
 // The keys that are no options.
 const (
 	// nameKey is the key of the connector's name.
 	nameKey = "connector"
-	// copyKey is copyOn in a pool that is asked to copy, if it can.
+	// copyKey is copyOn if the pool may copy.
 	copyKey = "copy"
 	copyOn  = "on"
 	copyOff = "off"
 )
 
-// Connector is the name of the connector.
+// Connector returns the name of the connector.
 func (c PoolConfig) Connector() string { return c[nameKey] }
 
-// Options are what the connector gets.
+// Options returns the options of the connector.
 func (c PoolConfig) Options() map[string]string {
 	options := maps.Clone(map[string]string(c))
 	delete(options, nameKey)
@@ -37,7 +37,7 @@ func (c PoolConfig) Options() map[string]string {
 	return options
 }
 
-// answer is the answer of the connector as far as the configuration lets it count.
+// answer removes the verb copy from an answer unless the configuration permits it.
 func (c PoolConfig) answer(out Answer) Answer {
 	if out.Pool != nil && c[copyKey] != copyOn {
 		pool := *out.Pool
@@ -47,7 +47,7 @@ func (c PoolConfig) answer(out Answer) Answer {
 	return out
 }
 
-// CheckPools refuses pools of a configuration that could not be.
+// CheckPools refuses invalid pools of a configuration.
 func CheckPools(pools map[string]PoolConfig) error {
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		if err := CheckVolumeName(name); err != nil { // a name of a pool has the same letters
@@ -67,20 +67,20 @@ func CheckPools(pools map[string]PoolConfig) error {
 	return nil
 }
 
-// Runner runs the connectors of pools. On a volume one changing verb is at work at a time, in the
-// order in which they came: a program whose caller has given up or died may still be at work, and
-// what undoes that is to come behind it. The zero value of what is not exported is ready.
+// Runner runs the connectors of pools. A volume has one changing verb at a time, in the order of
+// the calls: a program may still work after its caller has given up or died, and the verb that
+// undoes its work must wait for it. The zero value of the unexported fields is ready.
 type Runner struct {
-	// Config reads where connectors are installed, and the pools.
+	// Config returns the directory of connectors, and the pools.
 	Config func() (dir string, pools map[string]PoolConfig, err error)
 
 	mu sync.Mutex
-	// newest is the newest changing verb of a volume that has not ended: closed when it has.
+	// newest is the newest unfinished changing verb of a volume: closed when it has ended.
 	newest map[string]chan struct{}
 }
 
-// Run runs a verb of the connector of a pool; what the request says of options is replaced by
-// what the configuration says. Errors are those of the package's Run, and of the configuration.
+// Run runs a verb of the connector of a pool; the configuration's options replace the request's.
+// Errors are those of the package's Run, and of the configuration.
 func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, error) {
 	dir, pools, err := r.Config()
 	if err != nil {
@@ -107,8 +107,8 @@ func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, erro
 	return c.answer(out), err
 }
 
-// RunText is Run for another process: what is asked and answered is text. The error is what no
-// connector has said.
+// RunText is Run for another process, with request and answer as text. Its error does not come from
+// a connector.
 func (r *Runner) RunText(ctx context.Context, pool string, text []byte) ([]byte, error) {
 	var in Request
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -125,9 +125,9 @@ func (r *Runner) RunText(ctx context.Context, pool string, text []byte) ([]byte,
 	return json.Marshal(out)
 }
 
-// turn waits until all changing verbs on the volume of a request have ended that came before it.
-// Nobody waits for one that only looks: a volume that is being made is neither absent nor there
-// until that is over, but it may be looked at by many. An inspection of the pool waits for nothing.
+// turn waits until all earlier changing verbs on the request's volume have ended. An inspection
+// waits too, since an unfinished volume is neither absent nor complete, but no verb waits for an
+// inspection. An inspection of the pool waits for nothing.
 func (r *Runner) turn(ctx context.Context, pool string, in Request) (release func(), err error) {
 	leave := func() {}
 	if in.Volume == "" {
@@ -147,7 +147,7 @@ func (r *Runner) turn(ctx context.Context, pool string, in Request) (release fun
 	case <-before:
 		return leave, nil
 	case <-ctx.Done():
-		go func() { // who came behind it waits for what is at work all the same
+		go func() { // later callers still wait for the running verb
 			<-before
 			leave()
 		}()

@@ -11,11 +11,11 @@ import (
 	"slices"
 )
 
-// Handler does what one verb asks for. Its errors are *Error; any other is CodeFailed.
+// Handler executes one verb. Its errors are *Error; any other is CodeFailed.
 type Handler func(ctx context.Context, in Request) (Answer, error)
 
-// Serve is a connector: it reads a request, has it handled, and writes the answer. Its error
-// is about stdin and stdout alone.
+// Serve is a connector: it reads a request, calls handle, and writes the answer. Its error only
+// concerns stdin and stdout.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, handle Handler) error {
 	out := answer(ctx, stdin, handle)
 	out.Protocol = Protocol
@@ -87,7 +87,7 @@ func (in Request) check() error {
 	return nil
 }
 
-// checkCopy refuses a copy without a source, or of what the source does not have.
+// checkCopy refuses a copy without a source, or of a range that the source does not have.
 func (in Request) checkCopy() error {
 	src := in.Source
 	switch {

@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// pattern is what is written to a volume.
+// pattern is test data for volumes.
 var pattern = bytes.Repeat([]byte("volferry"), 512)
 
-// extensions are the checks of extend, after which the volume has a larger size.
+// extensions runs the checks of extend, after which the volume has a larger size.
 func (k *kit) extensions(name string) {
 	before, after := k.SizeBytes, k.SizeBytes+2*k.pool.GranularityBytes
 	extend := func(sizeBytes int64, identity string) error {
@@ -62,7 +62,7 @@ func (k *kit) write(name string, at ...int64) (err error) {
 	return nil
 }
 
-// holds wants the pattern there.
+// holds checks for the pattern at these offsets.
 func (k *kit) holds(name string, at ...int64) (err error) {
 	d, err := k.Open(k.pool.Directory + "/" + name)
 	if err != nil {
@@ -81,7 +81,7 @@ func (k *kit) holds(name string, at ...int64) (err error) {
 	return nil
 }
 
-// readsZeros wants nothing but zeros between two offsets.
+// readsZeros checks for zeros between two offsets.
 func (k *kit) readsZeros(name string, from, to int64) (err error) {
 	d, err := k.Open(k.pool.Directory + "/" + name)
 	if err != nil {
@@ -123,7 +123,7 @@ func (k *kit) deleteOther(name string) error {
 	return k.there(name)
 }
 
-// there wants the device of a volume.
+// there checks that the device of a volume exists.
 func (k *kit) there(name string) error {
 	d, err := k.Look(k.pool.Directory + "/" + name)
 	if err == nil && d.Identity != k.made[name] {
@@ -132,7 +132,7 @@ func (k *kit) there(name string) error {
 	return err
 }
 
-// remove deletes a volume, and wants it gone from the connector and from the kernel.
+// remove deletes a volume, and checks that it is gone from the connector and from the kernel.
 func (k *kit) remove(name string) error {
 	if _, err := k.ask(connector.Request{Verb: connector.VerbDelete, OpID: opTwo, Volume: name, Identity: k.made[name]}); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (k *kit) removeAgain(name string) error {
 	return err
 }
 
-// another makes a volume where one was deleted, by the op that has made that one.
+// another makes a volume with the name of a deleted volume, for the op that made the deleted one.
 func (k *kit) another(name string) error {
 	was := k.made[name]
 	delete(k.made, name)
@@ -165,10 +165,10 @@ func (k *kit) another(name string) error {
 	return k.readsZeros(name, 0, k.SizeBytes)
 }
 
-// interruptCreate tells a create to end after a while, and asks for it again.
+// interruptCreate ends a create after a while, and repeats the request.
 func (k *kit) interruptCreate(after time.Duration) error {
 	name := k.names + "-c"
-	delete(k.made, name) // one that an earlier check has left is another one, or this op's
+	delete(k.made, name) // a volume left by an earlier check is another device, or this op's
 	k.interrupt(after, connector.Request{Verb: connector.VerbCreate, OpID: opOne, Volume: name, SizeBytes: k.SizeBytes})
 	if err := k.create(name, opOne); err != nil {
 		k.remember(name)
@@ -190,7 +190,7 @@ func (k *kit) interruptDelete(after time.Duration) error {
 	return err
 }
 
-// interrupt asks for a verb that is told to end. Whether it was done by then shows afterwards.
+// interrupt requests a verb and ends it. Later checks show whether the verb was done by then.
 func (k *kit) interrupt(after time.Duration, in connector.Request) {
 	in.Protocol = connector.Protocol
 	ctx, cancel := context.WithTimeout(k.ctx, after)
@@ -198,13 +198,13 @@ func (k *kit) interrupt(after time.Duration, in connector.Request) {
 	_, _ = k.Run(ctx, in)
 }
 
-// cleanUp deletes what was made, also where the checks were cut off.
+// cleanUp deletes all volumes of the checks, also after an interruption.
 func (k *kit) cleanUp() error {
 	k.ctx = context.WithoutCancel(k.ctx)
 	var left error
 	for name := range k.made {
 		if out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name}); err == nil && out.Volume != nil {
-			k.made[name] = out.Volume.Identity // as it says by now, whatever it said
+			k.made[name] = out.Volume.Identity // the present identity, whatever it was before
 		}
 		if err := k.remove(name); err != nil {
 			left = errors.Join(left, fmt.Errorf("%s: %w", name, err))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance is the test kit for connectors: it asks one for everything that the protocol
-// has, each verb more than once, and says what it violates. It makes, writes to and deletes volumes
-// of its own, with names that nobody else has. Of a target it connects the volumes that it is
-// given, and only reads what they are, unless it may write to them. It touches no other one.
+// Package conformance is the test kit for connectors. It sends a connector every request of the
+// protocol, each verb more than once, and reports the violations. It makes, writes to and deletes
+// its own volumes, with unique names. It connects the named volumes of a target, and only reads
+// them unless it may write to them. It touches no other volume.
 package conformance
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// OpenDevice opens a block device for the checks. What this host has cached of it is dropped: the
-// storage may have copied to it since.
+// OpenDevice opens a block device for the checks. It drops this host's cached pages of the device,
+// because the storage may have copied to it since.
 func OpenDevice(path string) (Device, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -32,16 +32,16 @@ func OpenDevice(path string) (Device, error) {
 	return f, nil
 }
 
-// defaultSizeBytes is enough to see that something is kept, and soon read.
+// defaultSizeBytes is large enough to check that data is kept, and small enough to read quickly.
 const defaultSizeBytes = 16 << 20
 
-// Run makes all checks and returns how many have failed. What it has made is deleted at the end.
+// Run makes all checks and returns how many have failed. It deletes its volumes at the end.
 func Run(ctx context.Context, s Subject) (failed int) {
 	k := &kit{Subject: s, ctx: ctx, names: "volferry-test-" + uuid.NewString()[:8], made: map[string]string{}}
 	k.check("a protocol that there is not is refused", k.unknownProtocol)
 	k.check("a verb that there is not is refused", k.unknownVerb)
 	if !k.check("inspect says what the pool is, twice the same", k.inspectPool) {
-		return k.bad // nothing below could be said
+		return k.bad // the checks below need the pool
 	}
 	k.check("a name that could be a path or an option is refused", k.badNames)
 	if k.pool.Can(connector.VerbCreate) {
@@ -53,7 +53,7 @@ func Run(ctx context.Context, s Subject) (failed int) {
 	return k.bad
 }
 
-// creations are the checks of a pool that makes volumes.
+// creations runs the checks of a pool that makes volumes.
 func (k *kit) creations() {
 	k.check("a volume that is not there is not found", k.absent)
 	k.check("the delete of a volume that is not there is done", k.deleteAbsent)

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// connections are the checks of a pool that connects volumes: those of Volumes, which are there.
+// connections runs the checks of a pool that connects the existing Volumes.
 func (k *kit) connections() {
 	if !k.check("there are volumes to connect, and none of them is", k.notConnected) {
 		return
@@ -50,7 +50,7 @@ func (k *kit) connections() {
 	k.check("everything that was connected is disconnected", k.disconnectAll)
 }
 
-// notConnected refuses volumes that somebody may use.
+// notConnected refuses Volumes that may be in use.
 func (k *kit) notConnected() error {
 	if len(k.Volumes) == 0 {
 		return errors.New("none was named; name one or two of the target that nobody uses")
@@ -58,7 +58,7 @@ func (k *kit) notConnected() error {
 	return k.away()
 }
 
-// away wants no volume to have a device.
+// away checks that no volume has a device.
 func (k *kit) away() error {
 	for _, name := range k.Volumes {
 		d, err := k.Look(k.pool.Directory + "/" + name)
@@ -76,7 +76,8 @@ func (k *kit) away() error {
 	return nil
 }
 
-// connect wants the device of a volume, as the connector says, and the same one as before.
+// connect connects a volume, and checks its device against the answer and against an earlier
+// connect.
 func (k *kit) connect(name, opID string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbConnect, OpID: opID, Volume: name})
 	if err != nil {
@@ -96,7 +97,7 @@ func (k *kit) disconnect(name, identity string) error {
 	return err
 }
 
-// stays wants a volume to be as connect has given it.
+// stays checks that a volume is unchanged since connect.
 func (k *kit) stays(name string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name})
 	if err != nil {
@@ -121,8 +122,8 @@ func (k *kit) disconnectOpen(name string) (err error) {
 	return k.stays(name)
 }
 
-// shared connects a second volume while the first one is, and disconnects the first one: the
-// second has to keep its device. At the end the first is connected again, and alone.
+// shared connects a second volume, and disconnects the first: the second must keep its device. At
+// the end only the first is connected again.
 func (k *kit) shared(a, b string) error {
 	if err := k.connect(b, opTwo); err != nil {
 		return err
@@ -152,7 +153,7 @@ func (k *kit) interruptDisconnect(name string, after time.Duration) error {
 	return errors.Join(k.disconnect(name, k.made[name]), k.away())
 }
 
-// disconnectAll ends what the checks have connected, and wants nothing left.
+// disconnectAll disconnects all volumes of the checks, and checks that none remains connected.
 func (k *kit) disconnectAll() error {
 	var errs []error
 	for name, identity := range k.made {

@@ -22,26 +22,26 @@ type Device interface {
 	Sync() error
 }
 
-// Subject is the connector that is tested.
+// Subject is the tested connector.
 type Subject struct {
-	// Run runs a verb as it is; only the options and the pool are added.
+	// Run sends a request unchanged, except that it adds the options and the pool.
 	Run func(ctx context.Context, in connector.Request) (connector.Answer, error)
-	// Look and Open are the kernel's: pools.Look and OpenDevice.
+	// Look and Open query the kernel: pools.Look and OpenDevice.
 	Look func(path string) (pools.Device, error)
 	Open func(path string) (Device, error)
-	// Volumes are those of a target that the checks may connect and disconnect. Nothing is written
-	// to them without Overwrite, and nobody else may have them connected. Two of one target show
-	// what they share.
+	// Volumes are the volumes of a target that the checks may connect and disconnect. Without
+	// Overwrite nothing is written to them. No other program may have them connected. With two
+	// volumes of one target the checks cover shared sessions.
 	Volumes []string
-	// Overwrite lets copy be tried between Volumes.
+	// Overwrite permits the checks of copy between Volumes.
 	Overwrite bool
-	// Late is for how long a volume is watched to which a copy that was ended may write.
+	// Late is how long a volume is watched for late writes of an ended copy.
 	Late time.Duration
-	// SizeBytes is that of the volumes that are made, or 0; it is rounded up.
+	// SizeBytes is the size of the new volumes, or 0; it is rounded up.
 	SizeBytes int64
-	// Interrupted are the times after which a verb is told to end in its middle.
+	// Interrupted are the times after which a running verb is ended.
 	Interrupted []time.Duration
-	// Report is told of each check.
+	// Report is called for each check.
 	Report func(Finding)
 }
 
@@ -58,7 +58,7 @@ type kit struct {
 	ctx   context.Context
 	pool  connector.Pool
 	names string
-	// made are the volumes that may be there, or be connected, with their identities.
+	// made has the identities of the volumes that may exist, or be connected.
 	made map[string]string
 	bad  int
 }
@@ -75,7 +75,7 @@ func (k *kit) check(what string, run func() error) bool {
 	return err == nil
 }
 
-// The ops that the checks are made for.
+// The ops of the checks.
 const (
 	opOne = "11111111-0000-4000-8000-000000000001"
 	opTwo = "22222222-0000-4000-8000-000000000002"
@@ -88,7 +88,7 @@ func (k *kit) ask(in connector.Request) (connector.Answer, error) {
 	return k.Run(k.ctx, in)
 }
 
-// refused wants one of these codes.
+// refused checks for one of these codes.
 func refused(err error, codes ...string) error {
 	var said *connector.Error
 	if !errors.As(err, &said) {
@@ -103,14 +103,14 @@ func refused(err error, codes ...string) error {
 	return fmt.Errorf("the error is %q (%s), expected %q", said.Code, said.Message, codes[0])
 }
 
-// remember takes note of what is to be deleted at the end.
+// remember records a volume that must be deleted at the end.
 func (k *kit) remember(name string) {
 	if out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name}); err == nil && out.Volume != nil {
 		k.made[name] = out.Volume.Identity
 	}
 }
 
-// create wants a volume, by this op, that the kernel has as the connector says.
+// create makes a volume for this op, and checks that the kernel's device matches the answer.
 func (k *kit) create(name, opID string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbCreate, OpID: opID, Volume: name, SizeBytes: k.SizeBytes})
 	if err != nil {
@@ -130,7 +130,7 @@ func (k *kit) create(name, opID string) error {
 	return nil
 }
 
-// checkVolume compares what the connector says with what the kernel has.
+// checkVolume compares the connector's answer with the kernel's device.
 func (k *kit) checkVolume(name string, said connector.Volume, sizeBytes int64) error {
 	if _, err := pools.Check(k.Look, k.pool.Directory, name, said); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (k *kit) checkVolume(name string, said connector.Volume, sizeBytes int64) e
 	return nil
 }
 
-// same wants a volume to be as create has made it.
+// same checks that a volume is unchanged since create.
 func (k *kit) same(name string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name})
 	if err != nil {

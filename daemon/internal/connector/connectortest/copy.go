@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// lateOf has what is written to a volume once more; copiedOf is there once something was copied to
-// it.
+// lateOf is a file with the data of a late write to a volume; copiedOf exists after a copy to it.
 func (f Fake) lateOf(name string) string   { return filepath.Join(f.Dir, name+".late") }
 func (f Fake) copiedOf(name string) string { return filepath.Join(f.Dir, name+".copied") }
 
@@ -60,7 +59,7 @@ func (f Fake) writeTo(name string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// writeLate is what CopiesLate does when somebody looks.
+// writeLate makes the late write of CopiesLate at the next inspection.
 func (f Fake) writeLate(name string) error {
 	data, err := os.ReadFile(f.lateOf(name))
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connectortest is a connector over files of a directory, with flaws on request, for
-// tests only.
+// Package connectortest is a connector over files of a directory, with optional flaws, for tests
+// only.
 package connectortest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// Run is Handle as a pools.Run: as if a program had done it.
+// Run is Handle as a pools.Run, with requests and answers in JSON as for a program.
 func (f Fake) Run(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
 	if in.Protocol == 0 {
 		in.Protocol = connector.Protocol
@@ -99,7 +99,7 @@ func (f Fake) verbs() []string {
 	return verbs
 }
 
-// read is what the connector says of a volume.
+// read returns the connector's answer about a volume.
 func (f Fake) read(name string) (connector.Volume, error) {
 	v := connector.Volume{Name: name, Path: Directory + "/" + name}
 	text, err := os.ReadFile(f.metaOf(name))
@@ -199,7 +199,7 @@ func (f Fake) remove(in connector.Request, v connector.Volume, there bool) (conn
 	return connector.Answer{}, errors.Join(os.Remove(f.metaOf(in.Volume)), os.Remove(f.bytesOf(in.Volume)))
 }
 
-// Look is the kernel's word on a device of the fake.
+// Look returns the kernel's view of a device of the fake.
 func (f Fake) Look(path string) (pools.Device, error) {
 	name, found := strings.CutPrefix(path, Directory+"/")
 	if !found || f.Target && len(f.connected()) == 0 {

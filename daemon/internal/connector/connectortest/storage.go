@@ -9,87 +9,87 @@ import (
 )
 
 const (
-	// Directory is where the devices of the fake are said to be.
+	// Directory is the claimed directory of the fake's devices.
 	Directory = "/dev/fake"
-	// GranularityBytes is what it rounds to.
+	// GranularityBytes is its granularity.
 	GranularityBytes = 4 << 20
 	capacityBytes    = 1 << 30
 )
 
-// A Flaw is what a connector does wrong.
+// A Flaw is a defect of a connector.
 type Flaw string
 
-// The flaws. The zero value is none.
+// The flaws. The zero value means none.
 const (
-	// WrongSize: it makes a volume that is larger than was asked for.
+	// WrongSize: it makes a larger volume than requested.
 	WrongSize Flaw = "wrong size"
-	// LiesOfSize: it says another size than the device has.
+	// LiesOfSize: it reports another size than the device's.
 	LiesOfSize Flaw = "lies of the size"
-	// LiesOfIdentity: it says that it is another device.
+	// LiesOfIdentity: it reports another device's identity.
 	LiesOfIdentity Flaw = "lies of the identity"
-	// LiesOfPath: it says that the device is elsewhere.
+	// LiesOfPath: it reports another path than the device's.
 	LiesOfPath Flaw = "lies of the path"
-	// ForgetsOp: it does not keep which op has made a volume.
+	// ForgetsOp: it does not record which op made a volume.
 	ForgetsOp Flaw = "forgets the op"
-	// TakesOver: it takes what another op has made for what this one has.
+	// TakesOver: it treats another op's volume as this op's.
 	TakesOver Flaw = "takes over"
-	// RefusesAgain: it refuses a create that it has done.
+	// RefusesAgain: it refuses a repeated create.
 	RefusesAgain Flaw = "refuses again"
-	// IgnoresIdentity: it deletes and extends whatever has the name.
+	// IgnoresIdentity: it deletes and extends any device with the name.
 	IgnoresIdentity Flaw = "ignores the identity"
 	// Shrinks: it makes a volume smaller.
 	Shrinks Flaw = "shrinks"
-	// Dirty: a new volume holds what was there before.
+	// Dirty: a new volume has old data.
 	Dirty Flaw = "dirty"
-	// LosesData: a volume that is extended is empty.
+	// LosesData: an extended volume is empty.
 	LosesData Flaw = "loses data"
-	// OnlyOnce: it fails to delete what is gone.
+	// OnlyOnce: it fails to delete an absent volume.
 	OnlyOnce Flaw = "only once"
-	// LeavesDevice: it says that it has deleted what is there.
+	// LeavesDevice: it reports a delete, but the device still exists.
 	LeavesDevice Flaw = "leaves the device"
-	// DeletesOpen: it deletes what is open.
+	// DeletesOpen: it deletes an open volume.
 	DeletesOpen Flaw = "deletes what is open"
-	// SaysNothing: it has an absent volume as one that there is nothing to say of.
+	// SaysNothing: it answers with an empty volume for an absent one.
 	SaysNothing Flaw = "says nothing"
-	// AnyProtocol: it does not look at the number of the protocol.
+	// AnyProtocol: it does not check the protocol number.
 	AnyProtocol Flaw = "any protocol"
-	// Rounds: it accepts a size that is no multiple.
+	// Rounds: it accepts a size that is not a multiple.
 	Rounds Flaw = "rounds"
-	// NoGranularity: it does not say what it rounds to.
+	// NoGranularity: it does not report its granularity.
 	NoGranularity Flaw = "no granularity"
 )
 
 // The flaws of a target.
 const (
-	// ConnectsOnce: it refuses to connect what is connected.
+	// ConnectsOnce: it refuses to connect a connected volume.
 	ConnectsOnce Flaw = "connects once"
 	// ConnectsAny: it makes up a volume that the target does not have.
 	ConnectsAny Flaw = "connects any"
-	// EndsShared: it ends what two volumes share with the first of them.
+	// EndsShared: it ends a shared session with the first of two volumes.
 	EndsShared Flaw = "ends what is shared"
-	// LeavesSession: it leaves the session of the last volume.
+	// LeavesSession: it does not end the session of the last volume.
 	LeavesSession Flaw = "leaves the session"
-	// DisconnectsOpen: it takes away what is open.
+	// DisconnectsOpen: it disconnects an open volume.
 	DisconnectsOpen Flaw = "disconnects what is open"
-	// DisconnectsOther: it takes away whatever has the name.
+	// DisconnectsOther: it disconnects any device with the name.
 	DisconnectsOther Flaw = "disconnects another"
-	// DisconnectsOnce: it fails to disconnect what is not connected.
+	// DisconnectsOnce: it fails to disconnect a volume that is not connected.
 	DisconnectsOnce Flaw = "disconnects once"
 )
 
 // The flaws of a storage that copies.
 const (
-	// CopiesNothing: it says that it has copied, and has not.
+	// CopiesNothing: it reports a copy that it has not made.
 	CopiesNothing Flaw = "copies nothing"
-	// CopiesMore: it changes what is behind the range.
+	// CopiesMore: it changes bytes after the range.
 	CopiesMore Flaw = "copies more"
-	// CopiesOnce: it refuses to copy what it has copied.
+	// CopiesOnce: it refuses a repeated copy.
 	CopiesOnce Flaw = "copies once"
-	// CopiesAny: it copies whatever has the names.
+	// CopiesAny: it copies between any devices with the names.
 	CopiesAny Flaw = "copies any"
-	// CopiesLate: it writes once more what it has copied, some time later.
+	// CopiesLate: it writes the copied data again some time later.
 	CopiesLate Flaw = "copies late"
-	// CopiesBeyond: it takes a range that the source does not have.
+	// CopiesBeyond: it accepts a range that the source does not have.
 	CopiesBeyond Flaw = "copies beyond"
 )
 
@@ -98,14 +98,13 @@ type Fake struct {
 	// Dir has the volumes, as files.
 	Dir  string
 	Flaw Flaw
-	// Target: it makes no volumes, and connects those that AddVolume has made. They share a
-	// session.
+	// Target: it makes no volumes, and connects those of AddVolume. They share a session.
 	Target bool
 	// Copies: it has the verb copy.
 	Copies bool
 }
 
-// meta is what is kept of a volume beside its bytes.
+// meta is the stored metadata of a volume.
 type meta struct{ Identity, OpID string }
 
 func (f Fake) bytesOf(name string) string { return filepath.Join(f.Dir, name+".raw") }

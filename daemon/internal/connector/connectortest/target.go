@@ -12,19 +12,19 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// markOf is there while a volume is connected.
+// markOf returns a file that exists while a volume is connected.
 func (f Fake) markOf(name string) string { return filepath.Join(f.Dir, name+".connected") }
 
-// connected are the volumes for which the session is there.
+// connected returns the marks of the connected volumes, which share the session.
 func (f Fake) connected() []string {
 	names, err := filepath.Glob(f.markOf("*"))
 	if err != nil {
-		panic(err) // the pattern is ours
+		panic(err) // the pattern is constant
 	}
 	return names
 }
 
-// AddVolume gives the target a volume, with an identity of its own.
+// AddVolume adds a volume with an identity to the target.
 func (f Fake) AddVolume(name, identity string, sizeBytes int64) error {
 	return errors.Join(
 		os.WriteFile(f.metaOf(name), fmt.Appendf(nil, `{"Identity": %q}`, identity), 0o600),

@@ -15,9 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// connecting are the pools that connect volumes at paths like this one, with what is known of
-// them. Several may have the same directory, such as that of udev's names. One of which nothing
-// is known has none.
+// connecting returns the pools that connect volumes at paths like this one, and their descriptions.
+// Several may share a directory, such as udev's. A pool with an unavailable description is omitted.
 func (h *Host) connecting(ctx context.Context, path string) (names []string, known map[string]connector.Pool) {
 	dir, name := filepath.Dir(path), filepath.Base(path)
 	if !strings.HasPrefix(path, "/dev/") || filepath.Clean(path) != path || connector.CheckVolumeName(name) != nil {
@@ -39,8 +38,8 @@ func (h *Host) Connectable(ctx context.Context, path string) (bool, error) {
 	return len(names) > 0, ctx.Err()
 }
 
-// ConnectDevice implements hv.Hypervisor: of several pools the first one that has the volume
-// connects it. What the connector says is then looked at.
+// ConnectDevice implements hv.Hypervisor. The first of several pools with the volume connects it.
+// The connector's answer is then checked.
 func (h *Host) ConnectDevice(ctx context.Context, path string) error {
 	names, known := h.connecting(ctx, path)
 	name := filepath.Base(path)
@@ -52,15 +51,15 @@ func (h *Host) ConnectDevice(ctx context.Context, path string) error {
 			return err
 		}
 		refused := h.refusal(pool, "connect volume "+name, err)
-		if failed == nil || errors.Is(failed, hv.ErrNotFound) { // another one may have it, and be away
+		if failed == nil || errors.Is(failed, hv.ErrNotFound) { // another pool may have the volume, and be unavailable
 			failed = refused
 		}
 	}
 	return failed
 }
 
-// DisconnectDevice implements hv.Hypervisor. The device that is at the path now is
-// disconnected, and no other one that gets its name meanwhile.
+// DisconnectDevice implements hv.Hypervisor. It disconnects the device that is at the path now, and
+// no other device that gets its name meanwhile.
 func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 	names, known := h.connecting(ctx, path)
 	name := filepath.Base(path)
@@ -69,7 +68,7 @@ func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 		was, err := h.findIn(ctx, pool, known[pool], name)
 		switch {
 		case errors.Is(err, hv.ErrNotFound):
-			was.identity = noIdentity // the session may be there without the volume
+			was.identity = noIdentity // the session may exist without the volume
 		case err != nil:
 			failed = errors.Join(failed, err)
 			continue
@@ -79,8 +78,7 @@ func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 			failed = errors.Join(failed, h.refusal(pool, "disconnect volume "+name, err))
 			continue
 		}
-		// Others may need what it shares with them, so that the device is there. It is no other
-		// one.
+		// The device may remain because others share it. But it must not be another device.
 		left, err := h.Look(path)
 		if err == nil && was.identity != noIdentity && left.Identity != was.identity {
 			failed = errors.Join(failed, h.untrue(pool, fmt.Errorf("it has disconnected %s, and the kernel has %q at that path, which was %q", path, left.Identity, was.identity)))
@@ -89,5 +87,5 @@ func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 	return failed
 }
 
-// noIdentity is the identity of a volume that is disconnected without having a device.
+// noIdentity is the identity for disconnecting a volume without a device.
 const noIdentity = "none"

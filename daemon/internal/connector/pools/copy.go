@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// FindDeviceCopy implements hv.Hypervisor: the pool is the first one that has both volumes.
+// FindDeviceCopy implements hv.Hypervisor: the pool is the first one with both volumes.
 func (h *Host) FindDeviceCopy(ctx context.Context, src, dst string) (*hv.DeviceCopy, error) {
 	none := fmt.Errorf("%w: no pool of a connector has both %s and %s", hv.ErrNotFound, src, dst)
 	dir := filepath.Dir(src)
@@ -25,7 +25,7 @@ func (h *Host) FindDeviceCopy(ctx context.Context, src, dst string) (*hv.DeviceC
 	for _, pool := range slices.Sorted(maps.Keys(h.Connectors)) {
 		p, err := h.known(ctx, pool)
 		if err != nil || p.Directory != dir {
-			continue // one that is away does not say that it copies
+			continue // an unavailable pool does not offer copies
 		}
 		c, err := h.deviceCopyIn(ctx, pool, p, src, dst)
 		if errors.Is(err, hv.ErrNotFound) {
@@ -36,7 +36,8 @@ func (h *Host) FindDeviceCopy(ctx context.Context, src, dst string) (*hv.DeviceC
 	return nil, none
 }
 
-// deviceCopyIn is the copy between two volumes of a pool. ErrNotFound if it does not have both.
+// deviceCopyIn returns the copy between two volumes of a pool. It returns ErrNotFound if the pool
+// does not have both.
 func (h *Host) deviceCopyIn(ctx context.Context, pool string, p connector.Pool, src, dst string) (*hv.DeviceCopy, error) {
 	c := hv.DeviceCopy{Pool: pool, GranularityBytes: p.GranularityBytes, Offered: p.Can(connector.VerbCopy)}
 	for path, end := range map[string]*hv.DeviceCopyEnd{src: &c.Src, dst: &c.Dst} {
@@ -56,7 +57,7 @@ func (h *Host) deviceCopyIn(ctx context.Context, pool string, p connector.Pool, 
 	return &c, nil
 }
 
-// CopyDevice implements hv.Hypervisor. Both devices are looked at before and after, by the kernel.
+// CopyDevice implements hv.Hypervisor. It checks both devices in the kernel before and after.
 func (h *Host) CopyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (until int64, err error) {
 	if err := h.sameDevices(c); err != nil {
 		return 0, err
@@ -74,7 +75,7 @@ func (h *Host) CopyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (u
 		return 0, fmt.Errorf("%w: pool %s: connector %s was to copy to %s: %w", hv.ErrNoAnswer, c.Pool, h.Connectors[c.Pool], c.Dst.Path, err)
 	}
 	if err := h.sameDevices(c); err != nil {
-		return 0, fmt.Errorf("%w: %w", hv.ErrNoAnswer, err) // what it says is of other devices
+		return 0, fmt.Errorf("%w: %w", hv.ErrNoAnswer, err) // its answer concerns other devices
 	}
 	if until := out.CopiedToBytes; until != c.SizeBytes && until%c.GranularityBytes != 0 {
 		return 0, fmt.Errorf("%w: %w", hv.ErrNoAnswer, h.untrue(c.Pool, fmt.Errorf("it says that it has copied to byte %d, which is no multiple of %d", until, c.GranularityBytes)))
@@ -82,7 +83,7 @@ func (h *Host) CopyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (u
 	return out.CopiedToBytes, nil
 }
 
-// sameDevices refuses a copy between other devices than those that were found.
+// sameDevices refuses a copy if the devices are not those of FindDeviceCopy.
 func (h *Host) sameDevices(c hv.DeviceCopy) error {
 	for _, end := range []hv.DeviceCopyEnd{c.Src, c.Dst} {
 		d, err := h.Look(end.Path)

@@ -16,20 +16,19 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// Device is a block device as the kernel has it.
+// Device is a block device of the kernel.
 type Device struct {
 	SizeBytes int64
-	// Identity is what the device says of itself; empty if it says nothing that would tell it
-	// from another one after a reboot.
+	// Identity is the device's own identity; empty if it has none that is stable over reboots.
 	Identity string
 }
 
-// ErrNoDevice says that nothing is at a path.
+// ErrNoDevice: there is nothing at a path.
 var ErrNoDevice = errors.New("there is no device")
 
-// Look asks the kernel for the device at a path.
+// Look returns the kernel's device at a path.
 func Look(path string) (Device, error) {
-	st, err := location.Stat(path) // which has a bound
+	st, err := location.Stat(path) // Stat has a time limit
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return Device{}, ErrNoDevice
@@ -42,7 +41,7 @@ func Look(path string) (Device, error) {
 	if err != nil {
 		return Device{}, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // only read
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return Device{}, fmt.Errorf("read the size of %s: %w", path, err)
@@ -54,9 +53,9 @@ func Look(path string) (Device, error) {
 	return Device{SizeBytes: size, Identity: location.IdentityIn(fingerprint)}, nil
 }
 
-// Check compares what a connector says of a volume with what the kernel has: it has to be the
-// volume that was asked about, at its place in the pool, and, where a device is there, of this
-// size and identity. ErrNoDevice if none is there.
+// Check compares a connector's answer about a volume with the kernel. It must concern the requested
+// volume, at its place in the pool. If the device exists, it must have this size and identity.
+// Check returns ErrNoDevice if the device does not exist.
 func Check(look func(path string) (Device, error), directory, name string, said connector.Volume) (Device, error) {
 	switch {
 	case said.Name != name:
@@ -82,7 +81,7 @@ func Check(look func(path string) (Device, error), directory, name string, said 
 	return found, nil
 }
 
-// CheckPool refuses what cannot be true of a pool.
+// CheckPool refuses an impossible description of a pool.
 func CheckPool(p connector.Pool) error {
 	switch {
 	case !cleanBelowDev(p.Directory):
@@ -95,7 +94,7 @@ func CheckPool(p connector.Pool) error {
 	return checkVerbs(p)
 }
 
-// checkVerbs refuses a pool with which nothing could be done, and one with the half of a pair.
+// checkVerbs refuses a pool without useful verbs, or with half of a pair.
 func checkVerbs(p connector.Pool) error {
 	pairs := 0
 	for _, pair := range [][2]string{{connector.VerbCreate, connector.VerbDelete}, {connector.VerbConnect, connector.VerbDisconnect}} {
@@ -117,7 +116,7 @@ func checkVerbs(p connector.Pool) error {
 	return nil
 }
 
-// cleanBelowDev reports whether a path is that of a directory in which devices can be.
+// cleanBelowDev reports whether a path is a clean directory path below /dev.
 func cleanBelowDev(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && filepath.Clean(path) == path
 }

@@ -21,13 +21,13 @@ import (
 // Run runs a verb of the connector of a pool. Errors are those of connector.Runner.
 type Run func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error)
 
-// Host is a hypervisor with the pools of connectors beside its own.
+// Host is a hypervisor with the pools of connectors in addition to its own.
 type Host struct {
 	hv.Hypervisor
 	// Connectors are the names of the connectors, by pool.
 	Connectors map[string]string
 	Run        Run
-	// Look asks the kernel for a device: Look of this package.
+	// Look returns the kernel's device: Look of this package.
 	Look func(path string) (Device, error)
 
 	mu    sync.Mutex
@@ -35,9 +35,9 @@ type Host struct {
 }
 
 const (
-	// lookEvery is how long what is known of a pool is good for: the report asks every few seconds.
+	// lookEvery is how long a description of a pool is valid: the report asks every few seconds.
 	lookEvery = 5 * time.Second
-	// lookTimeout is how long a list of the pools waits for one that does not answer.
+	// lookTimeout is how long a list of the pools waits for inspections.
 	lookTimeout = 3 * time.Second
 )
 
@@ -45,10 +45,10 @@ const (
 type poolLook struct {
 	done  chan struct{}
 	began time.Time
-	// before is what the inspection before has found, nil if that found nothing. It counts until
-	// this one is over: a program may take longer than a list waits, on a host that is busy.
+	// before is the result of the previous inspection, nil without one. It is used until this
+	// inspection ends: on a busy host a program may take longer than a list waits.
 	before *connector.Pool
-	// outdated says that the pool was changed since this one began. Host.mu guards it.
+	// outdated: the pool was changed since this inspection began. Host.mu guards it.
 	outdated bool
 	// ended, found and err may be read when done is closed.
 	ended time.Time
@@ -56,8 +56,8 @@ type poolLook struct {
 	err   error
 }
 
-// Pools implements hv.Hypervisor. A pool whose connector does not say what it is is not active.
-// One that libvirt has by the same name is nobody's: which one is meant cannot be known.
+// Pools implements hv.Hypervisor. A pool is not active if its connector does not describe it, or if
+// libvirt has a pool of the same name, because the name is then ambiguous.
 func (h *Host) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	pools, err := h.Hypervisor.Pools(ctx)
 	if err != nil || len(h.Connectors) == 0 {
@@ -108,7 +108,8 @@ func (l *poolLook) over() bool {
 	}
 }
 
-// result is what is known of the pool: an error if it was never found out, or not the last time.
+// result returns the description of the pool. It returns an error if the first or the last
+// inspection failed or has not ended.
 func (l *poolLook) result() (connector.Pool, error) {
 	switch {
 	case l.over():
@@ -119,8 +120,8 @@ func (l *poolLook) result() (connector.Pool, error) {
 	return connector.Pool{}, fmt.Errorf("it has not said for %s what the pool is", time.Since(l.began).Round(time.Second))
 }
 
-// look is the present inspection of a pool: the one that is going on, one that is new enough,
-// or another one. It is nobody's context that ends it: others wait for it too.
+// look returns the present inspection of a pool: the running one, a recent one, or a new one. No
+// caller's context ends it, because other callers wait for it too.
 func (h *Host) look(pool string) *poolLook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +130,7 @@ func (h *Host) look(pool string) *poolLook {
 		switch {
 		case !last.over():
 			return last
-		case last.err != nil: // it may be well by now
+		case last.err != nil: // it may work by now
 		case !last.outdated && time.Since(last.ended) < lookEvery:
 			return last
 		default:
@@ -150,7 +151,7 @@ func (h *Host) look(pool string) *poolLook {
 	return l
 }
 
-// changed has the next list of the pools ask again.
+// changed makes the next list of the pools inspect the pool again.
 func (h *Host) changed(pool string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,13 +171,13 @@ func (h *Host) inspectPool(ctx context.Context, pool string) (connector.Pool, er
 // has reports whether a pool is a connector's.
 func (h *Host) has(pool string) bool { return h.Connectors[pool] != "" }
 
-// inspect looks at a pool, and says in the words of the caller if that fails.
+// inspect inspects a pool, and converts the error for callers.
 func (h *Host) inspect(ctx context.Context, pool string) (connector.Pool, error) {
 	p, err := h.inspectPool(ctx, pool)
 	return p, h.refusal(pool, "look at the pool", err)
 }
 
-// known is what is known of a pool, without another inspection if one is new enough.
+// known returns the description of a pool, without a new inspection if one is recent enough.
 func (h *Host) known(ctx context.Context, pool string) (connector.Pool, error) {
 	l := h.look(pool)
 	if l.before == nil {
@@ -190,7 +191,7 @@ func (h *Host) known(ctx context.Context, pool string) (connector.Pool, error) {
 	return p, h.refusal(pool, "look at the pool", err)
 }
 
-// refusal gives an error of a connector the type that callers of a hypervisor branch on.
+// refusal converts an error of a connector to the type that callers of a hypervisor branch on.
 func (h *Host) refusal(pool, what string, err error) error {
 	if err == nil {
 		return nil
@@ -222,7 +223,7 @@ func (h *Host) refusal(pool, what string, err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s", text)
 }
 
-// untrue is the refusal of what a connector says and the kernel does not.
+// untrue returns the error for a connector's answer that contradicts the kernel.
 func (h *Host) untrue(pool string, err error) error {
 	return api.Errorf(api.CodeChainChanged, "pool %s: what connector %s says is not so: %v; nothing is done with that volume before it is mended (volferryd connector-test says more)", pool, h.Connectors[pool], err)
 }
@@ -242,7 +243,7 @@ func (h *Host) RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (
 	return (sizeBytes + p.GranularityBytes - 1) / p.GranularityBytes * p.GranularityBytes, nil
 }
 
-// CreateVolume implements hv.Hypervisor. The connector keeps the op of the context at the volume.
+// CreateVolume implements hv.Hypervisor. The connector records the context's op with the volume.
 func (h *Host) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	if !h.has(pool) {
 		return h.Hypervisor.CreateVolume(ctx, pool, name, format, sizeBytes, backing)
@@ -271,8 +272,8 @@ func (h *Host) CreateVolume(ctx context.Context, pool, name, format string, size
 	return v, nil
 }
 
-// volume is a volume that the kernel has as the connector says. One whose device is not there,
-// because nothing has activated it, is what the connector says, unless it must be there.
+// volume checks the device against the connector's answer, and converts the answer. An inactive
+// volume has no device: unless must is set, the connector's answer is then taken.
 func (h *Host) volume(pool string, p connector.Pool, name string, said connector.Volume, must bool) (*hv.PoolVolume, error) {
 	_, err := Check(h.Look, p.Directory, name, said)
 	if err != nil && (must || !errors.Is(err, ErrNoDevice)) {
@@ -290,14 +291,14 @@ func (h *Host) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 	return f.volume, err
 }
 
-// found is a volume of a pool, by what the connector says and the kernel has.
+// found is a volume of a pool, by the connector's answer and the kernel's device.
 type found struct {
 	volume   *hv.PoolVolume
-	identity string // which device it is
+	identity string // of the device
 	in       connector.Pool
 }
 
-// find looks a volume up. It is absent from a pool that is there: what is away has no volume.
+// find looks up a volume. A volume is only absent if its pool is available.
 func (h *Host) find(ctx context.Context, pool, name string) (found, error) {
 	if connector.CheckVolumeName(name) != nil {
 		return found{}, fmt.Errorf("%w: pool %s has no volume of that name", hv.ErrNotFound, pool)
@@ -315,7 +316,7 @@ func (h *Host) find(ctx context.Context, pool, name string) (found, error) {
 	return f, err
 }
 
-// findIn looks a volume up in a pool that was inspected.
+// findIn looks up a volume in an inspected pool.
 func (h *Host) findIn(ctx context.Context, pool string, p connector.Pool, name string) (found, error) {
 	out, err := h.Run(ctx, pool, connector.Request{Verb: connector.VerbInspect, Volume: name})
 	if err != nil {
@@ -325,7 +326,7 @@ func (h *Host) findIn(ctx context.Context, pool string, p connector.Pool, name s
 	return found{v, out.Volume.Identity, p}, err
 }
 
-// noAbsence keeps a pool that is not found from being taken for a volume that is not.
+// noAbsence keeps an absent pool from being taken for an absent volume.
 func noAbsence(err error) error {
 	if errors.Is(err, hv.ErrNotFound) {
 		return api.Errorf(api.CodeHypervisorUnavailable, "%v", err)
@@ -358,13 +359,13 @@ func (h *Host) VolumeAt(ctx context.Context, path string) (string, error) {
 	return "", err
 }
 
-// DeleteVolume implements hv.Hypervisor: the device that is looked up now is deleted, and no
-// other one that gets its name meanwhile.
+// DeleteVolume implements hv.Hypervisor. It deletes the device that it looks up now, and no other
+// device that gets its name meanwhile.
 func (h *Host) DeleteVolume(ctx context.Context, pool, name string) error {
 	if !h.has(pool) {
 		return h.Hypervisor.DeleteVolume(ctx, pool, name)
 	}
-	if p, err := h.known(ctx, pool); err == nil && !p.Can(connector.VerbDelete) { // also of one that is not connected
+	if p, err := h.known(ctx, pool); err == nil && !p.Can(connector.VerbDelete) { // also for a volume that is not connected
 		return api.Errorf(api.CodeInvalidArgument, "pool %s deletes no volumes: its target makes and removes them; `volferryctl volume forget` leaves the image of a volume where it is", pool)
 	}
 	was, err := h.find(ctx, pool, name)
@@ -411,7 +412,7 @@ func (h *Host) ExtendVolume(ctx context.Context, pool, name string, sizeBytes in
 	return nil
 }
 
-// noOp stands for the op of what no op asks for.
+// noOp is the op id of requests without an op.
 const noOp = "none"
 
 func opOf(ctx context.Context) string {
