@@ -7,28 +7,28 @@ import (
 	"strconv"
 )
 
-// The command lines. Every function of this file returns one, beginning with
-// the verb, and every image in it is preceded by its format or is a
-// description that begins with driver=; a test walks them all.
+// The command lines. Every function of this file returns a command line that begins with the verb.
+// Each image in it has its format before it, or is a description that begins with driver=; a test
+// checks all of them.
 
-// overlayOptions: a subcluster of 2 KiB keeps a random 4 KiB write from copying
-// 64 KiB (14 times fewer bytes written). Without lazy_refcounts QEMU flushes the data before the
-// entry that names it, and that again: the second flush is what a guest waits for, half of its
-// first write to a place, but where the power is cut between the two, what was there before is
-// there still. With them a write that was not answered yet could be neither old nor new.
+// overlayOptions: with subclusters of 2 KiB a random 4 KiB write does not copy 64 KiB (14 times
+// fewer bytes written). Without lazy_refcounts QEMU flushes the data before the entry that names
+// it, and then the entry. The guest waits for the second flush: half of its first write to a place.
+// But after a power cut between the two, the old data is still there. With lazy_refcounts an
+// unanswered write could leave neither old nor new data.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
-// encryptOptions are those of an overlay over a LUKS container, before for how many milliseconds of
-// a processor its passphrase is hashed.
+// encryptOptions are the options of an overlay over a LUKS container. The milliseconds of CPU time
+// for hashing the passphrase follow.
 const encryptOptions = ",encrypt.format=" + formatLUKS + ",encrypt.key-secret=" + keyID + ",encrypt.iter-time="
 
-// withKey is a command line with the key that the child has open by this name.
+// withKey adds a key to a command line; file is the child's name for the key's open file.
 func withKey(args []string, file string) []string {
 	return slices.Insert(slices.Clone(args), 1, "--object", secretObject(file))
 }
 
-// createOverlayArgs does not open the backing image (-u): it may be in use. hashMS is that of an
-// encrypted one.
+// createOverlayArgs does not open the backing image (-u): it may be in use. hashMS is for an
+// encrypted image.
 func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []string {
 	options := overlayOptions
 	if backing.LUKS {
@@ -40,7 +40,7 @@ func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []st
 	}
 }
 
-// createOptions are those of an image that is no overlay.
+// createOptions are the options of an image that is no overlay.
 const createOptions = "compat=1.1"
 
 // createArgs does not open the backing image (-u), if there is one.
@@ -52,7 +52,7 @@ func createArgs(path string, backing *Image, sizeBytes int64) []string {
 	return append(args, path, strconv.FormatInt(sizeBytes, 10))
 }
 
-// measureArgs asks how large an image gets, and opens none.
+// measureArgs measures the size of an image, and opens none.
 func measureArgs(options string, sizeBytes int64) []string {
 	return []string{"measure", "--output", "json", "-O", FormatQCOW2, "-o", options, "--size", strconv.FormatInt(sizeBytes, 10)}
 }
@@ -61,9 +61,8 @@ func resizeArgs(path string, sizeBytes int64) []string {
 	return []string{"resize", "-q", "-f", FormatQCOW2, path, strconv.FormatInt(sizeBytes, 10)}
 }
 
-// commitArgs has the image to commit into as the overlay's backing node, in the place of
-// what the overlay's header names, and keeps the overlay as it is (-d): the same
-// command can run again.
+// commitArgs sets the target image as the overlay's backing node, instead of the image in the
+// overlay's header, and keeps the overlay unchanged (-d), so that the command can be repeated.
 func commitArgs(overlayOpts, intoOpts, cache string) []string {
 	return []string{"commit", "-p", "-d", "-t", cache, "--image-opts", overlayOpts + "," + intoOpts}
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// ReadBacking returns the backing file of a qcow2 image and its format, as the header has
-// them. Both are empty if the header has none or the image is not qcow2. It also reads
-// images that open refuses, because a guest may use them all the same, and follows links, as
-// QEMU does.
+// ReadBacking returns the backing file of a qcow2 image and its format from the header. Both are
+// empty if the header has none or the image is not qcow2. It also reads images that open refuses,
+// because a guest may still use them, and follows links, as QEMU does.
 func ReadBacking(path string) (file, format string, err error) {
 	f, err := openfile.Anywhere().Open(path, os.O_RDONLY)
 	if no := (*openfile.Error)(nil); errors.As(err, &no) {
@@ -46,7 +45,7 @@ func ReadBacking(path string) (file, format string, err error) {
 	return string(first[offset:]), backingFormat(first[:offset], be.Uint32(fixed[4:]), be.Uint32(fixed[100:])), nil
 }
 
-// ClusterBytes returns the size of the clusters of a qcow2 image.
+// ClusterBytes returns the cluster size of a qcow2 image.
 func ClusterBytes(i Image) (int64, error) {
 	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {
@@ -60,7 +59,7 @@ func ClusterBytes(i Image) (int64, error) {
 	return h.clusterBytes, nil
 }
 
-// backingFormat finds the extension that names the format of the backing file.
+// backingFormat finds the header extension with the format of the backing file.
 func backingFormat(header []byte, version, headerBytes uint32) string {
 	at := uint64(qcow2HeaderBytesV2)
 	if version > 2 {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Bounds of the dirty bitmaps of a qcow2 image, as QEMU has them.
+// QEMU's bounds of the dirty bitmaps of a qcow2 image.
 const (
 	maxBitmaps          = 65535
 	maxBitmapNameBytes  = 1023
@@ -20,7 +20,7 @@ const (
 	maxBitmapEntryBytes = bitmapEntryBytes + 16 + 1024
 )
 
-// bitmapNames reads the names of the dirty bitmaps, also of those that are marked as in use.
+// bitmapNames reads the names of the dirty bitmaps, including bitmaps that are marked as in use.
 func (h *Header) bitmapNames(r io.ReaderAt) (names []string, err error) {
 	if h.bitmaps == nil {
 		return nil, nil
@@ -56,12 +56,12 @@ func (h *Header) bitmapNames(r io.ReaderAt) (names []string, err error) {
 	return names, nil
 }
 
-// Properties are what a qcow2 image has besides what a guest sees of it.
+// Properties are the properties of a qcow2 image that a guest does not see.
 type Properties struct {
-	// Bitmaps are the names of its dirty bitmaps, by its header. While QEMU has the image open for
+	// Bitmaps are the names of its dirty bitmaps in the header. While QEMU has the image open for
 	// writing, it may have others, or fewer.
 	Bitmaps []string
-	// Layout is how it was made, where that is not as images are made here: options of qemu-img.
+	// Layout lists the qemu-img options in which it differs from images that Volferry makes.
 	Layout []string
 }
 
@@ -83,7 +83,7 @@ func ReadProperties(path string) (Properties, error) {
 	return Properties{names, h.unusual()}, nil
 }
 
-// unusual are the options of qemu-img by which the image differs from one of createOptions.
+// unusual returns the qemu-img options in which the image differs from an image with createOptions.
 func (h *Header) unusual() (options []string) {
 	add := func(is bool, option string) {
 		if is {
@@ -99,7 +99,7 @@ func (h *Header) unusual() (options []string) {
 	return options
 }
 
-// How images are made here, as far as a header says it.
+// The layout of images that Volferry makes, as far as a header shows it.
 const (
 	defaultClusterBytes = 64 << 10
 	defaultRefcountBits = 16

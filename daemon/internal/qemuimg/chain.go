@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainError says that an image has another backing image than was stored: somebody has
-// changed its header since.
+// ChainError reports that an image has another backing image than the stored one: its header was
+// changed since.
 type ChainError struct {
 	Path string
 	// Is and Stored are the backing image in the header and the stored one, nil for none.
@@ -31,7 +31,7 @@ func (e *ChainError) Error() string {
 	return fmt.Sprintf("%s names the backing file %s, and %s was stored", e.Path, name(e.Is), name(e.Stored))
 }
 
-// BackingError says that a backing file cannot be opened.
+// BackingError reports that a backing file cannot be opened.
 type BackingError struct {
 	Backing string
 	Err     error
@@ -43,9 +43,9 @@ func (e *BackingError) Error() string {
 
 func (e *BackingError) Unwrap() error { return e.Err }
 
-// open opens an image that exists, with those below it, and reads its header where it has
-// one. A qcow2 image must have no internal snapshots, and be over what Backing says and nothing
-// else. flags are those of open(2): how, and whether a link is followed.
+// open opens an existing image with the images below it, and reads its header if it has one. A
+// qcow2 image must have no internal snapshots, and exactly the backing image in Backing. flags are
+// those of open(2): access mode, and whether a link is followed.
 func open(i Image, flags int) (*opened, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func open(i Image, flags int) (*opened, error) {
 	return o, nil
 }
 
-// openBelow opens the image that o is over, by what was stored, if its header says the same.
-// What is in a raw image is the guest's to write, and is not looked at.
+// openBelow opens the stored backing image of o if o's header agrees. It does not read the content
+// of a raw image, which the guest can write.
 func openBelow(o *opened) (*opened, error) {
 	is, err := o.backing()
 	if err != nil {
@@ -93,7 +93,7 @@ func openBelow(o *opened) (*opened, error) {
 	return below, nil
 }
 
-// backing is the image that the header says this one is over, nil if none.
+// backing returns the backing image in the header, nil if there is none.
 func (o *opened) backing() (*Image, error) {
 	if o.Format != FormatQCOW2 {
 		return nil, nil
@@ -109,10 +109,10 @@ func (o *opened) backing() (*Image, error) {
 	return &Image{Path: path, Format: h.BackingFormat}, nil
 }
 
-// ReadChain returns the backing image of a qcow2 image, with all images below it, by the
-// headers. It returns nil if the image stands alone, or is said to be raw. It returns an
-// *ImageError if a header does not state the format of the next image, or an image is not a
-// file or device of this host.
+// ReadChain returns the backing image of a qcow2 image, with all images below it, from the headers.
+// It returns nil if the image has no backing image, or its stated format is raw. It returns an
+// *ImageError if a header does not state the format of the next image, or an image is not a file or
+// device of this host.
 func ReadChain(i Image) (*Image, error) {
 	var below *Image
 	at, files := &below, i.Files
@@ -143,21 +143,20 @@ func ReadChain(i Image) (*Image, error) {
 	return nil, &ImageError{i.Path, "its chain does not end"}
 }
 
-// unnamedFormat refuses a header from which QEMU would have to guess the format of the
-// backing file by its first bytes, which a guest may have written.
+// unnamedFormat returns the error for a header without the format of the backing file. QEMU would
+// guess the format from the first bytes, which a guest may have written.
 func unnamedFormat(path, backing string) *ImageError {
 	return &ImageError{path, fmt.Sprintf("it does not say in which format its backing file %s is, and nobody may guess that from its bytes; "+
 		"if you know it, write it down while no guest has the image: `%s`, with raw or qcow2 for FORMAT", backing, rebaseLine(backing, path))}
 }
 
-// rebaseLine is the command that writes into a header which backing file is below, and in which
-// format.
+// rebaseLine returns the command that writes the backing file and its format into a header.
 func rebaseLine(backing, image string) string {
 	return api.ShellLine("qemu-img", "rebase", "-u", "-f", "qcow2", "-b", backing, "-F", "FORMAT", "--", image)
 }
 
-// backingPath is the path of a backing file that is a file or device of this host, named as
-// QEMU takes it.
+// backingPath returns the path of a backing file that is a file or device of this host, as QEMU
+// interprets its name.
 func backingPath(image, backing string) (string, error) {
 	elsewhere := &ImageError{image, fmt.Sprintf("its backing file is %.200q, and only a plain path can be kept track of; name it by its path, while no guest has the image: "+
 		"`%s`", backing, rebaseLine("PATH", image))}
@@ -176,9 +175,9 @@ func backingPath(image, backing string) (string, error) {
 	return BackingPath(image, backing), nil
 }
 
-// BackingPath is the clean path of the file that QEMU opens for the path that the header of an
-// image has, which may be relative to the image. Where that goes up behind a symbolic link its text
-// says nothing, and the kernel's way is taken.
+// BackingPath returns the clean path of the file that QEMU opens for the path in an image's header,
+// which may be relative to the image. If .. follows a symbolic link, the text does not suffice, and
+// the path is resolved as the kernel does.
 func BackingPath(image, named string) string {
 	if !filepath.IsAbs(named) {
 		dir, _ := filepath.Split(image)
@@ -186,14 +185,14 @@ func BackingPath(image, named string) string {
 	}
 	if slices.Contains(strings.Split(named, "/"), "..") {
 		dir, file := filepath.Split(named)
-		if real, err := filepath.EvalSymlinks(dir); err == nil { // else nobody can open it
+		if real, err := filepath.EvalSymlinks(dir); err == nil { // otherwise it cannot be opened
 			return filepath.Join(real, file)
 		}
 	}
 	return filepath.Clean(named)
 }
 
-// pathOfJSON is the path in a description of a file or device that has no option besides.
+// pathOfJSON returns the path in a description of a file or device without other options.
 func pathOfJSON(text string) (string, bool) {
 	var doc struct {
 		Driver   string `json:"driver"`

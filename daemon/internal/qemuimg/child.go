@@ -15,24 +15,24 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// maxOutputBytes of each of stdout and stderr that are kept.
+// maxOutputBytes bounds the kept end of stdout, and of stderr.
 const maxOutputBytes = 16 << 10
 
-// childOptions of one run.
+// childOptions are the options of one run.
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
-	files    []*os.File             // optional; the arguments call them childFile
-	written  []int                  // the numbers of files that are open for reading and are written to
-	// passphrase, if not nil, is what the arguments call keyID. It comes to the child by an open
-	// file alone.
+	files    []*os.File             // optional; the arguments name them by childFile
+	written  []int                  // the indexes of files that are open for reading and are written to
+	// passphrase, if not nil, is the key keyID in the arguments. The child gets it only through an
+	// open file.
 	passphrase []byte
 }
 
-// childFile is how a child calls the number-th of the open files that it is given. It opens
-// the file itself by this name, whatever is at the file's path meanwhile.
+// childFile is a child's name for an open file that it inherits. The child opens the very file by
+// this name, whatever is at the file's path meanwhile.
 func childFile(number int) string { return child.FileName(number) }
 
-// inOurWords puts the paths of files in the place of what a child calls them.
+// inOurWords replaces a child's names of files by the files' paths.
 func inOurWords(text string, files []*os.File) string {
 	for i, f := range slices.Backward(files) {
 		text = strings.ReplaceAll(text, childFile(i), f.Name())
@@ -40,9 +40,8 @@ func inOurWords(text string, files []*os.File) string {
 	return text
 }
 
-// run runs qemu-img to its end and returns what it wrote to stdout. The child is killed when ctx
-// ends, and by the kernel when this process dies. The error is ctx's if ctx ended it, else a
-// *CommandError.
+// run runs qemu-img to its end and returns its stdout. The child is killed when ctx ends, and by
+// the kernel when this process dies. The error is ctx's if ctx ended it, else a *CommandError.
 func run(ctx context.Context, args []string, opts childOptions) (string, error) {
 	if opts.passphrase != nil {
 		key, err := storagedaemon.SecretFile(opts.passphrase)
@@ -68,8 +67,8 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	return string(stdout.kept), err
 }
 
-// outputTail keeps the end of a stream, and reports the progress lines of
-// qemu-img -p, which are "    (12.34/100%)\r".
+// outputTail keeps the end of a stream, and reports the progress lines of qemu-img -p, which are "
+// (12.34/100%)\r".
 type outputTail struct {
 	report func(fraction float64)
 	kept   []byte

@@ -9,19 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bounds of a child. It reads images that guests have written, so what is in
-// them must not make it take all memory of the host, or leave a core with a guest's
-// data behind. What qemu-img needs for the largest images is well below.
+// The limits of a child. It reads images that guests have written. Their content must not make it
+// take all memory of the host, or leave a core file with a guest's data. qemu-img needs much less
+// for the largest images.
 const (
 	childAddressSpaceBytes = 8 << 30
 	childOpenFiles         = 1024
 )
 
-// childEnvironment is all that a child has of this process's environment.
+// childEnvironment is the whole environment of a child.
 func childEnvironment() []string { return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"} }
 
-// confine bounds what a child may take. The child has been started just before: the
-// bounds hold for all that it takes from now on.
+// confine limits the resources of a child that has just been started.
 func confine(pid int) error {
 	for _, bound := range []struct {
 		name     string
@@ -39,7 +38,7 @@ func confine(pid int) error {
 	return nil
 }
 
-// lower sets a limit of a process, unless a smaller one holds for it.
+// lower lowers a limit of a process, unless the present limit is smaller.
 func lower(pid, resource int, most uint64) error {
 	var limit unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &limit); err != nil {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes a new image file that reads as zeros, or as what is below it. The file is on stable
-// storage when Create returns nil. It returns fs.ErrExist if there is anything at the path. A crash
-// leaves nothing or the whole image, and no other file is touched.
+// Create makes a new image file that reads as zeros, or as the image below it. The file is on
+// stable storage when Create returns nil. It returns fs.ErrExist if there is anything at the path.
+// A crash leaves nothing or the complete image, and changes no other file.
 func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) error {
 	if err := image.validate(); err != nil {
 		return err
@@ -29,9 +29,9 @@ func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) er
 	})
 }
 
-// VirtualSize returns the number of bytes that a guest sees, without running qemu-img: the
-// size of a raw file or block device, or the size in a qcow2 header. It returns an
-// *ImageError for an image that cannot be used.
+// VirtualSize returns the number of bytes that a guest sees, without running qemu-img: the size of
+// a raw file or block device, or the size in a qcow2 header. It returns an *ImageError for an
+// unusable image.
 func VirtualSize(_ context.Context, image Image) (int64, error) {
 	o, err := open(image, os.O_RDONLY)
 	if err != nil {
@@ -47,6 +47,6 @@ func AllocatedBytes(path string) (int64, error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return 0, fmt.Errorf("stat %s: %w", path, err)
 	}
-	const blockBytes = 512 // st_blocks counts these, whatever st_blksize says
+	const blockBytes = 512 // the unit of st_blocks, whatever st_blksize is
 	return st.Blocks * blockBytes, nil
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RoomError says that a block device is too small for the qcow2 image that is to be on it.
+// RoomError reports that a block device is too small for a qcow2 image.
 type RoomError struct {
 	Path string
 	Room Room
@@ -22,10 +22,10 @@ func (e *RoomError) Error() string {
 }
 
 // CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on a block device, over
-// whatever was there, on stable storage when it returns nil. Nobody else may have the device: it is
-// claimed meanwhile, as mounts and volume managers do (ErrBusy). is checks the open device before
+// any existing content. The image is on stable storage when it returns nil. It opens the device
+// exclusively, as mounts and volume managers do (ErrBusy). is checks the open device before
 // anything is written to it. It returns a *RoomError for a device that the image may outgrow. It
-// may be called again after it was cut off.
+// may be repeated after an interruption.
 func CreateOnDevice(ctx context.Context, image Image, sizeBytes int64, is func(device *os.File) error) error {
 	path := image.Path
 	if err := image.validate(); err != nil {

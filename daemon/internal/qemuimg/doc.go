@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qemuimg is the one place that runs qemu-img. It owns the command
-// lines, the children (their pace and their death) and a strict reader of
-// qcow2 headers. It knows images by path and stated format, and nothing of
-// volumes, migrations or the guest.
+// Package qemuimg is the only place that runs qemu-img. It owns the command lines, the children
+// (their limits and their death) and a strict reader of qcow2 headers. It knows images by path and
+// stated format, and nothing of volumes, migrations or the guest.
 //
 // Four rules hold for everything here:
 //
-//   - A format is stated, never probed: a guest may write any header into its
-//     raw volume. Every command line names the format of every image.
-//   - Images are handed over as driver options (file.filename=...), so that no
-//     path can be read as a protocol or as a json: description.
-//   - A qcow2 header is read by this package before qemu-img sees the file: an
-//     external data file or an unexpected backing file would make qemu-img read
-//     or write another file of the host.
-//   - A child opens what this package has open and has looked at, by the number of
-//     the descriptor that it inherits, and never an image by its path, which may
-//     be another file's by then. The one path that a child is told is that of the
-//     image below a new overlay, which it does not open (create -u).
+//   - A format is stated, never probed: a guest may write any header into its raw volume. Every
+//     command line names the format of every image.
+//   - Images are passed as driver options (file.filename=...), so that no path can be read as a
+//     protocol or as a json: description.
+//   - This package reads a qcow2 header before qemu-img sees the file: an external data file or an
+//     unexpected backing file would make qemu-img read or write another file of the host.
+//   - A child opens the images that this package has opened and checked, by the inherited
+//     descriptor, and never an image by its path, which may be another file's by then. The only
+//     path that a child gets is the backing image's of a new overlay, which it does not open
+//     (create -u).
 package qemuimg

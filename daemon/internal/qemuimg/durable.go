@@ -12,36 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileMode of every image that is made here, if nobody gives it another: nobody but its
-// owner reads a guest's data.
+// fileMode is the default mode of every new image: only its owner may read a guest's data.
 const fileMode = 0o600
 
-// NewFile says how a file is made, and has functions that are called before the file
-// appears at its path.
+// NewFile describes how a file is made, and has functions that are called before the file gets its
+// path.
 type NewFile struct {
-	// Temporary is the name of the unfinished file, in its final directory, on a filesystem
-	// that cannot have a file without a name. Nobody else may use that name. If it is
-	// empty, a random name is used.
+	// Temporary is the name of the unfinished file, in its final directory, on a filesystem without
+	// unnamed files. No other file may use that name. If it is empty, a random name is used.
 	Temporary string
 	// Empty is called when the file has no bytes yet. Optional.
 	Empty func(file *os.File)
-	// Filled is called when the file is complete and not yet durable, to add what has to be
+	// Filled is called when the file is complete and not yet durable, to make changes that must be
 	// durable with it. An error ends the creation. Optional.
 	Filled func(file *os.File) error
-	// Whole is called when the file is complete and durable, and before it is at its path.
-	// An error ends the creation. Optional.
+	// Whole is called when the file is complete and durable, and before it gets its path. An error
+	// ends the creation. Optional.
 	Whole func(file *os.File) error
 	// Passphrase encrypts an overlay over an encrypted image. Nothing else is encrypted.
 	Passphrase []byte
 }
 
-// TemporaryName returns a name for NewFile that no other file has.
+// TemporaryName returns a unique name for NewFile.
 func TemporaryName() string { return ".volferry-" + rand.Text() }
 
-// createWhole makes the file of an image appear complete and durable, or not at all: fill
-// gets an empty file that has no name yet, or the temporary one, and must not open
-// that, which could be another file by then. fs.ErrExist if its path exists. A crash
-// leaves nothing but perhaps the temporary file.
+// createWhole makes the file of an image appear complete and durable, or not at all. fill gets an
+// empty file that is unnamed, or has the temporary name, and must not open it by name, which could
+// be another file by then. It returns fs.ErrExist if its path exists. A crash leaves at most the
+// temporary file.
 func createWhole(image Image, about NewFile, fill func(f *os.File) error) error {
 	dir, err := image.Files.OpenDir(image.Path)
 	if err != nil {
@@ -78,14 +76,13 @@ func createWhole(image Image, about NewFile, fill func(f *os.File) error) error 
 	return dir.Sync()
 }
 
-// openNameless makes a file without a name in a directory. It is a variable for the
-// tests.
+// openNameless makes an unnamed file in a directory. It is a variable for the tests.
 var openNameless = func(dir int) (int, error) {
 	return unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, fileMode)
 }
 
-// newFile makes an empty file in a directory: without a name, or, where the filesystem
-// has no such files (NFS), with a temporary one.
+// newFile makes an empty file in a directory: unnamed, or, on a filesystem without such files
+// (NFS), with a temporary name.
 func newFile(dir *os.File, temporary string) (f *os.File, named bool, err error) {
 	fd, err := openNameless(int(dir.Fd()))
 	if err == nil {
@@ -105,7 +102,7 @@ func newFile(dir *os.File, temporary string) (f *os.File, named bool, err error)
 	return os.NewFile(uintptr(fd), path), true, nil
 }
 
-// nameFile gives the open file its name, and never replaces what has it.
+// nameFile links the open file at its path, and never replaces another file.
 func nameFile(dir, f *os.File, path string) error {
 	fd := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 	err := unix.Linkat(unix.AT_FDCWD, fd, int(dir.Fd()), filepath.Base(path), unix.AT_SYMLINK_FOLLOW)

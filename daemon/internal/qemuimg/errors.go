@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// ErrBusy says that a block device is mounted, or part of another device.
+// ErrBusy: a block device is mounted, or part of another device.
 var ErrBusy = errors.New("it is mounted, or part of another device")
 
-// ImageError says that an image may not be handed to qemu-img, or is not the image that the
+// ImageError reports that an image may not be passed to qemu-img, or is not the image that the
 // caller described.
 type ImageError struct {
 	Path   string
@@ -20,8 +20,7 @@ type ImageError struct {
 
 func (e *ImageError) Error() string { return fmt.Sprintf("image %s: %s", e.Path, e.Reason) }
 
-// SizeError says that the image at Path has Bytes bytes where WantBytes are
-// needed.
+// SizeError reports that the image at Path has Bytes bytes instead of WantBytes.
 type SizeError struct {
 	Path      string
 	Bytes     int64
@@ -32,9 +31,9 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("%s has %d bytes, needs exactly %d", e.Path, e.Bytes, e.WantBytes)
 }
 
-// MismatchError says that two images of equal size do not hold the same bytes,
-// and where they begin to differ. Offset is exact to the byte for two raw
-// images, and to the sector (512 bytes) otherwise.
+// MismatchError reports that two images of equal size do not hold the same bytes, and the first
+// difference. Offset is exact to the byte for two raw images, and to the sector (512 bytes)
+// otherwise.
 type MismatchError struct {
 	Src    string
 	Dst    string
@@ -45,8 +44,8 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s differs from %s at byte %d", e.Dst, e.Src, e.Offset)
 }
 
-// CommandError says that qemu-img ran and failed. Err is how the process ended; Stderr is
-// the end of its output.
+// CommandError reports that qemu-img ran and failed. Err is how the process ended; Stderr is the
+// end of its output.
 type CommandError struct {
 	Verb   string
 	Stderr string

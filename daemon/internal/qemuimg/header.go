@@ -26,7 +26,7 @@ const (
 	qcow2L1OffsetMask     = 0x00fffffffffffe00
 	qcow2NoCrypt          = 0
 	qcow2LUKS             = 2
-	qcow2CompressionAt    = 104 // a byte, where the header is long enough
+	qcow2CompressionAt    = 104 // a byte, if the header is long enough
 
 	extensionEnd           = 0
 	extensionBackingFormat = 0xe2792aca
@@ -46,14 +46,14 @@ const (
 	autoclearBitmaps        = 1 << 0
 )
 
-// Header has the fields of a qcow2 header that are needed here. An image with an external data
-// file, an image that is encrypted otherwise than as LUKS, an image that is marked corrupt, and an
-// image with features that this package does not know cannot be read: that is an error.
+// Header has the needed fields of a qcow2 header. It is an error if the image has an external data
+// file, is encrypted other than as LUKS, is marked corrupt, or has features that this package does
+// not know.
 type Header struct {
 	Version       int
 	SizeBytes     int64
 	BackingFile   string // as written, empty if none
-	BackingFormat string // as written, empty if it does not say
+	BackingFormat string // as written, empty if none
 	Snapshots     int
 	ExtendedL2    bool
 	Encrypted     bool // as LUKS
@@ -61,14 +61,14 @@ type Header struct {
 	clusterBytes int64
 	refcountBits int
 	lazy         bool   // its refcounts are written late
-	compression  byte   // how its compressed clusters are compressed
-	bitmaps      []byte // the header extension that says where the list of dirty bitmaps is
-	luksAt       int64  // where the header of the encryption is
+	compression  byte   // compression type of its clusters
+	bitmaps      []byte // the header extension with the place of the list of dirty bitmaps
+	luksAt       int64  // offset of the encryption header
 	l1Offset     int64
 	l1Entries    int
 }
 
-// whole refuses an image of which a copy of its content would not carry over all.
+// whole refuses an image with content that a copy would lose.
 func (h *Header) whole(path string) error {
 	if h.Snapshots > 0 {
 		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose; while no guest has it, `%s` lists them and `%s` deletes one", h.Snapshots, api.ShellLine("qemu-img", "snapshot", "-l", "--", path), api.ShellLine("qemu-img", "snapshot", "-d", "NAME", "--", path))}
@@ -76,7 +76,7 @@ func (h *Header) whole(path string) error {
 	return nil
 }
 
-// parseHeader reads a header strictly: what is not understood is refused.
+// parseHeader parses a header strictly: it refuses everything that it does not understand.
 func parseHeader(r io.ReaderAt) (*Header, error) {
 	var fixed [qcow2HeaderBytesV3]byte
 	n, err := r.ReadAt(fixed[:], 0)
@@ -139,7 +139,7 @@ func parseHeader(r io.ReaderAt) (*Header, error) {
 		return nil, err
 	}
 	if h.Version == 2 || be.Uint64(fixed[88:])&autoclearBitmaps == 0 {
-		h.bitmaps = nil // a program that does not know bitmaps has written to the image, and QEMU drops them
+		h.bitmaps = nil // a program without bitmap support has written to the image, and QEMU drops them
 	}
 	return h, nil
 }
@@ -168,8 +168,8 @@ func (h *Header) geometry(size, l1Offset uint64, l1Entries uint32) error {
 	return nil
 }
 
-// names reads the backing file's name and format from the first cluster, where
-// the format keeps both.
+// names reads the backing file's name and format from the first cluster, where the format keeps
+// both.
 func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingBytes uint32) error {
 	end := uint64(len(first))
 	if backingOffset != 0 && backingBytes != 0 {
@@ -213,8 +213,7 @@ func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingByt
 	return nil
 }
 
-// empty reports whether no cluster is allocated, in which case the image reads as
-// its backing image everywhere.
+// empty reports whether no cluster is allocated: the image then reads as its backing image.
 func (h *Header) empty(r io.ReaderAt) (bool, error) {
 	table := make([]byte, h.l1Entries*8)
 	if _, err := r.ReadAt(table, h.l1Offset); err != nil {

@@ -12,37 +12,36 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// The formats of images that qemu-img gets.
+// The image formats for qemu-img.
 const (
 	FormatRaw   = "raw"
 	FormatQCOW2 = "qcow2"
 )
 
-// maxPathBytes is PATH_MAX with its terminator.
+// maxPathBytes is PATH_MAX without its terminator.
 const maxPathBytes = 4095
 
-// Image is an image of this host: the absolute path of a regular file or block device and
-// its stated format. Backing is the image below it, as it was stored, nil if it stands
-// alone: the header has to say the same, and no other image is ever opened.
+// Image is an image of this host: the absolute path of a regular file or block device and its
+// stated format. Backing is the stored backing image, nil if it has none: the header must agree,
+// and no other image is ever opened.
 type Image struct {
 	Path    string
 	Format  string
 	Backing *Image
-	// SliceBytes, if not 0, says that the image is only the first SliceBytes of the larger
-	// file or device at Path; raw only.
+	// SliceBytes, if not 0: the image is only the first SliceBytes of the larger file or device at
+	// Path; raw only.
 	SliceBytes int64
-	// LUKS says that QEMU encrypts the image: a raw one is a LUKS container, of which the guest
-	// sees the payload, and what a qcow2 image holds is encrypted inside. All encrypted images of
-	// a call have one passphrase.
+	// LUKS: QEMU encrypts the image. A raw one is a LUKS container with the guest's data as
+	// payload; a qcow2 image is encrypted inside. All encrypted images of a call have one
+	// passphrase.
 	LUKS bool
-	// Files says where this image and those below it may be; Backing's own do not count.
+	// Files defines where this image and those below it may be; Backing's own Files is ignored.
 	Files openfile.Files
 }
 
 func (i Image) String() string { return i.Path + " (" + i.Format + ")" }
 
-// validate refuses what no command line may contain. It does not look at the
-// file.
+// validate refuses an image that no command line may contain. It does not read the file.
 func (i Image) validate() error {
 	layers := 0
 	for b := i.Backing; b != nil; b = b.Backing {
@@ -82,12 +81,11 @@ func validatePath(path string) error {
 	return nil
 }
 
-// MaxBacking is how many backing images an image may have; longer chains do not work in
-// QEMU and libvirt.
+// MaxBacking bounds the backing images of an image; longer chains do not work in QEMU and libvirt.
 const MaxBacking = 200
 
-// options describes the image to qemu-img as the options of its drivers, below
-// the given prefix ("" or "backing."). protocol is that of protocolOf.
+// options describes the image to qemu-img as driver options, below the given prefix ("" or
+// "backing."). protocol is the result of protocolOf.
 func (i Image) options(prefix, protocol string) string {
 	options := fmt.Sprintf("%sdriver=%s,%sfile.driver=%s,%sfile.filename=%s",
 		prefix, i.driver(), prefix, protocol, prefix, strings.ReplaceAll(i.Path, ",", ",,"))
@@ -103,7 +101,7 @@ func (i Image) options(prefix, protocol string) string {
 	return options
 }
 
-// driver is what QEMU calls the format.
+// driver returns QEMU's name of the format.
 func (i Image) driver() string {
 	if i.LUKS && i.Format == FormatRaw {
 		return formatLUKS

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Constants of the LUKS format, of which QEMU reads version 1.
+// Constants of the LUKS format; QEMU reads version 1.
 const (
-	formatLUKS = "luks" // what QEMU calls a container where it is not raw
+	formatLUKS = "luks" // QEMU's name of a container without qcow2
 
 	luksMagic            = "LUKS\xba\xbe"
 	luksVersion          = 1
@@ -21,7 +21,7 @@ const (
 	luksPayloadAt        = 104
 	luksHeaderBytes      = 592
 	luksSectorBytes      = 512
-	luksFirstKeyMaterial = 4096 // where the first key may be; the payload is behind it
+	luksFirstKeyMaterial = 4096 // the earliest place of the first key; the payload follows
 
 	luksSlotsAt    = 208
 	luksSlots      = 8
@@ -29,8 +29,8 @@ const (
 	luksSlotActive = 0x00ac71f3
 )
 
-// payloadOffset reads where in a LUKS container what the guest sees begins. The guest cannot write
-// to the header.
+// payloadOffset reads the start of the payload, which the guest sees, in a LUKS container. The
+// guest cannot write to the header.
 func payloadOffset(r io.ReaderAt, containerBytes int64) (int64, error) {
 	var header [luksHeaderBytes]byte
 	switch _, err := r.ReadAt(header[:], 0); {
@@ -54,7 +54,8 @@ func payloadOffset(r io.ReaderAt, containerBytes int64) (int64, error) {
 	return offset, nil
 }
 
-// iterations is how often a passphrase is hashed, at the least, to open what has this LUKS header.
+// iterations returns the lowest iteration count of passphrase hashing for the keys of this LUKS
+// header.
 func iterations(r io.ReaderAt, at int64) (least uint32, err error) {
 	var header [luksHeaderBytes]byte
 	if _, err := r.ReadAt(header[:], at); err != nil {
@@ -74,14 +75,13 @@ func iterations(r io.ReaderAt, at int64) (least uint32, err error) {
 	return least, nil
 }
 
-// A processor that others use as well may not let QEMU measure how fast it hashes; the next time it
-// may.
+// On a busy processor QEMU may be unable to measure its hashing speed; the next try may succeed.
 const (
 	notTimed   = "accurate CPU usage"
 	timeTrials = 5
 )
 
-// untilTimed encrypts again where QEMU could not measure.
+// untilTimed repeats the encryption while QEMU could not measure.
 func untilTimed(encrypt func() error) (err error) {
 	for range timeTrials {
 		var failed *CommandError
@@ -92,8 +92,8 @@ func untilTimed(encrypt func() error) (err error) {
 	return err
 }
 
-// keyID is how the options of drivers call the key that a child is given.
+// keyID names a child's key in driver options.
 const keyID = "key"
 
-// secretObject is QEMU's object of the key that a child has open by this name.
+// secretObject returns QEMU's object of a key; file is the child's name for the key's open file.
 func secretObject(file string) string { return "secret,id=" + keyID + ",file=" + file }

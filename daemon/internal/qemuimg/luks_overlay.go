@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// errNoKey says that an image is encrypted, and that nothing was given to open it with.
+// errNoKey: an image is encrypted, and there is no passphrase.
 var errNoKey = errors.New("the passphrase of an encrypted image is missing")
 
-// checkKey refuses to run a child for an encrypted image without what opens it.
+// checkKey refuses to run a child for an encrypted image without a passphrase.
 func checkKey(passphrase []byte, images ...Image) error {
 	for _, i := range images {
 		if i.LUKS && len(passphrase) == 0 {
@@ -20,13 +20,14 @@ func checkKey(passphrase []byte, images ...Image) error {
 	return nil
 }
 
-// hashMS is for how many milliseconds of a processor QEMU hashes a passphrase where nobody says.
+// hashMS is QEMU's default CPU time, in milliseconds, for hashing a passphrase.
 var hashMS int64 = 2000
 
-// fillAsHardToOpen fills an overlay over a container. Who guesses passphrases must not be faster at
-// the overlay than at the container, which has the same one. But QEMU does nothing else while it
-// hashes, neither does a guest that is put onto the overlay then get on: so it must not take longer
-// either. QEMU is told a time, and what that comes to is seen in the header.
+// fillAsHardToOpen fills an overlay over a container, with a similar iteration count. Guessing the
+// passphrase must not be faster at the overlay than at the container, which has the same
+// passphrase. But QEMU does nothing else while it hashes, and a guest that is put onto the overlay
+// waits. So opening must not take longer either. QEMU takes a time, and the header shows the
+// resulting iterations.
 func fillAsHardToOpen(f *os.File, backing Image, fill func(hashMS int64) error) error {
 	container, err := open(backing, os.O_RDONLY)
 	if err != nil {

@@ -9,19 +9,20 @@ import (
 	"os"
 )
 
-// FullBytes is how large a new image of createOptions is once all of its sizeBytes are written.
+// FullBytes returns the size of a new image with createOptions when all of its sizeBytes are
+// written.
 func FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return fullBytes(ctx, createOptions, sizeBytes)
 }
 
-// Room is how a qcow2 image fits on its block device.
+// Room compares a qcow2 image with its block device.
 type Room struct {
-	// FullBytes is how large the image is once all of it is written, if it has no gaps and no
-	// bitmaps. DeviceBytes is how large the device is.
+	// FullBytes is the size of the fully written image, without gaps and bitmaps. DeviceBytes is
+	// the size of the device.
 	FullBytes, DeviceBytes int64
 }
 
-// RoomOf reads how a qcow2 image that is on a block device was made, and says how large it may get.
+// RoomOf reads the layout of a qcow2 image on a block device, and returns how large it may become.
 func RoomOf(ctx context.Context, i Image) (Room, error) {
 	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {
@@ -40,7 +41,7 @@ func RoomOf(ctx context.Context, i Image) (Room, error) {
 	return room, err
 }
 
-// layout is how the image was made, as the options of qemu-img.
+// layout returns the image's layout as qemu-img options.
 func (h *Header) layout() string {
 	if h.Version == 2 {
 		return fmt.Sprintf("compat=0.10,cluster_size=%d", h.clusterBytes)

@@ -14,14 +14,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// opened is an image that this process has open. What is checked of it is what a child
-// reads or writes, whatever is at its path by then: see childFile.
+// opened is an image that this process has open. A child reads or writes the very file that was
+// checked, whatever is at its path by then: see childFile.
 type opened struct {
 	Image
 	file      *os.File
 	protocol  string
-	sizeBytes int64   // what a guest sees
-	below     *opened // the image that it is over, open for reading
+	sizeBytes int64   // as a guest sees it
+	below     *opened // its backing image, open for reading
 }
 
 // openAny opens a regular file or block device where the image may be (Image.Files).
@@ -51,7 +51,7 @@ func (o *opened) close() {
 	}
 }
 
-// files are those of the image and of what is below it, as describe counts them.
+// files returns the files of the image and of those below it, in the order of describe.
 func (o *opened) files() (files []*os.File) {
 	for ; o != nil; o = o.below {
 		files = append(files, o.file)
@@ -59,8 +59,8 @@ func (o *opened) files() (files []*os.File) {
 	return files
 }
 
-// protocolOf says which driver reaches an image, and refuses everything that is neither a
-// regular file nor a block device.
+// protocolOf returns the driver of an image, and refuses everything that is neither a regular file
+// nor a block device.
 func protocolOf(path string, st os.FileInfo) (string, error) {
 	switch {
 	case st.Mode().IsRegular():
@@ -79,9 +79,9 @@ func (o *opened) isFile() error {
 	return nil
 }
 
-// heldBytes is the size of the file, or of the block device.
+// heldBytes returns the size of the file or block device.
 func (o *opened) heldBytes() (int64, error) {
-	// Seeking to the end gives the size of a block device as well.
+	// Seeking to the end also gives the size of a block device.
 	n, err := o.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return 0, fmt.Errorf("read size: %w", err)
@@ -134,8 +134,8 @@ func (o *opened) header() (*Header, error) {
 // cacheNone is the cache mode of an image that is opened with O_DIRECT.
 const cacheNone = "none"
 
-// cacheMode is none where the filesystem takes O_DIRECT, else writeback, after which the
-// caller's fsync makes it durable.
+// cacheMode returns none if the filesystem supports O_DIRECT, else writeback; the caller's fsync
+// makes the data durable.
 func (o *opened) cacheMode() string {
 	f, err := openfile.Again(o.file, os.O_RDONLY|unix.O_DIRECT)
 	if err != nil {
@@ -145,7 +145,7 @@ func (o *opened) cacheMode() string {
 	return cacheNone
 }
 
-// commonCache is the cache mode that both images can have.
+// commonCache returns the cache mode that both images support.
 func commonCache(a, b *opened) string {
 	if a.cacheMode() == b.cacheMode() {
 		return a.cacheMode()
@@ -153,9 +153,9 @@ func commonCache(a, b *opened) string {
 	return "writeback"
 }
 
-// describe is the image, with what is below it, for a child that gets its files from the
-// number-th on: as the options of its drivers, below the given prefix ("" or "backing."). QEMU
-// then opens these images and none that a header names.
+// describe describes the image and those below it as driver options, below the given prefix ("" or
+// "backing."), for a child that gets the files from index number on. QEMU then opens these images
+// and none that a header names.
 func (o *opened) describe(prefix string, number int) string {
 	text := Image{Path: childFile(number), Format: o.Format, SliceBytes: o.SliceBytes, LUKS: o.LUKS}.options(prefix, o.protocol)
 	if o.below != nil {

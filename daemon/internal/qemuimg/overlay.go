@@ -15,13 +15,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes over backing, which is not opened
-// and may be at an address, at path, which must not exist. When it returns nil the overlay and its
-// directory entry are on stable storage. If path already is an empty overlay of exactly this
-// backing and size, as after a repeat, that is success; anything else there is left alone and is an
-// error.
+// CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes at path, which must not exist.
+// backing is not opened and may be at an address. When it returns nil, the overlay and its
+// directory entry are on stable storage. It also returns nil if path is an empty overlay of exactly
+// this backing and size already, as after a repeat. Any other file there is an error and is not
+// changed.
 //
-// Over an encrypted image the overlay is encrypted, too, by the passphrase in about.
+// Over an encrypted image the overlay is encrypted too, with the passphrase in about.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
 	if err := overlayAt(path, backing).validate(); err != nil {
 		return err
@@ -55,13 +55,14 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
-// overlayAt is an overlay over backing, in a directory of Volferry's. Other hosts may write there,
-// so it is opened by the rules of all images.
+// overlayAt returns an overlay over backing in one of Volferry's directories. Other hosts may write
+// there, so the rules of all images apply when it is opened.
 func overlayAt(path string, backing Image) Image {
 	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: backing.Files}
 }
 
-// validateBacking refuses what no header may name: it may also be at an address, where it is raw.
+// validateBacking refuses a backing image that no header may name. An image at an address must be
+// raw.
 func validateBacking(backing Image) error {
 	if backing.LUKS && (api.IsNetwork(backing.Path) || backing.Format != FormatRaw) {
 		return &ImageError{backing.Path, "only a raw file or device can be a LUKS container"}
@@ -75,11 +76,10 @@ func validateBacking(backing Image) error {
 	return api.CheckAddress(backing.Path)
 }
 
-// CheckOverlay reads the header of the overlay at path, without qemu-img, and reports whether
-// the overlay is empty: no cluster is allocated, so that it reads as backing. It returns an
-// *ImageError if the file is not an overlay of exactly this backing, encrypted if that is and
-// not if not, a *SizeError if its
-// size differs, and fs.ErrNotExist if there is none.
+// CheckOverlay reads the header of the overlay at path, without qemu-img, and reports whether the
+// overlay is empty: no cluster is allocated, so that it reads as backing. It returns an *ImageError
+// if the file is not an overlay of exactly this backing with the same encryption, a *SizeError if
+// its size differs, and fs.ErrNotExist if there is none.
 func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err error) {
 	o, h, err := openOverlay(overlayAt(path, backing), sizeBytes)
 	if err != nil {
@@ -95,8 +95,8 @@ func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err 
 	return empty, nil
 }
 
-// Empty reports whether a qcow2 image has no cluster, so that it reads as zeros, or as its
-// backing image.
+// Empty reports whether a qcow2 image has no cluster, so that it reads as zeros, or as its backing
+// image.
 func Empty(i Image) (bool, error) {
 	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {
@@ -114,7 +114,7 @@ func Empty(i Image) (bool, error) {
 	return empty, nil
 }
 
-// openOverlay opens an overlay over anything, itself and not a link.
+// openOverlay opens an overlay over any backing image. It does not follow a link.
 func openOverlay(overlay Image, sizeBytes int64) (*opened, *Header, error) {
 	o, err := openAny(overlay, os.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
@@ -128,7 +128,7 @@ func openOverlay(overlay Image, sizeBytes int64) (*opened, *Header, error) {
 	return o, h, nil
 }
 
-// overlayHeader reads the header of an overlay over anything.
+// overlayHeader reads the header of an overlay over any backing image.
 func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
 	if err := o.isFile(); err != nil {
 		return nil, err
@@ -149,17 +149,16 @@ func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
 
 // CommitOptions are the options of CommitOffline.
 type CommitOptions struct {
-	// Progress is called with the part that is done, 0 to 1. Optional.
+	// Progress is called with the finished fraction, 0 to 1. Optional.
 	Progress func(fraction float64)
-	// Passphrase opens overlay and image, if that is encrypted.
+	// Passphrase opens overlay and image if they are encrypted.
 	Passphrase []byte
 }
 
-// CommitOffline folds the overlay into an image of the same size, which need not be the one
-// that the overlay's header names, and puts that image on stable storage. Nobody may have
-// either open. The overlay is not changed, so a fold that was interrupted at any moment is
-// simply run again; until it has succeeded, only overlay and image together have the
-// content.
+// CommitOffline folds the overlay into an image of the same size, which need not be the image in
+// the overlay's header, and puts that image on stable storage. No other program may have either
+// open. The overlay does not change, so an interrupted fold is simply repeated. Until a fold
+// succeeds, only overlay and image together have the content.
 func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitOptions) error {
 	if err := overlayAt(overlay, into).validate(); err != nil {
 		return err
@@ -172,15 +171,14 @@ func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitO
 		return err
 	}
 	defer base.close()
-	// qemu-img would resize an image that is too small, and leave the rest of
-	// one that is too large.
+	// qemu-img would resize a smaller image, and not write the rest of a larger one.
 	top, _, err := openOverlay(overlayAt(overlay, into), base.sizeBytes)
 	if err != nil {
 		return err
 	}
 	defer top.close()
 	args := commitArgs(top.describe("", 0), base.describe("backing.", 1), commonCache(top, base))
-	// qemu-img opens the overlay for writing too, and leaves it as it is.
+	// qemu-img opens the overlay for writing too, but does not change it.
 	_, err = run(ctx, args, childOptions{
 		progress: opts.Progress, files: slices.Concat(top.files(), base.files()), written: []int{0, 1}, passphrase: opts.Passphrase,
 	})

@@ -14,26 +14,25 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// Overlay is an overlay that is read here and not by qemu-img, which follows the name in its header
-// where that is no file: it may be the name of another image than the one that the overlay is
-// folded into.
+// Overlay is an overlay that this process reads, not qemu-img. qemu-img follows a name in the
+// header that is no file, and that may be another image than the target of the fold.
 type Overlay struct {
 	o  *opened
 	h  *Header
 	l1 []byte
 }
 
-// Piece is a part of an overlay that hides what is below.
+// Piece is a part of an overlay that hides the image below.
 type Piece struct {
 	Offset, Bytes int64
-	// Zero: it reads as zeros, and takes no room.
+	// Zero: it reads as zeros, and takes no space.
 	Zero bool
 
 	at int64 // in the file
 }
 
-// OpenOverlay opens the overlay at path, which has this size, once hold has taken the locks that
-// keep others off it.
+// OpenOverlay opens the overlay of this size at path. It first calls hold, which takes the locks
+// that exclude other programs.
 func OpenOverlay(path string, files openfile.Files, sizeBytes int64, hold func(*os.File) error) (*Overlay, error) {
 	overlay := overlayAt(path, Image{Files: files})
 	if err := overlay.validate(); err != nil {
@@ -71,15 +70,15 @@ func (v *Overlay) load(sizeBytes int64) (err error) {
 	return nil
 }
 
-// Close gives the overlay, and its locks, back.
+// Close closes the overlay, and releases its locks.
 func (v *Overlay) Close() { v.o.close() }
 
 const (
-	// maxClusterBytes bounds the clusters of an overlay: pieces are asked for by multiples of it.
+	// maxClusterBytes bounds the clusters of an overlay: Pieces gets multiples of it.
 	maxClusterBytes = 1 << 20
 
 	l1EntryBytes = 8
-	// subclusters of a cluster, in an image that has them.
+	// subclusters of a cluster, in an image with extended L2 entries.
 	subclusters = 32
 
 	l2OffsetMask = 0x00fffffffffffe00
@@ -87,7 +86,7 @@ const (
 	l2Zero       = 1 << 0
 )
 
-// entryBytes is the size of an entry of an L2 table.
+// entryBytes returns the size of an entry of an L2 table.
 func (v *Overlay) entryBytes() int64 {
 	if v.h.ExtendedL2 {
 		return 16
@@ -95,11 +94,11 @@ func (v *Overlay) entryBytes() int64 {
 	return 8
 }
 
-// perTable is how much of the image one L2 table is about.
+// perTable returns how much of the image one L2 table covers.
 func (v *Overlay) perTable() int64 { return v.h.clusterBytes / v.entryBytes() * v.h.clusterBytes }
 
 // Next returns the first offset from off on, a multiple of a cluster, at which the overlay may have
-// a piece; its size if there is none.
+// a piece; the overlay's size if there is none.
 func (v *Overlay) Next(off int64) int64 {
 	for off < v.h.SizeBytes && v.table(off) == 0 {
 		off = (off/v.perTable() + 1) * v.perTable()
@@ -107,13 +106,13 @@ func (v *Overlay) Next(off int64) int64 {
 	return min(off, v.h.SizeBytes)
 }
 
-// table is where the L2 table is that is about an offset, 0 if there is none.
+// table returns the place of the L2 table for an offset, 0 if there is none.
 func (v *Overlay) table(off int64) int64 {
 	return int64(binary.BigEndian.Uint64(v.l1[off/v.perTable()*l1EntryBytes:]) & qcow2L1OffsetMask)
 }
 
-// Pieces returns the pieces of n bytes from off on, which is a multiple of a cluster, in order and
-// each as long as can be.
+// Pieces returns the pieces of n bytes from off, in order and each as long as possible. off is a
+// multiple of a cluster.
 func (v *Overlay) Pieces(off, n int64) (pieces []Piece, err error) {
 	entry := make([]byte, v.entryBytes())
 	for end := min(off+n, v.h.SizeBytes); off < end; off += v.h.clusterBytes {
@@ -131,8 +130,7 @@ func (v *Overlay) Pieces(off, n int64) (pieces []Piece, err error) {
 	return pieces, nil
 }
 
-// cluster adds the pieces of the cluster at off, by its entry in the L2 table. The last one may go
-// past the end of the image.
+// cluster adds the pieces of the cluster at off, from its entry in the L2 table.
 func (v *Overlay) cluster(pieces []Piece, entry []byte, off, end int64) ([]Piece, error) {
 	descriptor := binary.BigEndian.Uint64(entry)
 	at := int64(descriptor & l2OffsetMask)
@@ -161,7 +159,7 @@ func (v *Overlay) cluster(pieces []Piece, entry []byte, off, end int64) ([]Piece
 	return pieces, nil
 }
 
-// join adds a piece, to the last one if it goes on there.
+// join appends a piece, or extends the last one if they are adjacent.
 func join(pieces []Piece, p Piece) []Piece {
 	if n := len(pieces) - 1; n >= 0 {
 		last := &pieces[n]
@@ -173,8 +171,8 @@ func join(pieces []Piece, p Piece) []Piece {
 	return append(pieces, p)
 }
 
-// Read reads a piece that is not Zero into b, which is as long. What is past the end of the file
-// are zeros.
+// Read reads a piece that is not Zero into b of the same length. Bytes past the end of the file are
+// zeros.
 func (v *Overlay) Read(b []byte, p Piece) error {
 	n, err := v.o.file.ReadAt(b, p.at)
 	if err != nil && !errors.Is(err, io.EOF) {

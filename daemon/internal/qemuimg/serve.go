@@ -16,28 +16,27 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// ErrLocked says that another program of QEMU has an image open in a way that leaves no room for
-// another one.
+// ErrLocked: another QEMU program has an image open in a way that excludes this use.
 var ErrLocked = errors.New("another program of QEMU has it open")
 
 // serveTimeout is how long QEMU may take to open an image.
 const serveTimeout = 30 * time.Second
 
-// errOpenTimeout says that the storage of an image does not answer.
+// errOpenTimeout: the storage of an image does not answer.
 var errOpenTimeout = fmt.Errorf("%s did not open it within %v (%w)", storagedaemon.Program, serveTimeout, unix.ETIMEDOUT)
 
 // ServeOptions are the options of Serve.
 type ServeOptions struct {
 	Writable bool
-	// Is, if set, checks the open image before it is served: an error ends that.
+	// Is, if set, checks the open image before it is served. Its error ends Serve.
 	Is func(*os.File) error
-	// Passphrase opens the image, and what is below it, where they are encrypted.
+	// Passphrase opens the image and those below it, if they are encrypted.
 	Passphrase []byte
 }
 
-// Serve has an image, with those below it, served by NBD, of the export storagedaemon.ExportName.
-// The server bounds itself as qemu-img does, keeps other programs of QEMU off as it does, and dies
-// with this process. A server that is not installed is an error that says so.
+// Serve serves an image, with those below it, by NBD as the export storagedaemon.ExportName. The
+// server has the limits and locks of qemu-img, and dies with this process. If the server is not
+// installed, the error says so.
 func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Served, error) {
 	if err := checkKey(opts.Passphrase, img); err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 			return nil, err
 		}
 	}
-	// What the last writer left in the page cache has no extents yet on some filesystems.
+	// On some filesystems, data of the last writer in the page cache has no extents yet.
 	for below := o; below != nil; below = below.below {
 		if err := below.sync(); err != nil {
 			return nil, err
@@ -80,7 +79,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 	return conn, nil
 }
 
-// serveError says in our words why an image is not served.
+// serveError translates the server's error.
 func serveError(img Image, files []*os.File, err error) error {
 	ended := (*storagedaemon.EndedError)(nil)
 	switch {
@@ -94,8 +93,8 @@ func serveError(img Image, files []*os.File, err error) error {
 	return fmt.Errorf("open %s: %w", img.Path, err)
 }
 
-// node is the image, with what is below it, as QEMU's options of a block node. No header names any
-// other image: the end of the chain is said as well.
+// node returns the image and those below it as the options of a QEMU block node. No header adds
+// another image: the end of the chain is explicit too.
 func (o *opened) node(number int) map[string]any {
 	file := map[string]any{"driver": o.protocol, "filename": childFile(number), "discard": "unmap"}
 	node := map[string]any{"driver": o.driver(), "file": file, "cache": map[string]any{"direct": o.cacheMode() == cacheNone}, "discard": "unmap"}

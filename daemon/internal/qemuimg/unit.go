@@ -19,11 +19,11 @@ const Program = "qemu-img"
 // Find returns the path of qemu-img, or an error if it is not installed.
 func Find() (string, error) { return exec.LookPath(Program) }
 
-// unit is where the programs of QEMU run; nil if they are children of this process.
+// unit runs the QEMU programs; nil if they are children of this process.
 var unit atomic.Pointer[sandbox.Programs]
 
-// RunInUnit has the programs of QEMU run in units of their own from now on, once those of an
-// earlier process have ended.
+// RunInUnit makes the QEMU programs run in their own units from now on, when those of an earlier
+// process have ended.
 func RunInUnit(ctx context.Context, programs sandbox.Programs) error {
 	if err := programs.Await(ctx); err != nil {
 		return err
@@ -32,7 +32,7 @@ func RunInUnit(ctx context.Context, programs sandbox.Programs) error {
 	return nil
 }
 
-// starter is how a program is started.
+// starter returns how a program is started.
 func starter() child.Starter {
 	if programs := unit.Load(); programs != nil {
 		return programs.Start
@@ -40,7 +40,7 @@ func starter() child.Starter {
 	return child.Start
 }
 
-// RunFor is the unit: it runs one program of QEMU for the daemon at the other end of a connection.
+// RunFor is the unit: it runs one QEMU program for the daemon at the other end of a connection.
 func RunFor(ctx context.Context, conn *net.UnixConn) error {
 	return sandbox.RunProgram(ctx, conn, []string{Program, storagedaemon.Program}, confine)
 }
