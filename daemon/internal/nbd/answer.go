@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// answer reads one reply, or one piece of a structured one. Its errors end the connection:
-// nobody knows any more where the next answer begins.
+// answer reads one reply, or one chunk of a structured reply. Its errors end the connection,
+// because the start of the next reply is then unknown.
 func (e *Export) answer() error {
 	var magic uint32
 	if err := e.c.read(&magic); err != nil {
@@ -25,7 +25,7 @@ func (e *Export) answer() error {
 	return errors.New("the server answers with something else than a reply")
 }
 
-// simple reads a reply of one piece.
+// simple reads a simple reply.
 func (e *Export) simple() error {
 	var head struct {
 		Code   uint32
@@ -52,7 +52,7 @@ func (e *Export) simple() error {
 	return nil
 }
 
-// chunk reads a piece of a structured reply.
+// chunk reads a chunk of a structured reply.
 func (e *Export) chunk() error {
 	var head chunkHead
 	if err := e.c.read(&head); err != nil {
@@ -93,8 +93,8 @@ func (e *Export) failed(c *call, n uint32) error {
 	return nil
 }
 
-// part is the piece of a read's buffer that an answer is about. A piece comes once: another one for
-// the same bytes would stand for bytes that never come.
+// part returns the range of a read's buffer that a chunk answers. Each byte may be answered once: a
+// second answer for it would count for another byte that never comes.
 func (c *call) part(off uint64, n int64) ([]byte, error) {
 	at := int64(off) - c.off
 	if int64(off) < 0 || at < 0 || n <= 0 || n > c.n-at {

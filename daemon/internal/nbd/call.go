@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Export is an export that is open over one connection. Its methods may be called
-// concurrently, and are then under way at the same time. When the connection is lost, all of
-// them fail from then on, with an error that wraps ENOLINK.
+// Export is an open export over one connection. Its methods may be called concurrently, and their
+// requests run in parallel. When the connection is lost, all of them fail from then on, with an
+// error that wraps ENOLINK.
 type Export struct {
 	c      *client
 	conn   net.Conn
@@ -26,13 +26,13 @@ type Export struct {
 	ended  chan struct{}
 
 	structured bool
-	stall      time.Duration // 0: none is too long
+	stall      time.Duration // 0: no limit
 	answers    atomic.Uint64
 	stalled    atomic.Bool
 
 	mu      sync.Mutex
 	calls   map[uint64]*call
-	lost    error // why there are no more answers
+	lost    error // why no more answers come
 	leaving bool
 }
 
@@ -42,13 +42,13 @@ type call struct {
 	off     int64
 	n       int64
 	p       []byte              // of a read
-	filled  spans               // the parts of it that have come
-	extents map[string][]extent // by the meta context
+	filled  spans               // the received ranges of p
+	extents map[string][]extent // by meta context
 	err     error
 	done    chan struct{}
 }
 
-// finish ends a call. The caller has locked.
+// finish ends a call. The caller holds mu.
 func (e *Export) finish(cookie uint64, c *call, err error) {
 	delete(e.calls, cookie)
 	if c.err == nil {
@@ -57,7 +57,7 @@ func (e *Export) finish(cookie uint64, c *call, err error) {
 	close(c.done)
 }
 
-// find returns the call that an answer belongs to.
+// find returns the call of an answer.
 func (e *Export) find(cookie uint64) (*call, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,7 +77,7 @@ func (e *Export) end(cookie uint64, c *call) {
 	e.finish(cookie, c, err)
 }
 
-// serverError is an error that a server answers with: its numbers are Linux's.
+// serverError returns the error in a server's answer: its numbers are Linux's.
 func serverError(code uint32, message []byte) error {
 	err := error(unix.Errno(code))
 	if code == 0 || code > 4095 {

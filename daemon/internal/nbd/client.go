@@ -41,7 +41,7 @@ const (
 	commandWriteZeroes = 6
 	commandBlockStatus = 7
 
-	// What an export is capable of.
+	// The capabilities of an export.
 	flagReadOnly    = 1 << 1
 	flagFlush       = 1 << 2
 	flagWriteZeroes = 1 << 6
@@ -56,7 +56,7 @@ const (
 	chunkError       = 1 << 15
 )
 
-// requestHead is the beginning of each request.
+// requestHead is the header of each request.
 type requestHead struct {
 	Magic          uint32
 	Flags, Command uint16
@@ -64,14 +64,14 @@ type requestHead struct {
 	Bytes          uint32
 }
 
-// chunkHead is the beginning of each piece of a structured reply, behind its magic.
+// chunkHead is the header of each chunk of a structured reply, after its magic.
 type chunkHead struct {
 	Flags, Kind uint16
 	Cookie      uint64
 	Bytes       uint32
 }
 
-// refusal is what a server answers to an option that it does not take.
+// refusal is a server's error reply to an option.
 type refusal struct {
 	code    uint32
 	message []byte
@@ -81,17 +81,17 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("the server refuses: error %d %q", e.code, e.message)
 }
 
-// maxPayloadBytes bounds what is read of one answer: QEMU sends at most 128 Ki extents.
+// maxPayloadBytes bounds the payload of one answer: QEMU sends at most 128 Ki extents.
 const maxPayloadBytes = 4 << 20
 
 // client is one connection.
 type client struct {
 	in  *bufio.Reader
 	out io.Writer
-	// contexts are what is said about blocks, by the numbers that the server gave them.
+	// contexts are the meta contexts, by the ids from the server.
 	contexts  map[uint32]string
 	sizeBytes int64
-	flags     uint16 // what the export is capable of
+	flags     uint16 // the export's capabilities
 	cookie    uint64
 }
 
@@ -99,13 +99,13 @@ func newClient(conn io.ReadWriter) *client {
 	return &client{in: bufio.NewReader(conn), out: conn}
 }
 
-// extent is a piece of an answer about the status of blocks.
+// extent is an entry of a block status answer.
 type extent struct {
 	bytes uint32
 	flags uint32
 }
 
-// greet is the beginning of every connection.
+// greet starts every connection.
 func (c *client) greet() error {
 	var hello struct {
 		Magic, Option uint64
@@ -120,7 +120,7 @@ func (c *client) greet() error {
 	return c.write(uint32(hello.Flags & (handshakeFixed | handshakeNoZeroes)))
 }
 
-// negotiate chooses the export and the one thing that is asked about its blocks.
+// negotiate selects the export and one meta context.
 func (c *client) negotiate(export, metaContext string) error {
 	if err := c.greet(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (c *client) negotiate(export, metaContext string) error {
 	return c.enter(export)
 }
 
-// choose names what is asked about the blocks of an export.
+// choose selects the meta contexts of an export.
 func (c *client) choose(export string, metaContexts ...string) error {
 	query := appendText(nil, export)
 	query = binary.BigEndian.AppendUint32(query, uint32(len(metaContexts)))
@@ -153,17 +153,17 @@ func (c *client) choose(export string, metaContexts ...string) error {
 	return err
 }
 
-// has reports whether the server says this about blocks.
+// has reports whether the server provides a meta context.
 func (c *client) has(metaContext string) bool {
 	return slices.Contains(slices.Collect(maps.Values(c.contexts)), metaContext)
 }
 
-// errNoContext says that nothing is known about the blocks of an export that was asked for.
+// errNoContext: the export has none of the requested meta contexts.
 var errNoContext = errors.New("the export has no such bitmap")
 
 // enter ends the negotiation, with an export.
 func (c *client) enter(export string) error {
-	query := binary.BigEndian.AppendUint16(appendText(nil, export), 0) // of which nothing more is asked
+	query := binary.BigEndian.AppendUint16(appendText(nil, export), 0) // without further information requests
 	sized := false
 	err := c.option(optionGo, query, func(kind uint32, data []byte) {
 		if kind == replyInfo && len(data) >= 12 && binary.BigEndian.Uint16(data) == infoExport {
@@ -177,8 +177,8 @@ func (c *client) enter(export string) error {
 	return err
 }
 
-// option sends an option and hands each reply but the last, which has to be an
-// acknowledgement, to take.
+// option sends an option and passes each reply except the last, which must be an acknowledgement,
+// to take.
 func (c *client) option(option uint32, data []byte, take func(kind uint32, data []byte)) error {
 	head := binary.BigEndian.AppendUint64(nil, optionMagic)
 	head = binary.BigEndian.AppendUint32(head, option)
@@ -211,8 +211,8 @@ func (c *client) option(option uint32, data []byte, take func(kind uint32, data 
 	}
 }
 
-// blockStatus asks for the status of n bytes from off on. The answer is at least one extent,
-// from off on without a gap, and may be shorter than what was asked for.
+// blockStatus requests the status of n bytes from off. The answer is at least one extent, without a
+// gap from off on, and may be shorter than requested.
 func (c *client) blockStatus(off, n int64) ([]extent, error) {
 	if err := c.request(commandBlockStatus, off, n); err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (c *client) blockStatus(off, n int64) ([]extent, error) {
 	return extents, nil
 }
 
-// extentsOf is what a server says of blocks, and which of the contexts that is of.
+// extentsOf decodes a block status payload and its meta context.
 func (c *client) extentsOf(payload []byte) (metaContext string, all []extent, err error) {
 	if len(payload) < 4 || len(payload)%8 != 4 || c.contexts[binary.BigEndian.Uint32(payload)] == "" {
 		return "", nil, errors.New("the server answers with extents of something else")
@@ -264,7 +264,7 @@ func (c *client) extentsOf(payload []byte) (metaContext string, all []extent, er
 	return c.contexts[binary.BigEndian.Uint32(payload)], all, nil
 }
 
-// disconnect says goodbye; there is no answer.
+// disconnect sends a disconnect request, which has no answer.
 func (c *client) disconnect() error { return c.request(commandDisconnect, 0, 0) }
 
 func (c *client) request(command uint16, off, n int64) error {

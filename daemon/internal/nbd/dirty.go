@@ -15,18 +15,15 @@ type Range struct {
 	Bytes  int64
 }
 
-// stateDirty is the flag of a block that QEMU's dirty bitmap has; see docs/interop/nbd.txt
-// of QEMU.
+// stateDirty is the flag of a block in QEMU's dirty bitmap; see docs/interop/nbd.txt of QEMU.
 const stateDirty = 1
 
-// maxAskBytes is how much of an export is asked about at once; the length of a question has
-// 32 bits.
+// maxAskBytes bounds one request: the length of a request has 32 bits.
 const maxAskBytes = 1 << 30
 
-// DirtyRanges returns the dirty ranges of a bitmap that an export has, in order, and the
-// size of the export. Each range is as long as can be. The server is at a Unix socket. All
-// of the export was asked for when it returns nil: an answer that leaves something out is
-// an error.
+// DirtyRanges returns the dirty ranges of an export's bitmap, in order and each as long as
+// possible, and the size of the export. socket is the server's Unix socket. When it returns nil,
+// the ranges cover the whole export: an incomplete answer is an error.
 func DirtyRanges(ctx context.Context, socket, export, bitmap string) (dirty []Range, sizeBytes int64, err error) {
 	fail := func(err error) ([]Range, int64, error) {
 		if ctx.Err() != nil {
@@ -51,7 +48,7 @@ func DirtyRanges(ctx context.Context, socket, export, bitmap string) (dirty []Ra
 			return fail(err)
 		}
 		for _, e := range extents {
-			n := min(int64(e.bytes), c.sizeBytes-off) // the last may go past what was asked
+			n := min(int64(e.bytes), c.sizeBytes-off) // the last may exceed the request
 			if n <= 0 {
 				return fail(errors.New("the server answers with an extent of no length, or past the end"))
 			}

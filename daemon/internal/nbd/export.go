@@ -15,19 +15,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// openTimeout is how long a server may take until an export is open. One that serves a single
-// client lets all others wait in its queue.
+// openTimeout is how long a server may take to open an export. A server for a single client keeps
+// all others in its queue.
 const openTimeout = 5 * time.Second
 
-// StallTimeout is how long a server may take to read a request, and how long it may leave one
-// without an answer and give no other answer meanwhile. A copy that is given up then goes on later
-// where it stopped.
+// StallTimeout is how long a server may take to read a request, and how long it may send no answer
+// at all while a request is unanswered. A copy that fails by that continues later where it stopped.
 const StallTimeout = time.Minute
 
-// maxTransferBytes is how much is asked for at once: servers of today take 32 MiB.
+// maxTransferBytes bounds one transfer: current servers accept 32 MiB.
 const maxTransferBytes = 32 << 20
 
-// ErrNoAnswer says that a server has accepted a connection, or not even that, and says nothing.
+// ErrNoAnswer: a server does not answer, perhaps after it has accepted the connection.
 var ErrNoAnswer = errors.New("the server does not answer; it has to take several clients at once (qemu-nbd --shared=8)")
 
 // Dial connects to a server at HOST:PORT.
@@ -44,9 +43,9 @@ func connect(ctx context.Context, dial Dial, address api.NBDExport) (net.Conn, e
 	return dial(ctx, address.Server)
 }
 
-// Open opens the export at an address. A server that is silent for StallTimeout is one that is
-// lost. It does not outlast ctx. A server over TCP is connected to with dial; nil is for a process
-// that has a network.
+// Open opens the export at an address. The export is lost when the server sends nothing for
+// StallTimeout, or ctx ends. dial connects to servers over TCP; nil is for a process with a
+// network.
 func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
 	defer cancel()
@@ -68,15 +67,14 @@ func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error
 	return e, nil
 }
 
-// OpenOn opens an export on a connection, which is closed with it. A server that does not read a
-// request within stall, or leaves one without an answer for stall and has given no other answer
-// meanwhile, is one that is lost. It does not outlast ctx.
+// OpenOn opens an export on a connection, and closes the connection with the export. The export is
+// lost when the server does not read a request within stall, or sends no answer at all for stall
+// while a request is unanswered, or ctx ends.
 func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	return openBounded(ctx, conn, name, stall, allocationContext)
 }
 
-// OpenLayered is OpenOn of an export of QEMU's that says which of its image's layers has a block
-// (Own).
+// OpenLayered is OpenOn for a QEMU export that reports which layer of its image has a block (Own).
 func OpenLayered(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	e, err := openBounded(ctx, conn, name, stall, allocationContext, depthContext)
 	if err == nil && !e.c.has(depthContext) {
@@ -102,7 +100,7 @@ func openBounded(ctx context.Context, conn net.Conn, name string, stall time.Dur
 	return e, nil
 }
 
-// openOn opens an export as long as opening lasts.
+// openOn opens an export while opening lasts.
 func openOn(ctx, opening context.Context, conn net.Conn, name string, metaContexts ...string) (*Export, error) {
 	e := &Export{c: newClient(conn), conn: conn, ctx: ctx, ended: make(chan struct{}), calls: map[uint64]*call{}}
 	stop := context.AfterFunc(opening, func() { _ = conn.Close() })
@@ -121,14 +119,15 @@ func openOn(ctx, opening context.Context, conn net.Conn, name string, metaContex
 }
 
 const (
-	// allocationContext is the meta context that says what reads as zeros.
+	// allocationContext is the meta context of zeros and allocation.
 	allocationContext = "base:allocation"
-	// depthContext is QEMU's, which says how many layers below the top a block is: 0 for one that
-	// none has (docs/interop/nbd.txt of QEMU).
+	// depthContext is QEMU's meta context of a block's layer: 1 for the top, 0 for a block that no
+	// layer has (docs/interop/nbd.txt of QEMU).
 	depthContext = "qemu:allocation-depth"
 )
 
-// negotiate asks for all that makes reading faster, and does without what is refused.
+// negotiate requests the options that make reading faster, and works without those that the server
+// refuses.
 func (e *Export) negotiate(export string, metaContexts []string) error {
 	if err := e.c.greet(); err != nil {
 		return err
@@ -148,10 +147,10 @@ func (e *Export) negotiate(export string, metaContexts []string) error {
 	return e.c.enter(export)
 }
 
-// SizeBytes is how large the export was when it was opened.
+// SizeBytes returns the size of the export when it was opened.
 func (e *Export) SizeBytes() int64 { return e.c.sizeBytes }
 
-// ReadOnly says that the server takes no writes.
+// ReadOnly reports whether the server accepts no writes.
 func (e *Export) ReadOnly() bool { return e.c.flags&flagReadOnly != 0 }
 
 // ReadAt reads all of p, or fails.
@@ -178,7 +177,8 @@ func (e *Export) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// ZeroAt makes n bytes read as zeros. errors.ErrUnsupported if the server has no such request.
+// ZeroAt makes n bytes read as zeros. It returns errors.ErrUnsupported if the server has no such
+// request.
 func (e *Export) ZeroAt(off, n int64) error {
 	if e.c.flags&flagWriteZeroes == 0 {
 		return errors.ErrUnsupported
@@ -193,19 +193,19 @@ func (e *Export) ZeroAt(off, n int64) error {
 	return nil
 }
 
-// Flush puts what was written and acknowledged on stable storage, by the server's word.
+// Flush makes the server put acknowledged writes on stable storage.
 func (e *Export) Flush() error {
 	if e.c.flags&flagFlush == 0 {
-		return nil // the protocol: such a server has nothing that it could lose
+		return nil // by the protocol, such a server has no volatile data
 	}
 	return e.do(&call{command: commandFlush}, nil)
 }
 
-// stateZero is the flag of base:allocation for what reads as zeros.
+// stateZero is the flag of base:allocation for zeros.
 const stateZero = 1 << 1
 
-// Extent reports whether the bytes from off on read as zeros by the server's word, and until
-// where. A server that cannot say has data everywhere.
+// Extent reports whether the bytes at off are data, or zeros according to the server, and the end
+// of that extent. A server without this information has data everywhere.
 func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 	if !e.c.has(allocationContext) || off >= e.c.sizeBytes {
 		return e.c.sizeBytes, true, nil
@@ -213,12 +213,12 @@ func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 	return e.whether(off, allocationContext, func(flags uint32) bool { return flags&stateZero == 0 })
 }
 
-// depthTop is what depthContext says of a block that the top has.
+// depthTop is depthContext's value for a block in the top layer.
 const depthTop = 1
 
-// Own reports whether the top of the image has the bytes from off on itself, be it as data or as
-// zeros, and until where. What it does not have is of a layer below it, or of none. The export is
-// one of OpenLayered.
+// Own reports whether the top layer of the image itself has the bytes at off, data or zeros, and
+// the end of that extent. Other bytes are in a lower layer, or in none. The export must come from
+// OpenLayered.
 func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	if off >= e.c.sizeBytes {
 		return e.c.sizeBytes, false, nil
@@ -226,8 +226,8 @@ func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	return e.whether(off, depthContext, func(depth uint32) bool { return depth == depthTop })
 }
 
-// whether asks about the blocks from off on, and says of the first of them whether they are, and
-// until where all are as they are.
+// whether requests the status of the blocks at off. It returns the result of is for the first
+// block, and the end of the range with that result.
 func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bool) (until int64, yes bool, err error) {
 	size := e.c.sizeBytes
 	c := &call{command: commandBlockStatus, off: off, n: min(maxAskBytes, size-off)}
@@ -248,13 +248,13 @@ func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bo
 	return until, yes, nil
 }
 
-// Close ends the connection. What was written and not flushed may be lost.
+// Close ends the connection. Unflushed writes may be lost.
 func (e *Export) Close() error {
 	e.cancel()
 	e.mu.Lock()
 	if e.lost == nil && !e.leaving {
 		e.leaving = true
-		_ = e.conn.SetWriteDeadline(time.Now().Add(time.Second)) // a courtesy, and no more
+		_ = e.conn.SetWriteDeadline(time.Now().Add(time.Second)) // best effort
 		_ = e.c.disconnect()
 	}
 	e.mu.Unlock()
@@ -282,8 +282,8 @@ func (e *Export) do(c *call, payload []byte) error {
 	return c.err
 }
 
-// await waits for the answer of a call. When the server has been silent for too long the connection
-// is closed, which ends all calls.
+// await waits for the answer of a call. After too long a silence it closes the connection, which
+// ends all calls.
 func (e *Export) await(c *call) {
 	if e.stall == 0 {
 		<-c.done
@@ -307,7 +307,7 @@ func (e *Export) await(c *call) {
 	}
 }
 
-// giveUp ends the connection to a server that has been silent for too long, and so all calls.
+// giveUp closes the connection to a silent server, which ends all calls.
 func (e *Export) giveUp() {
 	e.stalled.Store(true)
 	_ = e.conn.Close()
@@ -319,10 +319,10 @@ func (e *Export) send(c *call, payload []byte) error {
 	if e.lost != nil {
 		return e.lost
 	}
-	e.calls[e.c.cookie+1] = c // request counts it up
+	e.calls[e.c.cookie+1] = c // request increments the cookie
 	if e.stall != 0 {
-		// A server that reads nothing keeps the first request that its socket has no room for from
-		// being sent, and with it all that wait for their turn: nobody may be in await.
+		// If the server reads nothing, the request that fills the socket blocks here, and all
+		// others wait for mu. Then no call may be in await, so this needs its own timer.
 		unread := time.AfterFunc(e.stall, e.giveUp)
 		defer unread.Stop()
 	}
@@ -331,12 +331,12 @@ func (e *Export) send(c *call, payload []byte) error {
 		_, err = e.c.out.Write(payload)
 	}
 	if err != nil {
-		_ = e.conn.Close() // half a request was sent: receive ends all calls, this one too
+		_ = e.conn.Close() // half a request was sent: receive ends all calls, including this one
 	}
 	return nil
 }
 
-// receive hands answers to the calls until the connection ends.
+// receive passes answers to the calls until the connection ends.
 func (e *Export) receive() {
 	defer close(e.ended)
 	var err error

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// span is a part of a read's buffer.
+// span is a range of a read's buffer.
 type span struct{ from, to int64 }
 
-// maxSpans bounds what is kept of a read whose pieces come in no order.
+// maxSpans bounds the ranges of a read with unordered chunks.
 const maxSpans = 4096
 
-// spans are the parts that have come, in order. None touches another one.
+// spans are the received ranges, in order. No two of them touch.
 type spans []span
 
-// add adds a part that has come.
+// add adds a received range.
 func (all *spans) add(s span) error {
 	have := *all
 	i, _ := slices.BinarySearchFunc(have, s.from, func(f span, from int64) int { return cmp.Compare(f.from, from) })
@@ -46,7 +46,7 @@ func (all *spans) add(s span) error {
 
 var errAnsweredTwice = errors.New("the server answers a read twice in the same place")
 
-// bytes is how many bytes have come.
+// bytes returns the number of received bytes.
 func (all spans) bytes() (n int64) {
 	for _, s := range all {
 		n += s.to - s.from
