@@ -15,33 +15,33 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// removeTimeout is how long rbd may take to remove an image: without an object map it asks for each
-// object that the image could have. What is cut off goes on when it is asked for again.
+// removeTimeout is how long rbd may take to remove an image: without an object map it requests each
+// object that the image could have. A repeated request continues an interrupted removal.
 const removeTimeout = 10 * time.Minute
 
-// features of an image that is made here: those that Ceph gives by itself, whatever the
-// configuration of a host says. The exclusive lock has to be among them (Info.Fence).
+// features are the features of a new image: Ceph's defaults, whatever a host's configuration
+// contains. They must include the exclusive lock (Info.Fence).
 const features = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 
-// Change is one change of an image: one of CreateBytes, RenameTo, Remove, Snapshot and
-// RemoveSnapshot is set. It may be asked for twice.
+// Change is one change of an image: exactly one of CreateBytes, RenameTo, Remove, Snapshot and
+// RemoveSnapshot is set. It may be repeated.
 type Change struct {
 	// CreateBytes makes an image of this size that reads as zeros. The error wraps unix.EEXIST if
-	// there is one of that name.
+	// the name is taken.
 	CreateBytes int64 `json:"create_bytes,omitempty"`
-	// RenameTo gives the image with the ID another name in its pool. The error wraps unix.EEXIST if
-	// there is another image of that name.
+	// RenameTo renames the image with the ID in its pool. The error wraps unix.EEXIST if another
+	// image has the name.
 	RenameTo string `json:"rename_to,omitempty"`
-	// Remove deletes the image with the ID, for good. It is no error if there is none.
+	// Remove permanently deletes the image with the ID. An absent image is no error.
 	Remove bool `json:"remove,omitempty"`
 	// Snapshot makes a snapshot with this name of the image with the ID. The error wraps
-	// unix.EEXIST if there is one.
+	// unix.EEXIST if the name is taken.
 	Snapshot string `json:"snapshot,omitempty"`
-	// RemoveSnapshot removes the snapshot with this name, and the SnapshotID, of the image with the
-	// ID. It is no error if there is none.
+	// RemoveSnapshot removes the snapshot with this name and the SnapshotID of the image with the
+	// ID. An absent snapshot is no error.
 	RemoveSnapshot string `json:"remove_snapshot,omitempty"`
 	SnapshotID     uint64 `json:"snapshot_id,omitempty"`
-	// ID is that of the image that is changed, but for one that is made: another one of its name is
+	// ID is the id of the changed image, unless it is a new one: another image with its name is
 	// refused.
 	ID string `json:"id,omitempty"`
 }
@@ -94,10 +94,11 @@ func (c Cluster) remove(ctx context.Context, image api.RBDImage, id string, key 
 	return c.change(ctx, key, removeTimeout, "rm", "--no-progress", image.Spec())
 }
 
-// makeSnapshot makes a snapshot of an image. Where a client has the image's exclusive lock, as QEMU
-// has that of a guest that has written, that client makes it, and keeps its lock. One that does not
-// answer is waited for toolTimeout and not until Ceph takes it for dead, after 30 s: then rbd would
-// take the lock away, and with it all access to the cluster.
+// makeSnapshot makes a snapshot of an image. If a client has the image's exclusive lock, as a
+// guest's QEMU has after a write, that client makes the snapshot and keeps its lock. makeSnapshot
+// waits toolTimeout for a client that does not answer, and not the 30 s after which Ceph takes it
+// for dead: then rbd would break the lock and blocklist the client, which would lose all access to
+// the cluster.
 func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.Snapshot); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Ch
 	return c.change(ctx, key, toolTimeout, "snap", "create", "--no-progress", image.Spec()+"@"+change.Snapshot)
 }
 
-// removeSnapshot removes a snapshot of an image; makeSnapshot says how long it may take.
+// removeSnapshot removes a snapshot of an image, with the timeout of makeSnapshot.
 func (c Cluster) removeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.RemoveSnapshot); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (c Cluster) removeSnapshot(ctx context.Context, image api.RBDImage, change 
 	return c.change(ctx, key, toolTimeout, "snap", "rm", "--no-progress", image.Spec()+"@"+change.RemoveSnapshot)
 }
 
-// is refuses another image than the one with the id.
+// is refuses an image with another id.
 func (c Cluster) is(ctx context.Context, image api.RBDImage, id string, key *os.File) error {
 	info, err := c.look(ctx, image, key)
 	if err == nil && info.ID != id {
@@ -141,7 +142,7 @@ func (c Cluster) is(ctx context.Context, image api.RBDImage, id string, key *os.
 	return err
 }
 
-// change runs rbd for something that it does.
+// change runs rbd for a change.
 func (c Cluster) change(ctx context.Context, key *os.File, timeout time.Duration, args ...string) error {
 	_, err := c.run(ctx, timeout, key, "rbd", args...)
 	var failed *toolError

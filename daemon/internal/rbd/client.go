@@ -19,22 +19,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Reach is what takes a network: this process has one (Host), or another one does it.
+// Reach makes the calls that need a network: in this process (Host) or in another one.
 type Reach interface {
-	// Check says what is wrong with the way to a cluster.
+	// Check returns an error for a problem with the access to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
-	// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is
+	// Look describes an image. The error wraps unix.ENOENT if the cluster reports that there is
 	// none.
 	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
-	// Watchers asks for the addresses of the clients that have an image open. The error is as that
-	// of Look.
+	// Watchers returns the addresses of the clients that have an image open. Errors are as in Look.
 	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
-	// Snapshot asks about a snapshot of an image. The error is as that of Look.
+	// Snapshot describes a snapshot of an image. Errors are as in Look.
 	Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
 	// Change changes an image.
 	Change(ctx context.Context, image api.RBDImage, change Change, key *os.File) error
-	// Dial has an image served, and returns a connection on which that is said by which NBD is
-	// spoken. The server ends with the connection.
+	// Dial serves an image by NBD, and returns a connection to its server. The server ends with the
+	// connection.
 	Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error)
 }
 
@@ -46,7 +45,7 @@ func (h *Host) Dial(ctx context.Context, image api.RBDImage, writable bool, key 
 // Client opens images by their addresses.
 type Client struct {
 	Clusters Clusters
-	// Secret returns the value of a secret of libvirt's.
+	// Secret returns the value of a libvirt secret.
 	Secret func(ctx context.Context, id string) ([]byte, error)
 	Reach  Reach
 }
@@ -77,12 +76,12 @@ func (c *Client) withKey(ctx context.Context, image api.RBDImage, do func(key *o
 	return do(f)
 }
 
-// Check says what is wrong with the way to one of the clusters.
+// Check returns an error for a problem with the access to one of the clusters.
 func (c *Client) Check(ctx context.Context, cluster string) error {
 	return c.withKey(ctx, api.RBDImage{Cluster: cluster}, func(key *os.File) error { return c.Reach.Check(ctx, cluster, key) })
 }
 
-// Look asks what the image at an address is. The error wraps unix.ENOENT if the cluster says that
+// Look describes the image at an address. The error wraps unix.ENOENT if the cluster reports that
 // there is none.
 func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
@@ -92,7 +91,7 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 	return info, err
 }
 
-// Snapshot asks about a snapshot of the image at an address. The error is as that of Look.
+// Snapshot describes a snapshot of the image at an address. Errors are as in Look.
 func (c *Client) Snapshot(ctx context.Context, path string, query SnapshotQuery) (s Snapshot, err error) {
 	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		s, err = c.Reach.Snapshot(ctx, image, query, key)
@@ -106,10 +105,10 @@ func (c *Client) Change(ctx context.Context, path string, change Change) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error { return c.Reach.Change(ctx, image, change, key) })
 }
 
-// Make makes an image at an address. It has a temporary name, which nobody else may have, until
-// whole was called with its id, which it keeps: if that fails, or the error wraps unix.EEXIST since
-// there is an image at the address, nothing is left. Whatever is cut off leaves an image of the
-// temporary name, or the image at its address.
+// Make makes an image at an address. The image has a temporary name, which no other client may use,
+// until whole was called with its id; the id does not change. If whole fails, or the error wraps
+// unix.EEXIST because there is an image at the address, the new image is removed. An interruption
+// leaves an image with the temporary name, or the image at its address.
 func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		hidden := image
@@ -137,8 +136,8 @@ func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int
 	})
 }
 
-// Remove deletes the image at an address that has this id, whichever it has if that is empty, once
-// nobody has it open; it is no error if there is none.
+// Remove deletes the image with this id at an address, or any image there if id is empty, once no
+// client has it open. An absent image is no error.
 func (c *Client) Remove(ctx context.Context, path, id string) error {
 	has, err := c.Holders(ctx, path, nil)
 	switch {
@@ -161,35 +160,35 @@ func (c *Client) Remove(ctx context.Context, path, id string) error {
 	})
 }
 
-// Open opens the image at an address. It does not outlast ctx.
+// Open opens the image at an address, until ctx ends at the latest.
 func (c *Client) Open(ctx context.Context, path string, writable bool) (export *nbd.Export, err error) {
 	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		conn, err := c.Reach.Dial(ctx, image, writable, key)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, err)
 		}
-		export, err = nbd.OpenOn(ctx, conn, storagedaemon.ExportName, nbd.StallTimeout) // Ceph itself waits for its OSDs for ever
+		export, err = nbd.OpenOn(ctx, conn, storagedaemon.ExportName, nbd.StallTimeout) // Ceph itself waits for its OSDs forever
 		return err
 	})
 	return export, err
 }
 
 const (
-	// watchTimeout is above the 10 s that a server is given to end, and the 30 s for which a
-	// cluster takes a client for one that has an image open after the client has died
-	// (osd_client_watch_timeout).
+	// watchTimeout is above the 10 s in which a server must end, and the 30 s for which a cluster
+	// counts a dead client as a client with the image open (osd_client_watch_timeout).
 	watchTimeout = 45 * time.Second
 	watchPoll    = time.Second
 )
 
-// Count says how many clients of an image there may be, and have to be: a cluster names a client by
-// an address and a number, by which nobody can tell whose it is.
+// Count returns the minimum and maximum number of Volferry's own clients of an image: a cluster
+// identifies a client by an address and a number, which do not show its owner.
 type Count func(context.Context) (least, most int, err error)
 
-// Holders says who has the image at an address open besides the clients that ours counts, which may
-// be nil for none; "" if nobody has. Fewer of them than there have to be are said as well: one of
-// ours has lost the cluster, and somebody else may be in its place. A client that may have died is
-// waited for, unless ctx has a deadline: then somebody waits for an answer, and can ask once more.
+// Holders describes who has the image at an address open besides the clients that ours counts; ""
+// if no client has. ours may be nil for none. It also reports fewer clients than the minimum: one
+// of ours has lost the cluster, and another client may be in its place. It waits for clients that
+// may have died, unless ctx has a deadline: then a caller waits for an answer, and can repeat the
+// call.
 func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)
@@ -211,8 +210,8 @@ func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, 
 	}
 }
 
-// holders is one look of Holders. Ours are counted before and after the others, since a guest may
-// come or go meanwhile.
+// holders is one check of Holders. It counts ours before and after the others, since a guest may
+// start or end meanwhile.
 func (c *Client) holders(ctx context.Context, path string, ours Count) (string, error) {
 	if ours == nil {
 		ours = func(context.Context) (least, most int, err error) { return 0, 0, nil }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rbd reaches the images of Ceph clusters: it asks the tools of Ceph what an image is and
-// who has it open, and has qemu-storage-daemon serve one. The key of a cluster's user is handed to
-// these programs as an open file, and is nowhere else. It must not know what a migration is.
+// Package rbd reaches the images of Ceph clusters. It uses Ceph's tools to describe an image and
+// its clients, and lets qemu-storage-daemon serve one. These programs get the key of a cluster's
+// user only as an open file. The package must not know what a migration is.
 package rbd
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Cluster is how a host reaches a Ceph cluster, in the words of the configuration and of the
-// definitions of its domains.
+// Cluster is a host's access to a Ceph cluster, as in the configuration and in the definitions of
+// its domains.
 type Cluster struct {
 	// Monitors are HOST:PORT.
 	Monitors []string `toml:"monitors"`
 	// User is the name of the user without "client.".
 	User string `toml:"user"`
-	// Secret is the UUID of the libvirt secret that has the user's key.
+	// Secret is the UUID of the libvirt secret with the user's key.
 	Secret string `toml:"secret"`
 }
 
-// Clusters are the clusters whose images may be volumes of a host, by their ids (ceph fsid).
+// Clusters are the clusters with images that may be volumes of a host, by their ids (ceph fsid).
 type Clusters map[string]Cluster
 
-// IDs are the ids of the clusters, in order.
+// IDs returns the ids of the clusters, in order.
 func (c Clusters) IDs() []string { return slices.Sorted(maps.Keys(c)) }
 
 // Of returns the id of the cluster with this monitor, HOST:PORT, "" if there is none.
@@ -52,8 +52,8 @@ func (c Clusters) Find(image api.RBDImage) (Cluster, error) {
 	return cluster, nil
 }
 
-// Check refuses clusters of a configuration that could not be, and those that could be taken for
-// one another: a monitor is of one cluster.
+// Check refuses invalid clusters of a configuration, and clusters that could be confused: a monitor
+// belongs to one cluster.
 func (c Clusters) Check() error {
 	of := map[string]string{}
 	for _, id := range c.IDs() {

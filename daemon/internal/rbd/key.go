@@ -11,22 +11,22 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// The parts of a key of Ceph's: a type, when it was made, and how many bytes follow.
+// The parts of a Ceph key: type, creation time, number of following bytes.
 const (
 	keyLengthAt   = 10
 	keyHeaderSize = 12
 )
 
-// errNoKey does not show what is no key: it may be one in another form.
+// errNoKey does not show the value: it may be a key in another form.
 var errNoKey = errors.New("the secret of libvirt's has no key of Ceph's: set it from the file of the key (virsh secret-set-value --file, whose text is the key in base64)")
 
-// isKey reports whether these bytes are a key as Ceph has them. Its libraries show what they cannot
-// decode.
+// isKey reports whether these bytes are a decoded Ceph key. Ceph's libraries print values that they
+// cannot decode.
 func isKey(key []byte) bool {
 	return len(key) > keyHeaderSize && int(binary.LittleEndian.Uint16(key[keyLengthAt:])) == len(key)-keyHeaderSize
 }
 
-// keyFile is a secret file with a key as Ceph writes keys.
+// keyFile returns a secret file with a key in Ceph's notation.
 func keyFile(key []byte) (*os.File, error) {
 	if !isKey(key) {
 		return nil, errNoKey

@@ -18,20 +18,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Info is what a cluster says of an image.
+// Info is a cluster's description of an image.
 type Info struct {
 	SizeBytes int64 `json:"size_bytes"`
-	// ID is given to no other image of the pool, whatever its name.
+	// ID is unique in the pool and never reused, whatever the image's name.
 	ID string `json:"id"`
-	// Fenced: who has it for writing is kept from writing once another one has it (the feature
-	// exclusive-lock).
+	// Fenced: a client that has it open for writing cannot write any more once another client has
+	// it (the feature exclusive-lock).
 	Fenced bool `json:"fenced"`
-	// DirtyCache: a client has writes in a persistent cache of its own (rbd_persistent_cache_mode),
-	// even such as were flushed, that the cluster does not have.
+	// DirtyCache: a client has writes, even flushed ones, in its own persistent cache
+	// (rbd_persistent_cache_mode) that the cluster does not have.
 	DirtyCache bool `json:"dirty_cache,omitempty"`
 }
 
-// Whole refuses an image of which the cluster does not have everything.
+// Whole refuses an image if the cluster does not have all of its data.
 func (i Info) Whole(image api.RBDImage) error {
 	if !i.DirtyCache {
 		return nil
@@ -41,7 +41,7 @@ func (i Info) Whole(image api.RBDImage) error {
 		api.ShellLine("rbd", "persistent-cache", "flush", "--", image.Spec()), api.ShellLine("rbd", "persistent-cache", "invalidate", "--", image.Spec()))
 }
 
-// Fence refuses an image from which nobody keeps what a client that was killed has begun to write.
+// Fence refuses an image if nothing stops the unfinished writes of a killed client.
 func (i Info) Fence(image api.RBDImage) error {
 	if i.Fenced {
 		return nil
@@ -49,18 +49,18 @@ func (i Info) Fence(image api.RBDImage) error {
 	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: `%s`", api.ShellLine("rbd", "feature", "enable", "--", image.Spec(), "exclusive-lock"))
 }
 
-// Host reaches clusters from this process, which needs a network. The zero value of what is not
-// exported is ready.
+// Host reaches clusters from this process, which needs a network. The zero value of the unexported
+// fields is ready.
 type Host struct {
-	// Clusters reads which clusters may be reached.
+	// Clusters returns the clusters that may be reached.
 	Clusters func() (Clusters, error)
 
 	mu sync.Mutex
-	// known are the clusters that have said their id, by how they were reached.
+	// known are the clusters with a verified id, by their access.
 	known map[string]bool
 }
 
-// cluster returns the cluster of an image, if it is the one that answers at its monitors.
+// cluster returns the cluster of an image, if its monitors belong to it.
 func (h *Host) cluster(ctx context.Context, image api.RBDImage, key *os.File) (Cluster, error) {
 	all, err := h.Clusters()
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *Host) cluster(ctx context.Context, image api.RBDImage, key *os.File) (C
 	return c, h.checkID(ctx, image.Cluster, c, key)
 }
 
-// checkID refuses monitors that are another cluster's, which may have images of the same names.
+// checkID refuses monitors of another cluster, which may have images of the same names.
 func (h *Host) checkID(ctx context.Context, id string, c Cluster, key *os.File) error {
 	way := fmt.Sprint(id, c)
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (h *Host) checkID(ctx context.Context, id string, c Cluster, key *os.File) 
 	return nil
 }
 
-// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is none.
+// Look describes an image. The error wraps unix.ENOENT if the cluster reports that there is none.
 func (h *Host) Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -123,8 +123,8 @@ func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (In
 	return Info{SizeBytes: info.Size, ID: info.ID, Fenced: has("exclusive-lock"), DirtyCache: has("dirty-cache")}, nil
 }
 
-// Watchers asks for the addresses of the clients that have an image open. The error wraps
-// unix.ENOENT if the cluster says that there is no image.
+// Watchers returns the addresses of the clients that have an image open. The error wraps
+// unix.ENOENT if the cluster reports that there is no image.
 func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -144,7 +144,7 @@ func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (
 	return addresses, nil
 }
 
-// ask has rbd say something of an image.
+// ask runs rbd for information on an image.
 func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what string, into any) error {
 	text, err := c.askText(ctx, toolTimeout, image, key, what)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what
 	return nil
 }
 
-// askText is ask for text in JSON. The error wraps unix.ENOENT if there is no image.
+// askText is ask with JSON text as result. The error wraps unix.ENOENT if there is no image.
 func (c Cluster) askText(ctx context.Context, timeout time.Duration, image api.RBDImage, key *os.File, what ...string) ([]byte, error) {
 	text, err := c.run(ctx, timeout, key, "rbd", append(what, "--format", "json", "--pool", image.Pool, "--image", image.Name)...)
 	var failed *toolError
@@ -165,7 +165,7 @@ func (c Cluster) askText(ctx context.Context, timeout time.Duration, image api.R
 		return text, err
 	case strings.Contains(failed.stderr, "error opening image "+image.Name+": (2)"):
 		return nil, fmt.Errorf("%w: %w", err, unix.ENOENT)
-	case strings.Contains(failed.stderr, "(110) Connection timed out"): // where the configuration has it wait for less (rados_osd_op_timeout)
+	case strings.Contains(failed.stderr, "(110) Connection timed out"): // if the configuration has a shorter timeout (rados_osd_op_timeout)
 		return nil, fmt.Errorf("%w: %w", err, ErrNoAnswer)
 	}
 	return nil, err

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// toolTimeout is how long a tool of Ceph may take. By themselves these wait for a monitor for
-	// five minutes, and for an OSD for ever; a request waits for 15 s (request.DefaultTimeout).
+	// toolTimeout is how long a Ceph tool may take. By default the tools wait for a monitor for
+	// five minutes, and for an OSD forever; a request waits for 15 s (request.DefaultTimeout).
 	toolTimeout = 10 * time.Second
-	// keyPath is where a program finds the key: its first file behind stderr.
+	// keyPath is a program's path of the key: its first file after stderr.
 	keyPath = "/proc/self/fd/3"
 )
 
-// ErrNoAnswer says that a cluster does not answer. It is an I/O error, as one of a device is.
+// ErrNoAnswer: a cluster does not answer. It is an I/O error, like a device's.
 var ErrNoAnswer = fmt.Errorf("the cluster does not answer (%w)", unix.ETIMEDOUT)
 
-// toolError is that of a tool that has failed.
+// toolError is the error of a failed tool.
 type toolError struct {
 	tool   string
 	err    error
@@ -49,18 +49,18 @@ func (e *toolError) Unwrap() error { return e.err }
 // environment of the programs.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 
-// program is a program that finds the key at keyPath, has nothing of ours in its environment, and
-// dies with this process.
+// program returns a program that finds the key at keyPath, gets nothing of this process's
+// environment, and dies with this process.
 func program(key *os.File, name string, args ...string) child.Command {
 	return child.Command{Program: name, Args: args, Env: environment, Files: []*os.File{key}, DeathSignal: syscall.SIGKILL}
 }
 
-// output runs a tool of Ceph's that asks a cluster something, and returns what it prints.
+// output runs a Ceph tool for information on a cluster, and returns its output.
 func (c Cluster) output(ctx context.Context, key *os.File, tool string, args ...string) ([]byte, error) {
 	return c.run(ctx, toolTimeout, key, tool, args...)
 }
 
-// run runs a tool of Ceph's for a cluster, and returns what it prints.
+// run runs a Ceph tool for a cluster, and returns its output.
 func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, tool string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrNoAnswer)
 	defer cancel()
@@ -81,11 +81,11 @@ func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, t
 	return stdout.Bytes(), nil
 }
 
-// systemConf is what QEMU reads too, for what is neither monitors nor user.
+// systemConf is the configuration that QEMU reads too, for everything except monitors and user.
 const systemConf = "/etc/ceph/ceph.conf"
 
-// confFile is the configuration of Ceph's libraries on this host. One that is not there is no error
-// for all of them.
+// confFile returns the configuration of Ceph's libraries on this host. For some of them an absent
+// file is an error.
 func confFile() string {
 	if _, err := os.Stat(systemConf); errors.Is(err, fs.ErrNotExist) {
 		return os.DevNull

@@ -18,12 +18,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// serveTimeout is how long the server may take until it has opened the image.
+// serveTimeout is how long the server may take to open the image.
 const serveTimeout = 20 * time.Second
 
-// Serve has an image served. What is said there is NBD, of the export storagedaemon.ExportName. An
-// image that is served for writing has to have a lock that keeps off a server whose end was not
-// seen.
+// Serve serves an image by NBD as the export storagedaemon.ExportName. An image that is served for
+// writing must have a lock that excludes a server which may still run.
 func (h *Host) Serve(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -58,7 +57,8 @@ func (c Cluster) serve(ctx context.Context, image api.RBDImage, writable bool, k
 	return served, err
 }
 
-// node is the image as QEMU opens it. Neither the key nor its path of a file on a disk is in that.
+// node returns the image as QEMU's block node options. They contain neither the key nor the path of
+// a file on a disk.
 func (c Cluster) node(image api.RBDImage) map[string]any {
 	type address struct {
 		Host string `json:"host"`
@@ -66,7 +66,7 @@ func (c Cluster) node(image api.RBDImage) map[string]any {
 	}
 	var monitors []address
 	for _, m := range c.Monitors {
-		host, port, _ := net.SplitHostPort(m) // Check has
+		host, port, _ := net.SplitHostPort(m) // Check has checked it
 		monitors = append(monitors, address{host, port})
 	}
 	return map[string]any{
@@ -75,7 +75,7 @@ func (c Cluster) node(image api.RBDImage) map[string]any {
 	}
 }
 
-// notInstalled is the error of a server that is not on this host, nil for any other one.
+// notInstalled returns the error of a server that is not installed, nil for any other error.
 func notInstalled(err error) error {
 	if !errors.Is(err, child.ErrNotInstalled) {
 		return nil
@@ -83,7 +83,7 @@ func notInstalled(err error) error {
 	return fmt.Errorf("%w; install it with QEMU (on Debian qemu-system-common), and the RBD driver (qemu-block-extra)", err)
 }
 
-// noDriver is what QEMU says where its module for images is not installed.
+// noDriver is QEMU's message if its RBD module is not installed.
 const noDriver = "Unknown driver 'rbd'"
 
 var errNoDriver = fmt.Errorf("%s has no RBD driver; install it (on Debian qemu-block-extra)", storagedaemon.Program)

@@ -16,15 +16,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// diffTimeout is how long rbd may take to compare an image with a snapshot. It asks for each object
+// diffTimeout is how long rbd may take to compare an image with a snapshot. It requests each object
 // that the image could have: 30 s were seen for 1 TiB.
 const diffTimeout = 10 * time.Minute
 
-// snapshotPrefix is what the names of snapshots begin with that are made here. No other is made or
-// removed.
+// snapshotPrefix is the prefix of Volferry's snapshots. Volferry makes and removes no others.
 const snapshotPrefix = "volferry-"
 
-// SnapshotName is the name of the snapshot that belongs to something with this id, a UUID.
+// SnapshotName returns the snapshot name for this id, a UUID.
 func SnapshotName(id string) string { return snapshotPrefix + id }
 
 func checkSnapshotName(name string) error {
@@ -36,21 +35,22 @@ func checkSnapshotName(name string) error {
 	return fmt.Errorf("%.60q is no name of a snapshot that Volferry makes", name)
 }
 
-// Snapshot is what a cluster says of a snapshot of an image.
+// Snapshot is a cluster's description of a snapshot.
 type Snapshot struct {
-	// ID is given to no other snapshot of the pool, whatever its name; 0 if there is no snapshot.
+	// ID is unique in the pool and never reused, whatever the snapshot's name; 0 if there is no
+	// snapshot.
 	ID uint64 `json:"id,omitempty"`
-	// Protected: somebody keeps it from being removed, as for clones of it.
+	// Protected: the snapshot cannot be removed, for example because of clones.
 	Protected bool `json:"protected,omitempty"`
-	// Written: something was written to the image since, were it what was there already. Only where
-	// that was asked.
+	// Written: the image was written since, even with the same data. Only set with
+	// SnapshotQuery.Compare.
 	Written bool `json:"written,omitempty"`
 }
 
-// SnapshotQuery is what is asked about a snapshot of an image.
+// SnapshotQuery is a query for a snapshot of an image.
 type SnapshotQuery struct {
 	Name string `json:"name"`
-	// Compare asks whether the image was written since, too.
+	// Compare also queries whether the image was written since.
 	Compare bool `json:"compare,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func (c Cluster) snapshot(ctx context.Context, image api.RBDImage, name string, 
 	return snapshotIn(text, name)
 }
 
-// snapshotIn is the snapshot with a name in what rbd snap ls says.
+// snapshotIn returns the snapshot with a name in the output of rbd snap ls.
 func snapshotIn(text []byte, name string) (Snapshot, error) {
 	var all []struct {
 		ID        uint64 `json:"id"`
@@ -97,10 +97,10 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 	return Snapshot{}, nil
 }
 
-// compare reports whether an image was written since a snapshot, which is no snapshot any more if
-// it was removed meanwhile. Without --whole-object rbd asks the OSDs for what they keep of each
-// object for its snapshots. With it, it believes the image's object map, which a client keeps, and
-// which knows whole objects only.
+// compare sets whether an image was written since a snapshot. It clears s if the snapshot was
+// removed meanwhile. Without --whole-object rbd asks the OSDs which data they keep of each object
+// for its snapshots. With it, rbd trusts the image's object map, which a client maintains, and
+// which only knows whole objects.
 func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s *Snapshot, key *os.File) error {
 	text, err := c.askText(ctx, diffTimeout, image, key, "diff", "--from-snap", name)
 	var failed *toolError
@@ -114,7 +114,7 @@ func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s
 	return err
 }
 
-// differs reports whether rbd diff has found anything.
+// differs reports whether rbd diff has found any difference.
 func differs(text []byte) (bool, error) {
 	var extents []json.RawMessage
 	if err := json.Unmarshal(text, &extents); err != nil {
