@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Access asks the kernel what another user may do with an open file. Nothing of the file is read or
-// written, and nothing is handed over.
+// Access lets the kernel check what another user may do with an open file. It neither reads nor
+// writes the file's content, and passes nothing to the user.
 type Access struct {
-	// Socket is the socket of `volferryd access`, which asks; if it is empty, this process asks.
+	// Socket is the socket of `volferryd access`, which makes the checks; if it is empty, this
+	// process makes them.
 	Socket string
 }
 
@@ -26,18 +27,18 @@ func (a Access) MayOpen(ctx context.Context, who User, f *os.File) error {
 	return a.look(ctx, callMayOpen, who, f)
 }
 
-// MayPass returns nil if a user may look something up in a directory, which may be open as a path
-// only.
+// MayPass returns nil if a user may traverse a directory, and the kernel's error if not. O_PATH
+// suffices for dir.
 func (a Access) MayPass(ctx context.Context, who User, dir *os.File) error {
 	return a.look(ctx, callMayPass, who, dir)
 }
 
-// MayConnect returns nil if a user may connect to a socket, which is open as a path only.
+// MayConnect returns nil if a user may connect to a socket, which is open with O_PATH.
 func (a Access) MayConnect(ctx context.Context, who User, socket *os.File) error {
 	return a.look(ctx, callMayConnect, who, socket)
 }
 
-// looks are what a user is tried for.
+// looks are the checks that run as a user.
 var looks = map[string]func(*os.File) error{callMayOpen: openAgain, callMayPass: lookInto, callMayConnect: openSocket}
 
 func (a Access) look(ctx context.Context, call string, who User, f *os.File) error {
@@ -83,8 +84,8 @@ func lookInto(dir *os.File) error {
 	return nil
 }
 
-// openSocket asks for the right to write, which a connection takes. The kernel looks at it before
-// it says that a socket is not opened like a file.
+// openSocket requests write access, which a connection needs. The kernel checks it before it fails
+// because a socket cannot be opened like a file.
 func openSocket(socket *os.File) error {
 	fd, err := unix.Open(pathOf(socket), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {
@@ -96,5 +97,5 @@ func openSocket(socket *os.File) error {
 	return errors.Join(fmt.Errorf("%s is no socket", socket.Name()), unix.Close(fd))
 }
 
-// pathOf is a path by which this process opens an open file once more.
+// pathOf returns a path by which this process can open an open file again.
 func pathOf(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

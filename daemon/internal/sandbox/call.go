@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// attempts is how often a request is made whose answer does not come: whoever answers may
-// be restarted meanwhile, and every request may be made twice.
+// attempts is how often an unanswered request is made: the answering program may have been
+// restarted, and every request may be repeated.
 const attempts = 3
 
-// ask makes a request at a socket, about an open file unless that is nil. The file that is
-// handed over is the caller's.
+// ask makes a request at a socket, with an open file unless that is nil. The caller owns
+// handedOver.
 func ask(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {
 	for range attempts {
 		out, handedOver, err = askOnce(ctx, socket, in, file)
@@ -37,8 +37,8 @@ func ask(ctx context.Context, socket string, in request, file *os.File) (out ans
 	return out, nil, noAnswer(socket, err)
 }
 
-// Answers returns nil if the program at a socket answers, and an error that says what to look at if
-// not. A socket alone proves nothing: systemd listens at it.
+// Answers returns nil if the program at a socket answers, and otherwise an error with the next
+// command. The existence of the socket proves nothing: systemd listens there.
 func Answers(ctx context.Context, socket string) error {
 	_, _, err := ask(ctx, socket, request{Call: callAnswers}, nil)
 	return err
@@ -46,7 +46,7 @@ func Answers(ctx context.Context, socket string) error {
 
 func noAnswer(socket string, err error) error {
 	unit := "volferryd-" + strings.TrimSuffix(filepath.Base(socket), ".sock")
-	// Not wrapped: "no such file" here is not about the file that was asked about.
+	// Not wrapped: "no such file" here does not concern the file of the request.
 	return fmt.Errorf("no answer at %s (%v); `%s` says why", socket, err, api.ShellLine("systemctl", "status", unit+".socket", unit+".service")) //nolint:errorlint // see above
 }
 

@@ -10,15 +10,15 @@ import (
 	"os"
 )
 
-// Connector has `volferryd connectors` ask the connector of a pool something, and returns what
-// it was answered. What is asked and answered is text of at most 64 KiB.
+// Connector lets `volferryd connectors` send a request to the connector of a pool, and returns the
+// answer. Both are text of at most 64 KiB.
 func Connector(ctx context.Context, socket, pool string, text []byte) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callConnector, Name: pool, Value: text}, nil)
 	return out.Value, err
 }
 
-// ServeConnectors answers Connector at a socket until ctx ends, and closes the socket. What is
-// being done then is done to its end.
+// ServeConnectors answers Connector at a socket until ctx ends, and closes the socket. Requests in
+// progress are completed.
 func ServeConnectors(ctx context.Context, listener *net.UnixListener, run func(ctx context.Context, pool string, text []byte) ([]byte, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerConnector(run), log)
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// dialTimeout bounds how long a connection is tried to be made, names looked up included.
+// dialTimeout bounds a dial, including the name lookup.
 const dialTimeout = 10 * time.Second
 
-// keepAlive finds out within half a minute that the other machine is gone.
+// keepAlive detects within half a minute that the other machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // Dial returns a connection to an address of the registry or of an NBD server, which `volferryd
@@ -29,15 +29,15 @@ func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
-	conn, err := net.FileConn(handedOver) // has a descriptor of its own
+	conn, err := net.FileConn(handedOver) // duplicates the descriptor
 	if err := errors.Join(err, handedOver.Close()); err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
 	return conn, nil
 }
 
-// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. Addresses is
-// called for each request and returns where may be connected to.
+// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. It calls addresses
+// for each request: the permitted destinations.
 func ServeDialer(ctx context.Context, listener *net.UnixListener, addresses func() ([]string, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerDial(addresses), log)
 }
@@ -67,7 +67,7 @@ func connect(ctx context.Context, addresses func() ([]string, error), to string)
 	conn, err := dialer.DialContext(ctx, "tcp", to)
 	var op *net.OpError
 	if errors.As(err, &op) {
-		return nil, op.Err // who asked says where to
+		return nil, op.Err // the caller adds the address
 	}
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// InstallHook has `volferryd hook`, at a socket, put the hook of its version where the
-// configuration has it. Whoever asks says neither what the hook is nor where it goes.
+// InstallHook lets `volferryd hook`, at a socket, install the hook of its version at the configured
+// path. The request has neither the hook's content nor its path.
 func InstallHook(ctx context.Context, socket string) error {
 	_, _, err := ask(ctx, socket, request{Call: callHook}, nil)
 	return err

@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The versions of Landlock in which the kernel has learned to restrict more.
+// The versions of Landlock that added restrictions.
 const (
 	landlockTruncate = 3
 	landlockSignals  = 6
 )
 
-// restrictThread puts the calling thread into a Landlock domain of its own, which the program that
-// the thread starts inherits: it inspects no process outside of it (ptrace, /proc/PID/fd), sends
-// none a signal (Linux 6.12), and opens no file for writing but those of the given ones that are
-// open for writing, those whose numbers are in written, and /dev/null. It reports whether the
-// kernel has Landlock (Linux 5.13); without it the thread stays as it is.
+// restrictThread puts the calling thread into its own Landlock domain, which the program that the
+// thread starts inherits. The program cannot inspect processes outside of the domain (ptrace,
+// /proc/PID/fd), or send them signals (Linux 6.12). It can open for writing only those of the given
+// files that are open for writing, those with indexes in written, and /dev/null. It reports whether
+// the kernel has Landlock (Linux 5.13); without it the thread does not change.
 func restrictThread(given []*os.File, written []int) (restricted bool, err error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {
 	case 0:
-	case unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM: // not built, not on, or kept from us by a filter that does not know it
+	case unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM: // not built, not enabled, or blocked by a filter that does not know it
 		return false, nil
 	default:
 		return false, fmt.Errorf("ask for the version of Landlock: %w", errno)
@@ -39,13 +39,13 @@ func restrictThread(given []*os.File, written []int) (restricted bool, err error
 	if version >= landlockSignals {
 		rules.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
 	}
-	// A kernel that knows fewer fields takes those that it does not know, if they are zero.
+	// A kernel that knows fewer fields accepts the others if they are zero.
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&rules)), unsafe.Sizeof(rules), 0)
 	if errno != 0 {
 		return false, fmt.Errorf("make a Landlock domain: %w", errno)
 	}
 	defer unix.Close(int(fd)) //nolint:errcheck // the thread has the domain
-	// QEMU that cannot open it for writing locks no image, and only warns.
+	// If QEMU cannot open it for writing, it locks no image, and only warns.
 	null, err := os.OpenFile(os.DevNull, unix.O_PATH, 0)
 	if err != nil {
 		return false, err

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox does what the unit of volferryd does not let it do: the calls that need
+// Package sandbox does the work that the unit of volferryd prohibits: calls that need
 // CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, the
 // programs of storage that libvirt does not manage, looks at other processes and by other users'
-// rights, and the installation of the hook. It also keeps the programs of QEMU that read images
-// away from what the daemon may do. Eight small programs do this in the daemon's place; without the
-// unit the daemon does it itself. The package has both sides. It knows nothing of volumes.
+// rights, and the installation of the hook. It also isolates the QEMU programs that read images
+// from the daemon's privileges. Eight small programs do this for the daemon; without the unit the
+// daemon does it itself. The package has both sides. It knows nothing of volumes.
 package sandbox
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // The calls.
 const (
-	callAnswers   = "answers" // to each of the programs but those of QEMU, and does nothing
+	callAnswers   = "answers" // a no-op of all programs except those of QEMU
 	callFlush     = "flush"
 	callAttribute = "attribute"
 	callThin      = "thin"
@@ -52,24 +52,24 @@ const (
 	callProcess    = "process"
 )
 
-// request is one message, with the open files that it is about.
+// request is one message, with its open files.
 type request struct {
 	Call string `json:"call"`
 	Name string `json:"name,omitempty"`
 	// Device is the number of a block device.
 	Device uint64 `json:"device,omitempty"`
-	// Value is what a connector is asked, or what of a snapshot, or how an image is changed.
+	// Value is the request to a connector, the snapshot query, or the change of an image.
 	Value []byte `json:"value,omitempty"`
-	// Owner is whose quotas are asked for.
+	// Owner is the owner for a quota request.
 	Owner quota.Owner `json:"owner,omitzero"`
-	// Images are those of which it is asked who has them open, and PID is a process.
+	// Images are the images for a look at all processes, and PID is one process.
 	Images []process.Image `json:"images,omitempty"`
 	PID    int             `json:"pid,omitempty"`
-	// User is who is tried for what may be done with the file.
+	// User is the user for a check of access to the file.
 	User *User `json:"user,omitempty"`
 	// Write: an image is opened for writing too.
 	Write bool `json:"write,omitempty"`
-	// Program is a program to run, and Signal what one that runs gets.
+	// Program is a program to run, and Signal a signal for a running one.
 	Program *program `json:"program,omitempty"`
 	Signal  int      `json:"signal,omitempty"`
 }
@@ -79,32 +79,32 @@ type program struct {
 	Name string   `json:"name"`
 	Args []string `json:"args,omitempty"`
 	Env  []string `json:"env,omitempty"`
-	// Written are the numbers of the files that it opens for writing, though they are open for
-	// reading.
+	// Written are the indexes of files that it opens for writing, though they are open for reading.
 	Written []int `json:"written,omitempty"`
 }
 
-// answer is the message that comes back, with an open file if there is one to hand over.
+// answer is the reply message, with an open file if there is one to pass.
 type answer struct {
 	Error string `json:"error,omitempty"`
-	// Errno is the kernel's part of the error, for who tells errors apart.
+	// Errno is the kernel's part of the error, for callers that branch on it.
 	Errno int    `json:"errno,omitempty"`
 	Value []byte `json:"value,omitempty"`
 	Bytes int64  `json:"bytes,omitempty"`
 	// Limits are quotas.
 	Limits []quota.Limit `json:"limits,omitempty"`
-	// Status is that of a program that has ended.
+	// Status is the status of a program that has ended.
 	Status uint32 `json:"status,omitempty"`
-	// NotInstalled: the error is that there is no such program.
+	// NotInstalled: the program does not exist.
 	NotInstalled bool `json:"not_installed,omitempty"`
-	// Unrestricted: the kernel has no Landlock for the program that has begun.
+	// Unrestricted: the started program has no Landlock domain, because the kernel has no Landlock.
 	Unrestricted bool `json:"unrestricted,omitempty"`
 
-	// ended is called when whoever asked has closed the connection; nil if that is not waited for.
+	// ended is called when the caller has closed the connection; nil if the answer does not wait
+	// for that.
 	ended func() error
 }
 
-// failed is the answer for an error.
+// failed returns the answer for an error.
 func failed(err error) answer {
 	a := answer{Error: err.Error()}
 	var errno syscall.Errno
@@ -114,7 +114,7 @@ func failed(err error) answer {
 	return a
 }
 
-// err is the error of an answer as whoever asked would have met it: a kernel's error is one.
+// err returns the error of an answer. A kernel's error stays one.
 func (a answer) err() error {
 	switch {
 	case a.Errno != 0:
@@ -125,7 +125,7 @@ func (a answer) err() error {
 	return nil
 }
 
-// remoteError is an error of the kernel that another program met.
+// remoteError is a kernel error from another program.
 type remoteError struct {
 	text  string
 	errno syscall.Errno
@@ -134,8 +134,8 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
-// maxMessage bounds a message: an extended attribute and what is said to a connector have at
-// most 64 KiB, in base64, and one argument of a program 128 KiB, with quotes in it.
+// maxMessage bounds a message: an extended attribute and a connector's text have at most 64 KiB, in
+// base64, and one argument of a program 128 KiB, with quotes in it.
 const maxMessage = 256 << 10
 
 // maxFiles is how many files the kernel sends with a message (SCM_MAX_FD).
@@ -162,7 +162,7 @@ func send(conn *net.UnixConn, message any, files ...*os.File) error {
 	return err
 }
 
-// receive reads one message, and the file that came with it, nil if none did.
+// receive reads one message, and its file, nil if it has none.
 func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	files, err := receiveFiles(conn, message)
 	switch {
@@ -175,8 +175,7 @@ func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	return nil, nil //nolint:nilnil // a message without a file
 }
 
-// receiveFiles reads one message, and the files that came with it, also those of a message that is
-// an error.
+// receiveFiles reads one message and its files. It returns the files also with an error.
 func receiveFiles(conn *net.UnixConn, message any) ([]*os.File, error) {
 	text := make([]byte, maxMessage)
 	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
@@ -194,7 +193,7 @@ func receiveFiles(conn *net.UnixConn, message any) ([]*os.File, error) {
 	return files, err
 }
 
-// filesIn are the files in the control part of a message.
+// filesIn returns the files in the control part of a message.
 func filesIn(rights []byte) (files []*os.File, err error) {
 	if len(rights) == 0 {
 		return nil, nil

@@ -20,19 +20,19 @@ import (
 
 // Privileged makes the system calls on open files that need CAP_SYS_ADMIN.
 type Privileged struct {
-	// Socket is the socket of `volferryd privileged`, which makes the calls; if it is
-	// empty, this process makes them.
+	// Socket is the socket of `volferryd privileged`, which makes the calls; if it is empty, this
+	// process makes them.
 	Socket string
 }
 
-// The attributes of a file in which libvirt remembers, while a guest has an image, its
-// earlier owner ("+1000:+1000") and its earlier label.
+// The file attributes in which libvirt remembers the previous owner ("+1000:+1000") and label while
+// a guest has an image.
 const (
 	AttrOwnerBefore = "trusted.libvirt.security.dac"
 	AttrLabelBefore = "trusted.libvirt.security.selinux"
 )
 
-// Flush writes back, and then forgets, what this host has cached of a block device.
+// Flush writes back and drops this host's cached pages of a block device.
 func (p Privileged) Flush(ctx context.Context, device *os.File) error {
 	if p.Socket == "" {
 		return flush(device)
@@ -44,8 +44,8 @@ func (p Privileged) Flush(ctx context.Context, device *os.File) error {
 	return nil
 }
 
-// Attribute reads one of the attributes above. Errors are the kernel's, ENODATA if the file
-// has none.
+// Attribute reads one of the attributes above. Errors are the kernel's: ENODATA if the file has
+// none.
 func (p Privileged) Attribute(ctx context.Context, f *os.File, name string) ([]byte, error) {
 	if p.Socket == "" {
 		return attribute(f, name)
@@ -54,8 +54,8 @@ func (p Privileged) Attribute(ctx context.Context, f *os.File, name string) ([]b
 	return out.Value, err
 }
 
-// ThinBlockBytes is thin.BlockBytes of an open device. 0 for what is no device of the device
-// mapper, without asking it.
+// ThinBlockBytes is thin.BlockBytes for an open device. It returns 0, without a request, if it is
+// no device-mapper device.
 func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &st); err != nil {
@@ -83,8 +83,8 @@ func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64,
 	return out.Bytes, nil
 }
 
-// ThinPools returns the active thin pools of LVM on this host. The device mapper is only asked
-// where there are some. One that cannot be read is left out, and is in the error.
+// ThinPools returns the active LVM thin pools of this host. It queries the device mapper only if
+// there are some. An unreadable pool is omitted, and is in the error.
 func (p Privileged) ThinPools(ctx context.Context) ([]thin.Pool, error) {
 	devices, err := thin.Devices("/sys")
 	if err != nil || len(devices) == 0 {
@@ -182,8 +182,8 @@ func attribute(f *os.File, name string) ([]byte, error) {
 	return Fgetxattr(f, name)
 }
 
-// Fgetxattr reads any attribute of an open file, with the rights of this process. Errors are
-// the kernel's.
+// Fgetxattr reads any attribute of an open file, with the rights of this process. Errors are the
+// kernel's.
 func Fgetxattr(f *os.File, name string) ([]byte, error) {
 	value := make([]byte, 64<<10) // XATTR_SIZE_MAX
 	n, err := unix.Fgetxattr(int(f.Fd()), name, value)

@@ -17,7 +17,7 @@ import (
 // processesTimeout is how long a look at all processes may take.
 const processesTimeout = 30 * time.Second
 
-// Processes asks `volferryd processes`, which sees what other processes have open.
+// Processes uses `volferryd processes`, which sees the open files of other processes.
 type Processes struct {
 	// Socket is its socket.
 	Socket string

@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/child"
 )
 
-// The first files of a request to run a program. The program's own ones come after them.
+// The first files of a request to run a program. The program's own ones follow.
 const (
 	fileHeld = iota // a lock of Programs.Lock
 	fileStdout
@@ -31,19 +31,20 @@ const (
 // programStartTimeout is how long systemd and the unit may take to start a program.
 const programStartTimeout = time.Minute
 
-// Programs has programs run by `volferryd images`, each in a unit of its own.
+// Programs lets `volferryd images` run programs, each in its own unit.
 type Programs struct {
-	// Socket is where a connection starts such a unit.
+	// Socket starts such a unit for each connection.
 	Socket string
-	// Lock is a file that each program has locked, shared, until it is gone. Await waits for them.
+	// Lock is a file on which each program holds a shared lock until it is gone. Await waits for
+	// them.
 	Lock string
-	// Unrestricted, if set, is called for each program that the kernel keeps from no other one, as
-	// it has no Landlock.
+	// Unrestricted, if set, is called for each program that runs without Landlock, because the
+	// kernel has none.
 	Unrestricted func()
 }
 
-// Start is a child.Starter. DeathSignal and Confine of the command are not used: a program is
-// killed when this process dies, and `volferryd images` confines it.
+// Start is a child.Starter. It ignores DeathSignal and Confine of the command: a program is killed
+// when this process dies, and `volferryd images` confines it.
 func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, programStartTimeout)
 	defer cancel()
@@ -58,7 +59,7 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 	}
 	r := &remoteProgram{conn: conn, ended: make(chan struct{})}
 	if err := r.prepare(ctx, c, held); err != nil {
-		return nil, errors.Join(p.noUnit(err), conn.Close()) // so it does not begin any more
+		return nil, errors.Join(p.noUnit(err), conn.Close()) // so the program does not begin any more
 	}
 	out, _, err := exchange(ctx, conn, request{Call: callBegin})
 	switch {
@@ -80,19 +81,19 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 	return r, nil
 }
 
-// noUnit is the error where no program was started.
+// noUnit returns the error if no program was started.
 func (p Programs) noUnit(err error) error {
-	// Not wrapped: "no such file" here is not about an image.
+	// Not wrapped: "no such file" here does not concern an image.
 	return fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-images.socket 'volferryd-images@*'` says why", p.Socket, err) //nolint:errorlint // see above
 }
 
-// unitEnded is the error where a program may have begun, and who started it is gone.
+// unitEnded returns the error if a program may have begun, but its unit has ended.
 func unitEnded(err error) error {
 	return fmt.Errorf("the unit of the program has ended before it: %w", err)
 }
 
-// prepare hands the program over. It does not begin yet: a request may lie in the queue of the
-// socket for longer than its caller waits.
+// prepare sends the program. The program does not begin yet: a request may stay in the socket's
+// queue for longer than its caller waits.
 func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.File) error {
 	stdout, err := r.take(c.Stdout)
 	if err != nil {
@@ -128,8 +129,8 @@ func (p Programs) Await(ctx context.Context) error {
 	}
 }
 
-// lock opens the file and locks it. Closing the file in all processes unlocks it. A program gets
-// it, and cannot write to it.
+// lock opens the file and locks it. The lock ends when all processes have closed the file. A
+// program inherits it, and cannot write to it.
 func (p Programs) lock(how int) (*os.File, error) {
 	f, err := os.OpenFile(p.Lock, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -146,7 +147,7 @@ func (p Programs) lock(how int) (*os.File, error) {
 	return f, nil
 }
 
-// remoteProgram is a program that another unit runs.
+// remoteProgram is a program in another unit.
 type remoteProgram struct {
 	conn    *net.UnixConn
 	outputs []*os.File
@@ -155,7 +156,7 @@ type remoteProgram struct {
 	err     error
 }
 
-// take returns a pipe for an output of the program, which w takes.
+// take returns a pipe for an output of the program, and copies the output to w.
 func (r *remoteProgram) take(w io.Writer) (*os.File, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -166,7 +167,7 @@ func (r *remoteProgram) take(w io.Writer) (*os.File, error) {
 		if w == nil {
 			w = io.Discard
 		}
-		_, _ = io.Copy(w, read) // until nobody has the other end, or read is closed
+		_, _ = io.Copy(w, read) // until all writers are closed, or read is closed
 		_ = read.Close()
 	})
 	return write, nil
@@ -182,7 +183,7 @@ func (r *remoteProgram) follow() {
 	}
 	switch {
 	case err != nil:
-		// Its end is seen by its outputs alone.
+		// Only the end of its outputs shows its end.
 		r.err = unitEnded(err)
 		_ = r.conn.Close()
 	default:
@@ -191,7 +192,7 @@ func (r *remoteProgram) follow() {
 		}
 		grace := time.AfterFunc(child.OutputGrace, func() {
 			for _, f := range r.outputs {
-				_ = f.Close() // what the program has left behind has it
+				_ = f.Close() // leftover processes of the program keep them open
 			}
 		})
 		defer grace.Stop()
@@ -202,7 +203,7 @@ func (r *remoteProgram) follow() {
 
 func (r *remoteProgram) Signal(signal syscall.Signal) {
 	if err := send(r.conn, request{Call: callSignal, Signal: int(signal)}); err != nil && signal == syscall.SIGKILL {
-		_ = r.conn.CloseWrite() // this kills it as well
+		_ = r.conn.CloseWrite() // this also kills it
 	}
 }
 
@@ -210,9 +211,9 @@ func (r *remoteProgram) Ended() <-chan struct{} { return r.ended }
 
 func (r *remoteProgram) Err() error { return r.err }
 
-// RunProgram runs a program for the process at the other end of a connection, and returns when it
-// has ended. The program is one of those that are named here. It is killed when the other process
-// dies, or closes the connection.
+// RunProgram runs one of the named programs for the process at the other end of a connection, and
+// returns when it has ended. The program is killed when the other process dies, or closes the
+// connection.
 func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := checkPeer(conn); err != nil {
@@ -242,8 +243,8 @@ func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, conf
 	return unlessGone(send(conn, answer{Status: uint32(status)}))
 }
 
-// unlessGone is the error of a message, nil if the other side has closed the connection: a daemon
-// may die at any time.
+// unlessGone returns the error of a message, nil if the other side has closed the connection: a
+// daemon may die at any time.
 func unlessGone(err error) error {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		return nil
@@ -251,8 +252,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-// startProgram reads which program is to run, and starts it once the other side says that it waits
-// for it still. The outputs are the program's alone then.
+// startProgram reads the program to run, and starts it once the other side confirms that it still
+// waits. Only the program then has the outputs.
 func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (_ child.Process, restricted bool, err error) {
 	var in, begin request
 	files, err := receiveFiles(conn, &in)
@@ -280,7 +281,7 @@ func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, co
 	p, err := child.Start(ctx, child.Command{
 		Program: in.Program.Name, Args: in.Program.Args, Env: in.Program.Env,
 		Stdout: files[fileStdout], Stderr: files[fileStderr],
-		// Its lock comes last: it has that until it is gone.
+		// The lock comes last: the program holds it until it is gone.
 		Files:       append(slices.Clone(given), files[fileHeld]),
 		DeathSignal: syscall.SIGKILL, Confine: confine,
 		Restrict: func() (err error) {
@@ -291,8 +292,8 @@ func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, co
 	return p, restricted, err
 }
 
-// passSignals has a program get the signals that the other side sends, and kills it when the other
-// side is gone.
+// passSignals passes the other side's signals to a program, and kills it when the other side is
+// gone.
 func passSignals(conn *net.UnixConn, p child.Process) {
 	for {
 		var in request

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// requestTimeout is how long whoever has connected may take to say what for.
+	// requestTimeout is how long a client may take to send its request.
 	requestTimeout = 10 * time.Second
-	// maxAtOnce is how many requests are worked on at a time; others wait.
+	// maxAtOnce bounds the requests in progress; others wait.
 	maxAtOnce = 64
 )
 
-// handler answers a request, which may be about an open file, and may hand one over.
+// handler answers a request, which may have an open file. It may return an open file.
 type handler func(ctx context.Context, in request, file *os.File) (answer, *os.File)
 
-// serve answers requests at a socket, which it closes, until ctx ends. It takes them from root
-// and from the user that it runs as, by the kernel's word.
+// serve answers requests at a socket until ctx ends, and closes the socket. It accepts them only
+// from root and its own user (SO_PEERCRED).
 func serve(ctx context.Context, listener *net.UnixListener, handle handler, log *slog.Logger) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
@@ -53,7 +53,8 @@ func serve(ctx context.Context, listener *net.UnixListener, handle handler, log 
 	}
 }
 
-// serveOne calls done when a request is worked on no more, though its connection is open still.
+// serveOne serves one connection. It calls done when the request is finished, even if the
+// connection stays open.
 func serveOne(ctx context.Context, conn *net.UnixConn, handle handler, done func()) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := checkPeer(conn); err != nil {
@@ -93,8 +94,7 @@ func serveOne(ctx context.Context, conn *net.UnixConn, handle handler, done func
 	return err
 }
 
-// untilClosed waits until the other side has closed a connection on which nothing more is said, or
-// ctx ends.
+// untilClosed waits until the other side has closed an idle connection, or ctx ends.
 func untilClosed(ctx context.Context, conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
@@ -108,7 +108,7 @@ func untilClosed(ctx context.Context, conn *net.UnixConn) error {
 	return err
 }
 
-// checkPeer refuses everybody but root and our own user.
+// checkPeer refuses all users except root and this process's user.
 func checkPeer(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -14,55 +14,54 @@ import (
 	"time"
 )
 
-// StorageReach is what `volferryd storage` does. The key is an open file.
+// StorageReach is the work of `volferryd storage`. key is an open file.
 type StorageReach interface {
-	// Check says what is wrong with the way to a cluster.
+	// Check returns an error for a problem with the access to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
-	// Look says what the image at an address is, as text for whoever asks.
+	// Look describes the image at an address, as text for the caller.
 	Look(ctx context.Context, address string, key *os.File) ([]byte, error)
-	// Watchers says who has an image open, as text for whoever asks.
+	// Watchers lists who has an image open, as text for the caller.
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
-	// Snapshot says what the text of whoever asks wants to know of a snapshot of an image, as text.
+	// Snapshot answers the caller's query for a snapshot of an image. Query and answer are text.
 	Snapshot(ctx context.Context, address string, query []byte, key *os.File) ([]byte, error)
-	// Change makes, renames or removes an image or a snapshot of one, as the text of whoever asks
-	// says.
+	// Change makes, renames or removes an image or a snapshot, as described by the caller's text.
 	Change(ctx context.Context, address string, change []byte, key *os.File) error
-	// Open has an image served on a connection, until ended is called.
+	// Open serves an image on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
 }
 
-// CheckStorage has `volferryd storage` look what is wrong with the way to a cluster.
+// CheckStorage lets `volferryd storage` check the access to a cluster.
 func CheckStorage(ctx context.Context, socket, cluster string, key *os.File) error {
 	_, _, err := ask(ctx, socket, request{Call: callCheck, Name: cluster}, key)
 	return err
 }
 
-// LookAtStorage has `volferryd storage` look at an image.
+// LookAtStorage lets `volferryd storage` describe an image.
 func LookAtStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callLook, Name: address}, key)
 	return out.Value, err
 }
 
-// WatchersOfStorage has `volferryd storage` ask who has an image open.
+// WatchersOfStorage lets `volferryd storage` list who has an image open.
 func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callWatchers, Name: address}, key)
 	return out.Value, err
 }
 
-// SnapshotOfStorage has `volferryd storage` look at a snapshot of an image.
+// SnapshotOfStorage lets `volferryd storage` describe a snapshot of an image.
 func SnapshotOfStorage(ctx context.Context, socket, address string, query []byte, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callSnapshot, Name: address, Value: query}, key)
 	return out.Value, err
 }
 
-// ChangeStorage has `volferryd storage` make, rename or remove an image or a snapshot of one.
+// ChangeStorage lets `volferryd storage` make, rename or remove an image or a snapshot.
 func ChangeStorage(ctx context.Context, socket, address string, change []byte, key *os.File) error {
 	_, _, err := ask(ctx, socket, request{Call: callChange, Name: address, Value: change}, key)
 	return err
 }
 
-// OpenStorage has `volferryd storage` serve an image. What serves it ends with the connection, and
-// is gone when Close of it returns.
+// OpenStorage lets `volferryd storage` serve an image. The image's server ends with the connection,
+// and is gone when Close returns.
 func OpenStorage(ctx context.Context, socket, address string, writable bool, key *os.File) (net.Conn, error) {
 	control, err := connectTo(ctx, socket)
 	if err != nil {
@@ -77,14 +76,14 @@ func OpenStorage(ctx context.Context, socket, address string, writable bool, key
 	if err != nil {
 		return nil, errors.Join(err, control.Close())
 	}
-	conn, err := net.FileConn(handedOver) // has a descriptor of its own
+	conn, err := net.FileConn(handedOver) // duplicates the descriptor
 	if err := errors.Join(err, handedOver.Close()); err != nil {
 		return nil, errors.Join(err, control.Close())
 	}
 	return &storageConn{Conn: conn, control: control}, nil
 }
 
-// storageConn is a connection on which an image is served for as long as control is open.
+// storageConn is a connection to a served image. The server runs for as long as control is open.
 type storageConn struct {
 	net.Conn
 
@@ -93,14 +92,14 @@ type storageConn struct {
 	err     error
 }
 
-// endTimeout is longer than whoever serves an image takes to end what does.
+// endTimeout is longer than `volferryd storage` takes to end an image's server.
 const endTimeout = 20 * time.Second
 
-// Close closes both connections, and waits until the image is let go of.
+// Close closes both connections, and waits until the server has released the image.
 func (c *storageConn) Close() error {
 	c.close.Do(func() {
 		err := errors.Join(c.Conn.Close(), c.control.CloseWrite(), c.control.SetReadDeadline(time.Now().Add(endTimeout)))
-		// Until it is closed over there.
+		// Until the other side closes it.
 		if _, readErr := c.control.Read(make([]byte, 1)); !errors.Is(readErr, io.EOF) {
 			err = errors.Join(err, fmt.Errorf("nobody has seen the image be let go of: %w", readErr))
 		}
@@ -115,7 +114,7 @@ func ServeStorage(ctx context.Context, listener *net.UnixListener, reach Storage
 	return serve(ctx, listener, answerStorage(reach), log)
 }
 
-// maxOpen is how many images are served at a time. Each has a process of its own.
+// maxOpen bounds the served images. Each has its own process.
 const maxOpen = 64
 
 func answerStorage(reach StorageReach) handler {
@@ -161,7 +160,7 @@ func answerStorage(reach StorageReach) handler {
 	}
 }
 
-// said is the answer that is a text.
+// said returns a text answer.
 func said(text []byte, err error) answer {
 	if err != nil {
 		return failed(err)

@@ -14,15 +14,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/osthread"
 )
 
-// User is a user of this host as the kernel knows one.
+// User is a user of this host as the kernel knows it.
 type User struct {
 	UID    int   `json:"uid"`
 	GID    int   `json:"gid"`
 	Groups []int `json:"groups,omitempty"`
 }
 
-// As runs f with the rights of a user on files, on a thread of its own, since
-// rights belong to a thread. One that cannot be given its own rights back ends.
+// As runs f with a user's rights on files, on its own thread, since these rights belong to a
+// thread. A thread that cannot get its own rights back ends.
 func (u User) As(f func() error) (err error) {
 	osthread.Own(func() (reusable bool) {
 		reusable, err = u.withRights(f)
@@ -45,10 +45,10 @@ func (u User) withRights(f func() error) (restored bool, err error) {
 	return back == nil, errors.Join(err, back)
 }
 
-// take changes as whom this thread uses files. It is done by system calls: the
-// library's own functions change all threads.
+// take changes the user with whom this thread uses files. It makes raw system calls: the library's
+// own functions change all threads.
 func (u User) take() error {
-	list := make([]uint32, len(u.Groups)+1) // never empty: it needs an address
+	list := make([]uint32, len(u.Groups)+1) // never empty: its address is needed
 	for i, g := range u.Groups {
 		list[i] = uint32(g)
 	}
@@ -59,7 +59,7 @@ func (u User) take() error {
 		return nil
 	}
 	set := func(call func(int) (int, error), id int) error {
-		_, _ = call(id) // it tells what was before, and nothing else
+		_, _ = call(id) // it only returns the previous value
 		if now, err := call(-1); err != nil || now != id {
 			return errors.Join(unix.EPERM, err)
 		}
