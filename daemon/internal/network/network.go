@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network opens what the address of a location names: an export of an NBD server, or an RBD
-// image, which is served by NBD. It must not know what a copy is.
+// Package network opens the image at an address: an export of an NBD server, or an RBD image, which
+// is served by NBD. It must not know what a copy is.
 package network
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Access is how this host reaches what is at an address. The zero Access is that of a process that
-// has a network, and of a host without Ceph clusters.
+// Access is this host's access to images at addresses. The zero Access is for a process with a
+// network, and a host without Ceph clusters.
 type Access struct {
-	// Dial connects to NBD servers over TCP; nil is for a process that has a network.
+	// Dial connects to NBD servers over TCP; nil is for a process with a network.
 	Dial nbd.Dial
 	// RBD opens RBD images; nil is for a host without clusters.
 	RBD *rbd.Client
@@ -29,8 +29,8 @@ type Access struct {
 
 var errNoClusters = errors.New("this host has no Ceph clusters")
 
-// Open opens what is at an address. It does not outlast ctx. For reading alone nobody is kept from
-// anything, and nothing is changed.
+// Open opens the image at an address, until ctx ends at the latest. An open for reading excludes no
+// other client, and changes nothing.
 func (a Access) Open(ctx context.Context, path string, writable bool) (*nbd.Export, error) {
 	if api.IsRBD(path) {
 		if a.RBD == nil {
@@ -51,9 +51,9 @@ func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 	return n, err
 }
 
-// Look asks how large it is what is at an address, and which one it is: the id of an RBD image, and
-// nothing of an export. It refuses an RBD image of which the cluster does not have everything. Of
-// an RBD image the error wraps unix.ENOENT if the cluster says that there is none.
+// Look returns the size of the image at an address, and the id of an RBD image; an export has no
+// id. It refuses an RBD image if the cluster does not have all of its data. For an RBD image the
+// error wraps unix.ENOENT if the cluster reports that there is none.
 func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id string, err error) {
 	if api.IsRBD(path) {
 		info, image, err := a.look(ctx, path)
@@ -72,9 +72,9 @@ func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id stri
 // answerTimeout is how long an export may take to be opened, read and flushed.
 const answerTimeout = 20 * time.Second
 
-// Answers returns nbd.ErrNoAnswer if an export does not answer a reading and a flush in
-// answerTimeout, or until the deadline of ctx. Whoever says anything, were it a refusal, answers; a
-// machine that nobody reaches does not. Other things are not asked.
+// Answers returns nbd.ErrNoAnswer if an export answers neither a read nor a flush within
+// answerTimeout, or until the deadline of ctx. Any answer counts, even a refusal; an unreachable
+// machine does not answer. Answers tests nothing else.
 func (a Access) Answers(ctx context.Context, path string) error {
 	if !api.IsNBD(path) {
 		return nil
@@ -100,7 +100,7 @@ func (a Access) touch(ctx context.Context, path string) error {
 	return errors.Join(cmp.Or(err, export.Flush()), export.Close())
 }
 
-// Fingerprint tells an RBD image from a later one at the same address. Of an export it is the
+// Fingerprint identifies an RBD image among later ones at the same address. For an export it is the
 // address: the protocol has no identity.
 func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 	if !api.IsRBD(path) {
@@ -115,7 +115,7 @@ func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 
 func rbdFingerprint(id, path string) string { return "rbd image " + id + " at " + path }
 
-// Make makes an RBD image at an address, as rbd.Client does, and says its fingerprint in time.
+// Make makes an RBD image at an address, as rbd.Client does, and calls whole with its fingerprint.
 func (a Access) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(fingerprint string) error) error {
 	if a.RBD == nil {
 		return errNoClusters
@@ -123,9 +123,9 @@ func (a Access) Make(ctx context.Context, path, temporary string, sizeBytes int6
 	return a.RBD.Make(ctx, path, temporary, sizeBytes, func(id string) error { return whole(rbdFingerprint(id, path)) })
 }
 
-// Remove deletes the RBD image at an address that has this fingerprint, once nobody has it open; it
-// is no error if there is none. Without a fingerprint the address is one that nobody else can have
-// given to an image.
+// Remove deletes the RBD image with this fingerprint at an address, once no client has it open. An
+// absent image is no error. Without a fingerprint the address must be unique, so that no other
+// program can have used it for an image.
 func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 	if a.RBD == nil {
 		return errNoClusters
@@ -140,7 +140,7 @@ func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 	return a.RBD.Remove(ctx, path, id)
 }
 
-// IdentityIn is the id of an RBD image, by its fingerprint; empty for anything else.
+// IdentityIn returns the id of an RBD image in its fingerprint; empty for anything else.
 func IdentityIn(fingerprint string) string {
 	id, err := rbdID(fingerprint)
 	if err != nil {
@@ -149,7 +149,7 @@ func IdentityIn(fingerprint string) string {
 	return id
 }
 
-// rbdID is the id of an RBD image in its fingerprint.
+// rbdID returns the id of an RBD image in its fingerprint.
 func rbdID(fingerprint string) (id string, err error) {
 	if _, err := fmt.Sscanf(fingerprint, "rbd image %s at", &id); err != nil {
 		return "", fmt.Errorf("%q is no fingerprint of an RBD image: %w", fingerprint, err)
@@ -157,8 +157,8 @@ func rbdID(fingerprint string) (id string, err error) {
 	return id, nil
 }
 
-// Snapshot says what there is of a snapshot of the RBD image at an address, and with compare
-// whether the image was written since. The error wraps unix.ENOENT if there is no image.
+// Snapshot describes a snapshot of the RBD image at an address, and with compare whether the image
+// was written since. The error wraps unix.ENOENT if there is no image.
 func (a Access) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
 	if a.RBD == nil {
 		return rbd.Snapshot{}, errNoClusters
@@ -166,13 +166,13 @@ func (a Access) Snapshot(ctx context.Context, path, name string, compare bool) (
 	return a.RBD.Snapshot(ctx, path, rbd.SnapshotQuery{Name: name, Compare: compare})
 }
 
-// MakeSnapshot makes a snapshot of the RBD image at an address that has this fingerprint.
+// MakeSnapshot makes a snapshot of the RBD image with this fingerprint at an address.
 func (a Access) MakeSnapshot(ctx context.Context, path, fingerprint, name string) error {
 	return a.change(ctx, path, fingerprint, rbd.Change{Snapshot: name})
 }
 
-// RemoveSnapshot removes the snapshot with this name and id of the RBD image at an address that has
-// this fingerprint. It is no error if there is none.
+// RemoveSnapshot removes the snapshot with this name and id of the RBD image with this fingerprint
+// at an address. An absent snapshot is no error.
 func (a Access) RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error {
 	return a.change(ctx, path, fingerprint, rbd.Change{RemoveSnapshot: name, SnapshotID: id})
 }
@@ -187,8 +187,8 @@ func (a Access) change(ctx context.Context, path, fingerprint string, change rbd
 	return a.RBD.Change(ctx, path, change)
 }
 
-// Holders says who has what is at an address, besides the clients that ours counts, "" if nobody
-// can be seen: an NBD server does not say who else its clients are.
+// Holders describes who has the image at an address open, besides the clients that ours counts, ""
+// if none is known: an NBD server does not report its other clients.
 func (a Access) Holders(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if !api.IsRBD(path) {
 		return "", nil
@@ -199,8 +199,8 @@ func (a Access) Holders(ctx context.Context, path string, ours func(context.Cont
 	return a.RBD.Holders(ctx, path, ours)
 }
 
-// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to
-// write. Of an export nobody knows.
+// Fence refuses an RBD image if nothing stops the unfinished writes of a killed client. For an
+// export this is unknown.
 func (a Access) Fence(ctx context.Context, path string) error {
 	if !api.IsRBD(path) {
 		return nil
