@@ -6,14 +6,14 @@ package process
 type Claim struct {
 	PID int    `json:"pid"`
 	UID uint32 `json:"uid"`
-	// Ended: it has ended since, and what it had open is not known.
+	// Ended: the process has ended since, so its open files are unknown.
 	Ended bool   `json:"ended,omitempty"`
 	Files []File `json:"files,omitempty"`
 }
 
-// File is a descriptor of a process on one of the images that were asked for.
+// File is a process's descriptor on one of the requested images.
 type File struct {
-	Image    int  `json:"image"` // which of them
+	Image    int  `json:"image"` // its index
 	FD       int  `json:"fd"`
 	Writable bool `json:"writable,omitempty"`
 }

@@ -12,23 +12,24 @@ import (
 )
 
 // Any user may start any number of processes that claim to be a domain, with any number of open
-// files. The answer has to stay short and quick nevertheless, and must hide no open file.
+// files. The answer must stay short and quick nevertheless, and must hide no open file.
 const (
-	// claimsOfUser is how many claims of one user are listed whole: two say that there are several.
+	// claimsOfUser is how many claims of one user are listed in full: two show that there are
+	// several.
 	claimsOfUser = 2
-	// listed is how many claims and descriptors are listed whole. A claim past that is listed only
-	// with what no claim before it has open.
+	// listed is how many claims and descriptors are listed in full. A later claim is listed only
+	// with open files that no earlier claim has.
 	listed = 2000
-	// maxDescriptors is how many descriptors are looked at. It takes seconds, and a QEMU has some
-	// hundreds.
+	// maxDescriptors bounds the examined descriptors. That many take seconds; a QEMU process has
+	// some hundreds.
 	maxDescriptors = 1 << 20
 )
 
-// byUser puts root's claims first, and those of the users of services before those of users whom
-// others may take as they like (subuid(5)), so that these do not keep a true claim out of the list.
+// byUser sorts root's claims first, and service users before users that other users may take freely
+// (subuid(5)), so that these do not push a true claim out of the list.
 func byUser(a, b Claim) int { return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.PID, b.PID)) }
 
-// fewer leaves out claims that say nothing which the claims before them do not say.
+// fewer omits claims that add no information to the claims before them.
 func fewer(claims []Claim) (kept []Claim) {
 	type opened struct {
 		image    int
@@ -52,14 +53,14 @@ func fewer(claims []Claim) (kept []Claim) {
 	return kept
 }
 
-// descriptors counts what is looked at.
+// descriptors counts the examined descriptors.
 type descriptors struct {
 	left int
 	of   map[uint32]int
 }
 
-// take counts the descriptors of one more claim. The error names the user who has most of them, if
-// there are too many.
+// take counts the descriptors of one more claim. If there are too many, the error names the user
+// with most of them.
 func (d *descriptors) take(c *Claim, n int) error {
 	d.left -= n
 	d.of[c.UID] += n

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process reads what the kernel says of the processes of guests and of libvirt. It asks
-// libvirt nothing: what it says is the proof against which libvirt's answers are checked.
+// Package process reads what the kernel reports of the processes of guests and of libvirt. It does
+// not ask libvirt: its results are the evidence against which libvirt's answers are checked.
 package process
 
 import (
@@ -19,14 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is where the kernel shows processes, /proc but in tests.
+// Dir is the directory of processes, /proc except in tests.
 type Dir string
 
-// Claims finds the QEMU processes with the UUID of a domain in their command line, which is each
-// one's own claim: any user may start a QEMU with it. libvirt's pid files are not used: libvirtd
-// may live in another mount namespace. What they have open of some images is read in the same walk,
-// which takes long where there are many processes. Of a crowd of claims, some are listed that say
-// what all say, see fewer.
+// Claims finds the QEMU processes with a domain's UUID in their command line. That is only a claim:
+// any user may start a QEMU with it. It does not use libvirt's PID files: libvirtd may run in
+// another mount namespace. The same walk reads the processes' open files on some images, because it
+// takes long with many processes. From many claims it returns a shorter list with the same
+// information; see fewer.
 func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
 	pids, err := d.list()
 	if err != nil {
@@ -36,10 +36,10 @@ func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, erro
 	var found []Claim
 	for _, pid := range pids {
 		dir := d.of(pid)
-		// Before its arguments: a link is read faster, and a host has many other processes.
+		// Before its arguments: reading a link is faster, and a host has many other processes.
 		exe, err := os.Readlink(filepath.Join(dir, "exe"))
 		if err != nil || !strings.HasPrefix(filepath.Base(exe), "qemu") {
-			continue // gone, or none of QEMU
+			continue // gone, or not QEMU
 		}
 		args, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 		if err != nil || !bytes.Contains(args, needle) {
@@ -66,7 +66,7 @@ func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, erro
 
 func (d Dir) of(pid int) string { return filepath.Join(string(d), strconv.Itoa(pid)) }
 
-// list returns the numbers of all processes, in no order.
+// list returns the numbers of all processes, unordered.
 func (d Dir) list() ([]int, error) {
 	dir, err := os.Open(string(d))
 	if err != nil {
@@ -85,8 +85,8 @@ func (d Dir) list() ([]int, error) {
 	return pids, nil
 }
 
-// uidOf reads the effective user of a process. The owner of its directory is root's
-// where the process has changed its user.
+// uidOf reads the effective user of a process. The owner of its directory may be root if the
+// process has changed its user.
 func uidOf(dir string) (uint32, error) {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error
 		return err
 	}
 	for _, entry := range fds {
-		// Through /proc, stat reaches the open file itself, also one that has
-		// no name any more or lives in another mount namespace.
+		// Through /proc, stat reaches the open file itself, even if it is unlinked or in another
+		// mount namespace.
 		got, err := Identify(filepath.Join(dir, "fd", entry.Name()))
 		if errors.Is(err, os.ErrNotExist) {
 			continue // closed since
@@ -144,8 +144,8 @@ func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error
 	return nil
 }
 
-// add keeps one descriptor for reading and one for writing of each image. They say enough, and a
-// process cannot make the answer too long with thousands of them.
+// add keeps one descriptor for reading and one for writing of each image. That is enough, and a
+// process cannot inflate the answer with thousands of descriptors.
 func (c *Claim) add(file File) {
 	if !slices.ContainsFunc(c.Files, func(f File) bool { return f.Image == file.Image && f.Writable == file.Writable }) {
 		c.Files = append(c.Files, file)
@@ -175,16 +175,15 @@ func openFile(dir, fd string) (File, error) {
 	return File{}, fmt.Errorf("no flags in fdinfo of descriptor %s", fd)
 }
 
-// Image tells images apart whatever their paths: a file by file system and
-// inode, a block device by its number, since a process may use a device node
-// of its own.
+// Image identifies an image independently of its path: a file by filesystem and inode, a block
+// device by its number, since a process may use its own device node.
 type Image struct {
 	Block bool   `json:"block,omitempty"`
 	Dev   uint64 `json:"dev"`
 	Ino   uint64 `json:"ino,omitempty"`
 }
 
-// Identify returns what a path leads to.
+// Identify returns the image at a path.
 func Identify(path string) (Image, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -196,27 +195,27 @@ func Identify(path string) (Image, error) {
 	return Image{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
-// About is what is known of one process.
+// About describes one process.
 type About struct {
 	Name string `json:"name"`
-	// Ticks is when it was started, in ticks since boot; empty if the kernel does not say.
+	// Ticks is its start time, in ticks since boot; empty if unknown.
 	Ticks string `json:"ticks,omitempty"`
-	// Program is the file that it runs; empty if that cannot be seen.
+	// Program is its executable; empty if unknown.
 	Program Image `json:"program,omitzero"`
-	// Nodes are the images that it was started with.
+	// Nodes are the images in its start arguments.
 	Nodes []Node `json:"nodes,omitempty"`
-	// Profile is the AppArmor profile that the kernel enforces on it; empty if none is.
+	// Profile is the AppArmor profile that the kernel enforces on it; empty if none.
 	Profile string `json:"profile,omitempty"`
 }
 
-// Node is an image in QEMU's own graph. libvirt gives no name of a node twice in
-// the life of a process, and shows its number as the index of a <source>.
+// Node is an image in QEMU's block graph. libvirt never reuses a node name in the life of a
+// process, and shows the node's number as the index of a <source>.
 type Node struct {
 	Filename string `json:"filename"`
 	Name     string `json:"node-name"`
 }
 
-// About reads what is known of a process. The error is os.ErrNotExist if there is none.
+// About describes a process. The error is os.ErrNotExist if there is none.
 func (d Dir) About(_ context.Context, pid int) (about About, err error) {
 	dir := d.of(pid)
 	if about.Ticks, err = startTicks(dir); err != nil {
@@ -237,8 +236,8 @@ func (d Dir) About(_ context.Context, pid int) (about About, err error) {
 	return about, nil
 }
 
-// startTime is the number of the field of /proc/PID/stat that says when the process was
-// started, counted after its name, which ends with the last bracket.
+// startTime is the index of the start time in /proc/PID/stat, counted after the process name, which
+// ends with the last bracket.
 const startTime = 22 - 3
 
 func startTicks(dir string) (string, error) {
@@ -253,7 +252,7 @@ func startTicks(dir string) (string, error) {
 	return fields[startTime], nil
 }
 
-// began lists the images that a process was started with, by its command line.
+// began lists the images in a process's command line.
 func began(dir string) (nodes []Node, err error) {
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil {
@@ -270,7 +269,7 @@ func began(dir string) (nodes []Node, err error) {
 }
 
 func enforcedProfile(dir string) string {
-	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is younger
+	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is newer
 		label, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			profile, enforced := strings.CutSuffix(strings.TrimRight(string(label), "\x00\n"), " (enforce)")
@@ -280,5 +279,5 @@ func enforcedProfile(dir string) string {
 			return profile
 		}
 	}
-	return "" // no security module has a word for it
+	return "" // no security module reports one
 }
