@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package openfile opens images by their paths. Every image that this program reads, writes or
-// hands to a child is opened here: a regular file or a block device, and nothing else. A path says
-// little of what is opened, since others can write in the directories of images, on this host or
-// on another one that has the same filesystem. So each image is first found, which neither waits
-// nor has an effect on it, then checked, and then opened by the descriptor that was checked.
+// passes to a child is opened here: a regular file or a block device, and nothing else. A path does
+// not identify an image, since other users can write in the directories of images, on this host or
+// on another one with the same filesystem. So an image is first found, which neither waits nor
+// affects it, then checked, and then opened by the checked descriptor.
 //
-// The rule about places is in the DESIGN.md of package location.
+// DESIGN.md of package location has the rule for places.
 package openfile
 
 import (
@@ -20,10 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places says where images may be. It is asked only where a path does not say where its image is.
+// Places decides where images may be. It is only called if the path does not determine the image's
+// place.
 type Places interface {
 	// CheckFound refuses an image to which path leads by a symbolic link, and a block device
-	// outside of /dev. Real is where the image is, by the kernel's word.
+	// outside of /dev. real is the image's path according to the kernel.
 	CheckFound(path, real string, device bool) error
 }
 
@@ -33,34 +34,34 @@ type Files struct {
 	Places Places
 }
 
-// Anywhere opens what a path leads to, wherever that is. It is for what is only compared.
+// Anywhere opens any file or device at a path, wherever links lead. Use it only for comparisons.
 func Anywhere() Files { return Files{anywhere{}} }
 
 type anywhere struct{}
 
 func (anywhere) CheckFound(string, string, bool) error { return nil }
 
-// Error says why what is at a path is not opened.
+// Error is the reason why a path is not opened.
 type Error struct {
 	Path, Reason string
 }
 
 func (e *Error) Error() string { return e.Path + ": " + e.Reason }
 
-// Image is an image that was found at a path. It has not been opened yet, for reading or writing,
-// and stays the same whatever is put at the path.
+// Image is an image that was found at a path. It is not open for reading or writing yet, and stays
+// the same image whatever is put at the path.
 type Image struct {
-	// Path is where it was looked for, and Real where it is, without links; for a device in /dev
-	// it is Path.
+	// Path is the requested path, and Real the path without links; for a device in /dev it equals
+	// Path.
 	Path, Real string
 	// Block is true for a block device.
 	Block bool
 
-	file *os.File // of O_PATH
+	file *os.File // opened with O_PATH
 }
 
 // Open opens the image at path with the flags of open(2). With O_NOFOLLOW the last part of the path
-// may not be a link, wherever it leads.
+// may not be a link at all.
 func (f Files) Open(path string, flags int) (file *os.File, err error) {
 	for range staleTries {
 		if file, err = f.open(path, flags); !errors.Is(err, unix.ESTALE) {
@@ -70,8 +71,8 @@ func (f Files) Open(path string, flags int) (file *os.File, err error) {
 	return file, err
 }
 
-// staleTries is how often an image is found again that another client of an NFS server has
-// replaced: NFS believes for some seconds what it knows of a name, until the image is opened.
+// staleTries is how often an image is looked up again after another NFS client has replaced it: NFS
+// caches a name for some seconds, until the image is opened.
 const staleTries = 3
 
 func (f Files) open(path string, flags int) (*os.File, error) {
@@ -83,7 +84,7 @@ func (f Files) open(path string, flags int) (*os.File, error) {
 	return img.Open(flags)
 }
 
-// Find finds the image at path. Flags are 0 or O_NOFOLLOW.
+// Find finds the image at path. flags are 0 or O_NOFOLLOW.
 func (f Files) Find(path string, flags int) (*Image, error) {
 	file, st, err := find(path, flags)
 	if err != nil {
@@ -97,7 +98,7 @@ func (f Files) Find(path string, flags int) (*Image, error) {
 	return img, nil
 }
 
-// check refuses what is no image, or is not where an image may be, and fills in img.
+// check refuses anything that is no image, or is where no image may be, and fills in img.
 func (f Files) check(img *Image, kind uint32) (err error) {
 	switch img.Block = kind == unix.S_IFBLK; {
 	case !img.Block && kind != unix.S_IFREG:
@@ -117,7 +118,7 @@ func (f Files) check(img *Image, kind uint32) (err error) {
 	return f.places().CheckFound(img.Path, img.Real, img.Block)
 }
 
-// OpenDir opens the directory of path, in which an image is to be made.
+// OpenDir opens the directory of path, for making an image in it.
 func (f Files) OpenDir(path string) (*os.File, error) {
 	file, st, err := find(filepath.Dir(path), 0)
 	if err != nil {
@@ -155,17 +156,16 @@ func (nowhere) CheckFound(path, real string, device bool) error {
 	return &Error{path, "there is a symbolic link in its path, which leads to " + real}
 }
 
-// Open opens the image that was found, with the flags of open(2).
+// Open opens the found image, with the flags of open(2).
 func (i *Image) Open(flags int) (*os.File, error) { return reopen(i.file, flags&^unix.O_NOFOLLOW) }
 
-// Stat says what the image is.
+// Stat returns the image's metadata.
 func (i *Image) Stat() (os.FileInfo, error) { return i.file.Stat() }
 
-// Close gives the image back. What Open has returned stays open.
+// Close closes the image. Results of Open stay open.
 func (i *Image) Close() { _ = i.file.Close() }
 
-// Again opens the file or device of f once more, with the flags of open(2), whatever is at its
-// path.
+// Again opens the file or device of f again, with the flags of open(2), whatever is at its path.
 func Again(f *os.File, flags int) (*os.File, error) { return reopen(f, flags) }
 
 func find(path string, flags int) (*os.File, unix.Stat_t, error) {
@@ -198,7 +198,7 @@ func retried(call func() (int, error)) (n int, err error) {
 	}
 }
 
-// realPath is where an open file is, by the kernel's word.
+// realPath returns the path of an open file according to the kernel.
 func realPath(f *os.File) (string, error) {
 	real, err := os.Readlink(procPath(f))
 	if err != nil {
@@ -217,7 +217,7 @@ func realPath(f *os.File) (string, error) {
 func procPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // IsDevicePath reports whether a clean path is in /dev, where only root makes nodes and links.
-// Files in /dev/shm are not.
+// Paths in /dev/shm are not.
 func IsDevicePath(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/")
 }
