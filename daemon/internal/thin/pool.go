@@ -12,28 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pool is a thin pool of LVM, as VG/POOL, and how full it is.
+// Pool is the usage of an LVM thin pool, named VG/POOL.
 type Pool struct {
 	Name string
 	Usage
 }
 
-// Usage is how full a thin pool is.
+// Usage is the usage of a thin pool.
 type Usage struct {
-	// Data and Metadata are the used parts of its room, from 0 to 1; 0 of a pool that has
-	// failed.
+	// Data and Metadata are the used fractions of its space, from 0 to 1; 0 for a failed pool.
 	Data, Metadata float64
-	// Trouble says why the pool takes no new data, "" if it does.
+	// Trouble is why the pool accepts no new data, "" if it does.
 	Trouble string
 }
 
-// Device is a device of the device mapper that is a thin pool.
+// Device is a device-mapper device that is a thin pool.
 type Device struct {
 	Name   string
 	Number uint64
 }
 
-// Devices returns the active thin pools of LVM on this host. Sys is the directory /sys.
+// Devices returns the active LVM thin pools of this host. sys is the directory /sys.
 func Devices(sys string) ([]Device, error) {
 	dirs, err := filepath.Glob(filepath.Join(sys, "block", "dm-*"))
 	if err != nil {
@@ -42,7 +41,7 @@ func Devices(sys string) ([]Device, error) {
 	var found []Device
 	for _, dir := range dirs {
 		uuid, err := attribute(dir, "dm/uuid")
-		// LVM names by this what it makes of a thin pool: LVM_UUID_LAYER of lvm2.
+		// LVM's UUID format for a thin pool's layer: LVM_UUID_LAYER of lvm2.
 		if err != nil || !strings.HasPrefix(uuid, "LVM-") || !strings.HasSuffix(uuid, "-tpool") {
 			continue // or it has gone
 		}
@@ -68,8 +67,8 @@ func attribute(dir, file string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// nameOf is VG/POOL of the name that LVM gives a device: VG-POOL-tpool, in which a hyphen of a
-// name is doubled.
+// nameOf converts LVM's device name VG-POOL-tpool, in which hyphens of the names are doubled, to
+// VG/POOL.
 func nameOf(device string) string {
 	const doubled = "\x00"
 	parts := strings.Split(strings.ReplaceAll(device, "--", doubled), "-")
@@ -79,8 +78,8 @@ func nameOf(device string) string {
 	return strings.ReplaceAll(parts[0]+"/"+parts[1], doubled, "-")
 }
 
-// Status returns the status of a thin pool, which ParseStatus reads. It does not wait for a
-// pool that stands still. Control is Control, open for writing; it takes CAP_SYS_ADMIN.
+// Status returns the status of a thin pool, for ParseStatus. It does not wait for a suspended pool.
+// control is Control, open for writing; it needs CAP_SYS_ADMIN.
 func Status(control *os.File, device uint64) (string, error) {
 	kind, params, err := query(control, device, unix.DM_NOFLUSH_FLAG)
 	if err == nil && kind != "thin-pool" {
@@ -89,8 +88,8 @@ func Status(control *os.File, device uint64) (string, error) {
 	return params, err
 }
 
-// ParseStatus reads the status of a thin pool: "TRANSACTION USED/TOTAL_METADATA USED/TOTAL_DATA
-// ROOT MODE ...", or one word of a pool that has failed.
+// ParseStatus parses the status of a thin pool: "TRANSACTION USED/TOTAL_METADATA USED/TOTAL_DATA
+// ROOT MODE ...", or one word for a failed pool.
 func ParseStatus(status string) (Usage, error) {
 	words := strings.Fields(status)
 	if len(words) == 1 && (words[0] == "Fail" || words[0] == "Error") {
@@ -117,7 +116,7 @@ func ParseStatus(status string) (Usage, error) {
 	return u, nil
 }
 
-// part reads USED/TOTAL.
+// part parses USED/TOTAL.
 func part(text string) (float64, bool) {
 	usedText, totalText, _ := strings.Cut(text, "/")
 	used, err1 := strconv.ParseUint(usedText, 10, 64)

@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Control is the device by which the device mapper is asked.
+// Control is the control device of the device mapper.
 const Control = "/dev/mapper/control"
 
 // controlDevice is its number (MAPPER_CTRL_MINOR of linux/miscdevice.h).
 var controlDevice = unix.Mkdev(10, 236)
 
-// answerRoom is more than the table or the status of one target takes.
+// answerRoom is more than the table or the status of one target needs.
 const answerRoom = 4 << 10
 
-// query returns the kind of a device's only target with its table, or with its status if flags
-// do not ask for the table, and nothing if the device has several targets, or is none of the
-// device mapper's.
+// query returns the kind of a device's only target with its table or, unless flags request the
+// table, its status. It returns nothing if the device has several targets, or is no device-mapper
+// device.
 func query(control *os.File, device uint64, flags uint32) (kind, params string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(control.Fd()), &st); err != nil {
@@ -32,7 +32,7 @@ func query(control *os.File, device uint64, flags uint32) (kind, params string, 
 	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != controlDevice {
 		return "", "", fmt.Errorf("%s is not the control of the device mapper", control.Name())
 	}
-	// The kernel wants the header in front of the room for its answer (linux/dm-ioctl.h).
+	// The kernel requires the header before the buffer for its answer (linux/dm-ioctl.h).
 	var q struct {
 		unix.DmIoctl
 		room [answerRoom]byte
@@ -51,7 +51,7 @@ func query(control *os.File, device uint64, flags uint32) (kind, params string, 
 	case q.Target_count != 1 || q.Flags&unix.DM_BUFFER_FULL_FLAG != 0:
 		return "", "", nil
 	}
-	// The answer may begin later than was asked for.
+	// The answer may begin later than requested.
 	answer := unsafe.Slice((*byte)(unsafe.Pointer(&q)), unsafe.Sizeof(q))
 	if int64(q.Data_start)+unix.SizeofDmTargetSpec > int64(len(answer)) {
 		return "", "", errors.New("the device mapper's answer begins behind its end")
@@ -61,13 +61,13 @@ func query(control *os.File, device uint64, flags uint32) (kind, params string, 
 	return text(target.Target_type[:]), text(answer[unix.SizeofDmTargetSpec:]), nil
 }
 
-// encode is a device's number as the device mapper has it (huge_encode_dev of the kernel).
+// encode converts a device number to the device mapper's format (huge_encode_dev of the kernel).
 func encode(device uint64) uint64 {
 	major, minor := uint64(unix.Major(device)), uint64(unix.Minor(device))
 	return minor&0xff | major<<8 | (minor&^0xff)<<12
 }
 
-// text is what stands before the first zero.
+// text returns the text before the first zero byte.
 func text(b []byte) string {
 	before, _, _ := bytes.Cut(b, []byte{0})
 	return string(before)

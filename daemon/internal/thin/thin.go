@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package thin asks the kernel's device mapper about thin volumes, those of LVM among them.
+// Package thin queries the kernel's device mapper about thin volumes, including LVM's.
 //
-// A thin volume has no space where nobody has written. Zeros that are written take space, and
-// the kernel offers nothing else there that is called "write zeros"; a discarded block has no
-// space and reads as zeros. That is so for whole blocks of the pool, and it stays so only where
-// the pool clears a block before the first write to a part of it
+// A thin volume has no space where it is unwritten. Written zeros take space, and the kernel's
+// "write zeros" operations only write zeros there. A discarded block takes no space and reads as
+// zeros. That holds for whole blocks of the pool, and it lasts only if the pool clears a block
+// before the first write to a part of it
 // (Documentation/admin-guide/device-mapper/thin-provisioning.rst: skip_block_zeroing).
 package thin
 
@@ -21,10 +21,10 @@ import (
 
 const sectorBytes = 512
 
-// BlockBytes returns the size of the blocks of a thin volume that read as zeros once they are
-// discarded, whatever is written to other blocks or to a part of them later. 0: the device is no
-// thin volume, or its pool promises no such thing. Control is Control, open for writing; it
-// takes CAP_SYS_ADMIN.
+// BlockBytes returns the size of a thin volume's blocks if a discarded block reads as zeros,
+// whatever is written to other blocks or to a part of it later. It returns 0 if the device is no
+// thin volume, or its pool does not promise that. control is Control, open for writing; it needs
+// CAP_SYS_ADMIN.
 func BlockBytes(control *os.File, device uint64) (int64, error) {
 	kind, params, err := query(control, device, unix.DM_STATUS_TABLE_FLAG)
 	if err != nil || kind != "thin" {
@@ -41,8 +41,8 @@ func BlockBytes(control *os.File, device uint64) (int64, error) {
 	return blockBytes(params)
 }
 
-// poolOf reads the table of a thin volume: "MAJOR:MINOR ID [ORIGIN]". What it has not written
-// itself reads as its origin where it has one from outside, and not as zeros: not ok.
+// poolOf parses the table of a thin volume: "MAJOR:MINOR ID [ORIGIN]". ok is false with an external
+// origin, because unwritten blocks then read as the origin and not as zeros.
 func poolOf(params string) (device uint64, ok bool) {
 	words := strings.Fields(params)
 	if len(words) != 2 {
@@ -51,7 +51,7 @@ func poolOf(params string) (device uint64, ok bool) {
 	return parseDevice(words[0])
 }
 
-// parseDevice reads "MAJOR:MINOR".
+// parseDevice parses "MAJOR:MINOR".
 func parseDevice(text string) (device uint64, ok bool) {
 	majorText, minorText, _ := strings.Cut(text, ":")
 	major, err1 := strconv.ParseUint(majorText, 10, 32)
@@ -59,7 +59,7 @@ func parseDevice(text string) (device uint64, ok bool) {
 	return unix.Mkdev(uint32(major), uint32(minor)), err1 == nil && err2 == nil
 }
 
-// blockBytes reads the table of a pool: "METADATA DATA BLOCK_SECTORS LOW_WATER N FEATURE...".
+// blockBytes parses the table of a pool: "METADATA DATA BLOCK_SECTORS LOW_WATER N FEATURE...".
 func blockBytes(params string) (int64, error) {
 	words := strings.Fields(params)
 	if len(words) < 3 {
