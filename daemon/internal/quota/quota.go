@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is whose files a quota counts.
+// Kind is the kind of owner of a quota.
 type Kind string
 
 // The kinds of quotas.
@@ -22,29 +22,28 @@ const (
 	Project Kind = "project"
 )
 
-// Owner is to whom a file belongs, by number.
+// Owner is the owner of a file, by number.
 type Owner struct {
 	User    uint32 `json:"user"`
 	Group   uint32 `json:"group"`
 	Project uint32 `json:"project"`
 }
 
-// Limit is what the files of one user, group or project may take together on a filesystem.
+// Limit is the space limit of the files of one user, group or project on a filesystem.
 type Limit struct {
 	Kind Kind   `json:"kind"`
 	ID   uint32 `json:"id"`
-	// Bytes is the soft limit if there is one: whoever stays above it for too long gets no more.
+	// Bytes is the soft limit if there is one: an owner that exceeds it for too long gets no more.
 	Bytes     int64 `json:"bytes"`
 	UsedBytes int64 `json:"used_bytes"`
-	// AsFull: a write beyond it fails as on a full filesystem (ENOSPC), and not with EDQUOT.
+	// AsFull: a write beyond it fails with ENOSPC, as on a full filesystem, and not with EDQUOT.
 	AsFull bool `json:"as_full,omitempty"`
 }
 
-// FreeBytes is how much may be taken still.
+// FreeBytes returns the remaining space.
 func (l *Limit) FreeBytes() int64 { return max(0, l.Bytes-l.UsedBytes) }
 
-// Free is how much a file may grow that these limits are for, where the filesystem has that much
-// free.
+// Free returns how much a file with these limits may grow on a filesystem with free bytes.
 func Free(free int64, limits []Limit) int64 {
 	for i := range limits {
 		free = min(free, limits[i].FreeBytes())
@@ -52,8 +51,8 @@ func Free(free int64, limits []Limit) int64 {
 	return free
 }
 
-// What the kernel's headers linux/quota.h, linux/dqblk_xfs.h and linux/fs.h have. These two
-// commands are answered by all filesystems with quotas of the kernel's own, and read only.
+// From the kernel's headers linux/quota.h, linux/dqblk_xfs.h and linux/fs.h. All kernel filesystems
+// with quotas support these two commands, which only read.
 const (
 	getQuota = 'X'<<8 + 3 // Q_XGETQUOTA
 	getState = 'X'<<8 + 8 // Q_XGETQSTATV
@@ -75,16 +74,15 @@ const (
 	noProject          = 0
 )
 
-// kinds are the kernel's number of each kind of quota, and the flag of its state that says that it
-// is enforced.
+// kinds are the kernel's number of each kind of quota, and the flag of the state for enforcement.
 var kinds = []struct {
 	kind     Kind
 	number   uintptr
 	enforced uint16
 }{{User, 0, 1 << 1}, {Group, 1, 1 << 3}, {Project, 2, 1 << 5}}
 
-// Limits returns the limits that are enforced of an owner's files on the filesystem of an open
-// directory or file. It takes CAP_SYS_ADMIN.
+// Limits returns the enforced limits of an owner's files on the filesystem of an open directory or
+// file. It needs CAP_SYS_ADMIN.
 func Limits(at *os.File, who Owner) ([]Limit, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(at.Fd()), &fs); err != nil {
@@ -102,7 +100,7 @@ func Limits(at *os.File, who Owner) ([]Limit, error) {
 	var limits []Limit
 	xfs := fs.Type == unix.XFS_SUPER_MAGIC
 	for _, k := range kinds {
-		if flags&k.enforced == 0 || xfs && ids[k.kind] == 0 { // there 0 has what is given to new ids, and no limit
+		if flags&k.enforced == 0 || xfs && ids[k.kind] == 0 { // XFS uses id 0 for the defaults of new ids; it has no limit itself
 			continue
 		}
 		answer := make([]byte, diskQuotaBytes)
@@ -125,13 +123,13 @@ func Limits(at *os.File, who Owner) ([]Limit, error) {
 	return limits, nil
 }
 
-// ProjectIn returns the project of the files that are made in an open directory.
+// ProjectIn returns the project of new files in an open directory.
 func ProjectIn(dir *os.File) (uint32, error) {
 	attributes := make([]byte, attributesBytes)
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), getAttributes, uintptr(unsafe.Pointer(&attributes[0])))
 	switch {
 	case errno == unix.ENOTTY || errno == unix.EOPNOTSUPP:
-		return noProject, nil // there are no projects
+		return noProject, nil // the filesystem has no projects
 	case errno != 0:
 		return 0, fmt.Errorf("ask for the project of %s: %w", dir.Name(), errno)
 	case binary.NativeEndian.Uint32(attributes)&projectIsInherited == 0:
@@ -140,7 +138,7 @@ func ProjectIn(dir *os.File) (uint32, error) {
 	return binary.NativeEndian.Uint32(attributes[projectOffset:]), nil
 }
 
-// absent reports whether an error is that the filesystem, or the kernel, has no such quota.
+// absent reports whether an error means that the filesystem, or the kernel, has no such quota.
 func absent(err error) bool {
 	for _, no := range []error{unix.ENOSYS, unix.ESRCH, unix.ENOENT, unix.EOPNOTSUPP} {
 		if errors.Is(err, no) {
