@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// Program serves an image.
+	// Program is the server.
 	Program = "qemu-storage-daemon"
-	// ExportName is that of the export of a served image.
+	// ExportName is the export name of a served image.
 	ExportName = "image"
 )
 
-// Image is what is served.
+// Image is an image to serve.
 type Image struct {
-	// Node are the options of QEMU's block node with the image, as of blockdev-add, and Objects
-	// those of the objects that it names.
+	// Node are the options of QEMU's block node with the image, as for blockdev-add, and Objects
+	// the options of the objects that it names.
 	Node    map[string]any
 	Objects []string
-	// Files are open files that the server gets. Options call them by child.FileName.
+	// Files are open files for the server. Options name them by child.FileName.
 	Files []*os.File
-	// Writable: the image is written to, which is the first of Files if it is a file.
+	// Writable: the image is written. An image file is then the first of Files.
 	Writable bool
 	// Env is the environment of the server.
 	Env []string
-	// DeathSignal is what the server gets from the kernel when this process dies.
+	// DeathSignal is the signal that the kernel sends to the server when this process dies.
 	DeathSignal syscall.Signal
-	// Confine, if set, is called with the number of the process, which has just begun.
+	// Confine, if set, is called with the number of the process, which has just started.
 	Confine func(pid int) error
-	// Start starts the server; nil is child.Start.
+	// Start starts the server; nil means child.Start.
 	Start child.Starter
 }
 
-// arguments of the server, whose socket is its last file.
+// arguments returns the server's arguments. Its socket is its last file.
 func (i *Image) arguments() []string {
 	node := map[string]any{"node-name": "node", "read-only": !i.Writable, "auto-read-only": false}
 	maps.Copy(node, i.Node)
-	text, _ := json.Marshal(node) // of texts and numbers
+	text, _ := json.Marshal(node) // only texts and numbers
 	mode := "off"
 	if i.Writable {
 		mode = "on"
@@ -61,11 +61,11 @@ func (i *Image) arguments() []string {
 	)
 }
 
-// heap has the server's allocator keep what it has had: QEMU allocates a buffer for each request,
-// and to touch a new one of 1 MiB, page by page, takes several times as long as to fill it.
+// heap makes the server's allocator keep its memory. QEMU allocates a buffer for each request, and
+// the page faults of a new 1 MiB buffer take several times as long as filling it.
 var heap = []string{"MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=134217728"}
 
-// command is the server, with nothing of ours in its environment.
+// command returns the server's command, with nothing of this process's environment.
 func (i *Image) command(listening *os.File, stderr io.Writer) child.Command {
 	var written []int
 	if i.Writable {

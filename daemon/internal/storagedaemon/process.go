@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/child"
 )
 
-// EndedError says that the server has ended before it served, and what it has said last.
+// EndedError reports that the server ended before it served, with its last output.
 type EndedError struct{ Said string }
 
 func (e *EndedError) Error() string { return Program + ": " + e.Said }
@@ -22,21 +22,21 @@ func (e *EndedError) Error() string { return Program + ": " + e.Said }
 // Find returns the path of the server, or an error if it is not installed.
 func Find() (string, error) { return exec.LookPath(Program) }
 
-// endTimeout is how long a server may take to write what it has left, and to let go of the image.
+// endTimeout is how long a server may take to write its remaining data, and to release the image.
 const endTimeout = 10 * time.Second
 
-// shownBytes of what a server has said are shown, and some more are kept.
+// shownBytes bounds the shown output of a server; tail keeps some more.
 const shownBytes = 512
 
-// process is a server that runs.
+// process is a running server.
 type process struct {
 	child.Process
 
 	stderr tail
 }
 
-// tail keeps the end of what a server says, which may run for days: libraries of storage say much
-// before it says why it ends.
+// tail keeps the end of a server's output. A server may run for days, and storage libraries print
+// much before the reason of its end.
 type tail struct{ text []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -58,8 +58,8 @@ func start(ctx context.Context, image Image, listening *os.File) (*process, erro
 	return p, err
 }
 
-// end tells the server to let go of the image, and kills it if it does not: its storage may be
-// away.
+// end makes the server release the image, and kills it if it does not: its storage may be
+// unavailable.
 func (p *process) end() error {
 	p.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(endTimeout)
@@ -74,11 +74,11 @@ func (p *process) end() error {
 	return fmt.Errorf("%s did not let go of the image within %v, and was killed", Program, endTimeout)
 }
 
-// said is why a server that has ended did not serve.
+// said returns the error of an ended server.
 func (p *process) said() error {
 	<-p.Ended()
 	text := OneLine(string(p.stderr.text))
-	if at := strings.LastIndex(text, "}: "); at >= 0 { // behind the arguments that it repeats
+	if at := strings.LastIndex(text, "}: "); at >= 0 { // after the arguments that it repeats
 		text = text[at+len("}: "):]
 	}
 	if text == "" && p.Err() != nil {
@@ -87,7 +87,7 @@ func (p *process) said() error {
 	return &EndedError{text}
 }
 
-// OneLine is the end of what a program has said, without line breaks.
+// OneLine returns the end of a program's output, without line breaks.
 func OneLine(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 	if len(text) > shownBytes {

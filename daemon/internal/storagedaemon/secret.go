@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SecretFile is a file in memory, without a name, that has a secret. It is all that a program gets
-// of it: no argument, no environment, no file that anybody else could open.
+// SecretFile returns an unnamed file in memory with a secret. A program gets the secret only
+// through it: not by an argument, the environment, or a file that another user could open.
 func SecretFile(secret []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("secret", unix.MFD_CLOEXEC)
 	if err != nil {

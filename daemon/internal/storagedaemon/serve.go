@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storagedaemon has qemu-storage-daemon serve one image to this process, at a socket that
-// nobody else can find. What is said there is NBD. It must not know what the image is for.
+// Package storagedaemon lets qemu-storage-daemon serve one image to this process by NBD, at a
+// socket without a name. It must not know the purpose of the image.
 package storagedaemon
 
 import (
@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Served is a connection to a server of one image, which takes no other client and ends with it.
+// Served is a connection to the server of one image, which accepts no other client and ends with
+// the connection.
 type Served struct {
 	*net.UnixConn
 
@@ -26,11 +27,11 @@ type Served struct {
 	err    error
 }
 
-// Close ends the connection and its server, and waits until the server is gone: the image is
-// nobody's then.
+// Close closes the connection and ends its server. When it returns nil, the server is gone and has
+// released the image.
 func (s *Served) Close() error {
 	s.close.Do(func() {
-		if err := s.UnixConn.Close(); !errors.Is(err, net.ErrClosed) { // or it was handed over
+		if err := s.UnixConn.Close(); !errors.Is(err, net.ErrClosed) { // it may have been handed over
 			s.err = err
 		}
 		s.err = errors.Join(s.err, s.server.end())
@@ -39,7 +40,7 @@ func (s *Served) Close() error {
 }
 
 // HandOver returns the connection as an open file for another process, and closes it in this one.
-// Its server goes on until Close.
+// The server runs until Close.
 func (s *Served) HandOver() (*os.File, error) {
 	f, err := s.File()
 	if err != nil {
@@ -51,31 +52,31 @@ func (s *Served) HandOver() (*os.File, error) {
 	return f, nil
 }
 
-// Serve has an image served, and returns when the server has opened it. A server that ends before
-// is an *EndedError, one that is not installed child.ErrNotInstalled, and the cause of ctx is
-// returned if that ends first.
+// Serve serves an image, and returns when the server has opened it. It returns an *EndedError if
+// the server ends before, child.ErrNotInstalled if it is not installed, and the cause of ctx if ctx
+// ends first.
 func Serve(ctx context.Context, image Image) (*Served, error) {
 	listening, conn, err := meetingPoint()
 	if err != nil {
 		return nil, fmt.Errorf("make a socket for %s: %w", Program, err)
 	}
 	p, err := start(ctx, image, listening)
-	if err = errors.Join(err, listening.Close()); err != nil { // of this process: the server has its own
+	if err = errors.Join(err, listening.Close()); err != nil { // this process's copy: the server has its own
 		return nil, errors.Join(err, conn.Close())
 	}
 	s := &Served{UnixConn: conn, server: p}
 	if err := greeted(ctx, conn); err != nil {
 		err = errors.Join(context.Cause(ctx), err)
 		if ended := s.Close(); ctx.Err() == nil {
-			err = errors.Join(p.said(), ended) // it has ended, and says why
+			err = errors.Join(p.said(), ended) // it has ended, with a reason
 		}
 		return nil, err
 	}
 	return s, nil
 }
 
-// meetingPoint is a socket that is listened at, with one connection that is made already, and with
-// no name any more by which anybody could make another one.
+// meetingPoint returns a listening socket with one connection. The socket has no name any more, so
+// no other connection can be made.
 func meetingPoint() (listening *os.File, conn *net.UnixConn, err error) {
 	dir, err := os.MkdirTemp("", "volferry-serve-")
 	if err != nil {
@@ -97,8 +98,8 @@ func meetingPoint() (listening *os.File, conn *net.UnixConn, err error) {
 	return listening, conn, nil
 }
 
-// greeted waits for the first byte of the server, and leaves it to be read: it has opened the image
-// then.
+// greeted waits for the server's first byte, without reading it: the server has then opened the
+// image.
 func greeted(ctx context.Context, conn *net.UnixConn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
