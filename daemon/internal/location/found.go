@@ -26,9 +26,9 @@ const poolsTimeout = 30 * time.Second
 // CheckFound refuses (permission_denied) an image to which a path leads by a symbolic link, unless
 // only root of this host can have made the link and it leads to a place where images may be:
 //
-//   - Below the directory of a pool of files, a link must lead into the same pool, and no volume may
-//     be a link. A user who can write there, on this host or another, can put a link or a device node
-//     in the place of a volume or of a directory above it.
+//   - Below the directory of a pool of files, a link must lead into the same pool, and no volume
+//     may be a link. A user who can write there, on this host or another, can put a link or a
+//     device node in the place of a volume or of a directory above it.
 //   - Below Volferry's own directories no link is permitted.
 //   - Elsewhere a link is permitted in a directory where only root of this host can make one. The
 //     place of the image must pass CheckPlace.

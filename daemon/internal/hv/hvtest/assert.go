@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AssertClean fails the test if an operation has left something behind: a block job, a
-// domain that is paused though no person paused it, a write limit, an overlay that no
-// domain uses, or if a rule was ever violated (see the uses of violate).
+// AssertClean fails the test if an operation has left something: a block job, a domain that is
+// paused though no person paused it, a write limit, an overlay that no domain uses; or if a rule
+// was ever violated (see the uses of violate).
 func (f *Fake) AssertClean(tb testing.TB) {
 	tb.Helper()
 	f.mu.Lock()
@@ -49,8 +49,8 @@ func (f *Fake) AssertClean(tb testing.TB) {
 	}
 }
 
-// IsClone says of a qcow2 image over another one that it is the linked clone of a volume, and no
-// overlay that was left.
+// IsClone marks a qcow2 image over another one as a volume's linked clone, so that it is no
+// leftover overlay.
 func (f *Fake) IsClone(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,8 +60,8 @@ func (f *Fake) IsClone(path string) {
 	f.clones[path] = true
 }
 
-// AssertNoWriteLost fails the test if a disk of any domain lacks a write that its guest was
-// told is done. It leaves out shareable disks, which other guests write to.
+// AssertNoWriteLost fails the test if a disk of any domain lacks an acknowledged write of its
+// guest. It omits shareable disks, which other guests write to.
 func (f *Fake) AssertNoWriteLost(tb testing.TB) {
 	tb.Helper()
 	f.mu.Lock()

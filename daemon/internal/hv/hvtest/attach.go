@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AttachDisk implements hv.Hypervisor. Like libvirt it looks at no file for the
-// persistent definition.
+// AttachDisk implements hv.Hypervisor. Like libvirt it opens no file for the persistent definition.
 func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec hv.DiskSpec) error {
 	return f.call(ctx, "AttachDisk", func() error {
 		if dom := f.domains[id]; dom != nil {
@@ -48,7 +47,7 @@ func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec h
 		if where == hv.Config {
 			f.lifecycle(dom, "defined")
 			if !f.hasImages(&disk) {
-				return nil // what the guest finds is known when it starts
+				return nil // the content is read when the guest starts
 			}
 		}
 		return f.expect(dom, &disk)
@@ -76,7 +75,7 @@ func (f *Fake) described(id string, where hv.Where) (*domain, *[]hv.Disk, error)
 	return nil, nil, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
 }
 
-// diskOf is the disk that libvirt makes of a spec.
+// diskOf returns libvirt's disk for a spec.
 func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	if spec.Definition != "" {
 		return definedDisk(spec.Definition, spec.Target)
@@ -98,7 +97,7 @@ func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	return disk, nil
 }
 
-// definedDisk reads what DiskDefinition returned.
+// definedDisk parses a result of DiskDefinition.
 func definedDisk(definition, target string) (hv.Disk, error) {
 	disk, err := parseDisk(definition)
 	if err != nil {
@@ -110,7 +109,7 @@ func definedDisk(definition, target string) (hv.Disk, error) {
 	return disk, nil
 }
 
-// slotDisk puts another image into the place that a disk had.
+// slotDisk puts another image into the slot of a disk.
 func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
 	disk, err := parseDisk(spec.Slot)
 	if err != nil {
@@ -137,7 +136,7 @@ func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
 	return disk, nil
 }
 
-// reservedDisks are those whose places the disk of a spec may not take.
+// reservedDisks returns the disks with places that the disk of a spec may not take.
 func reservedDisks(spec hv.DiskSpec) ([]hv.Disk, error) {
 	var disks []hv.Disk
 	for _, definition := range spec.Reserved {
@@ -150,8 +149,8 @@ func reservedDisks(spec hv.DiskSpec) ([]hv.Disk, error) {
 	return disks, nil
 }
 
-// checkAttach is what libvirt finds out from the descriptions alone. It gives a
-// disk without an address the next one that is free.
+// checkAttach makes libvirt's checks of the descriptions alone. It gives a disk without an address
+// the next free one.
 func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
 	if disk.Shareable && disk.Top().Format != Raw {
 		return fmt.Errorf("%w: shared access requires use of supported storage format", hv.ErrUnsupported)
@@ -172,8 +171,8 @@ func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
 	return nil
 }
 
-// placeOf is where libvirt puts a disk among the others: before the first of its
-// bus that comes after it.
+// placeOf returns the index at which libvirt inserts a disk: before the first later disk of its
+// bus.
 func placeOf(disks []hv.Disk, disk *hv.Disk) int {
 	at := slices.IndexFunc(disks, func(d hv.Disk) bool { return d.Bus == disk.Bus && d.Target > disk.Target })
 	if at < 0 {
@@ -182,11 +181,11 @@ func placeOf(disks []hv.Disk, disk *hv.Disk) int {
 	return at
 }
 
-// freeAddress is the lowest address of a bus that none of the disks has.
+// freeAddress returns the lowest free address of a bus.
 func freeAddress(disks []hv.Disk, bus string) string {
 	format, first := "drive:0:0:0:%d", 0
 	if bus == "virtio" {
-		const firstSlot = 4 // what libvirt leaves to its own devices
+		const firstSlot = 4 // libvirt keeps the lower ones for its own devices
 		format, first = "pci:0000:00:%02x.0", firstSlot
 	}
 	for n := first; ; n++ {
@@ -197,7 +196,7 @@ func freeAddress(disks []hv.Disk, bus string) string {
 	}
 }
 
-// hasImages reports whether the guest would find something on the disk.
+// hasImages reports whether all images of the disk can be read.
 func (f *Fake) hasImages(disk *hv.Disk) bool {
 	chain, err := f.startChain(*disk)
 	if err == nil {

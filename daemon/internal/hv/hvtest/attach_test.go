@@ -126,7 +126,7 @@ func TestWritesToAttachedDisksAreHeldToAccount(t *testing.T) {
 	if !probe.failed {
 		t.Error("AssertNoWriteLost did not notice a lost write")
 	}
-	// Whatever becomes of a volume that was detached is not this guest's.
+	// The later content of a detached volume does not concern this guest.
 	must(t, f.DetachDisk(t.Context(), domain, hv.Config, "vdb"))
 	f.AssertNoWriteLost(t)
 }

@@ -3,7 +3,7 @@
 package hvtest
 
 // BeginBackup plays virsh backup-begin on a live disk: libvirt has a job on the disk, and the
-// definition of the disk does not show the job.
+// disk's definition does not show it.
 func (f *Fake) BeginBackup(id, target string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,61 +13,56 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Env is a hypervisor with its surroundings for the suite. Its methods fail the test on any
-// error; what they make is removed at the end of the test.
+// Env is a hypervisor with its surroundings for the suite. Its methods fail the test on any error,
+// and remove everything that they made at the end of the test.
 type Env interface {
 	// Hypervisor is the implementation under test, connected.
 	Hypervisor() hv.Hypervisor
 	// Path returns an unused path for an image.
 	Path(tb testing.TB, name string) string
-	// CreateImage makes an empty image, CreateOverlay an empty qcow2 image on
-	// top of another.
+	// CreateImage makes an empty image, CreateOverlay an empty qcow2 image on top of another.
 	CreateImage(tb testing.TB, path, format string, sizeBytes int64)
 	CreateOverlay(tb testing.TB, path string, backing hv.Image, sizeBytes int64)
 	// BlockDevice returns a block device of this size, or skips the test.
 	BlockDevice(tb testing.TB, sizeBytes int64) string
-	// CreateOnDevice makes an empty qcow2 image on a block device, over what is there.
+	// CreateOnDevice makes an empty qcow2 image on a block device, over any existing content.
 	CreateOnDevice(tb testing.TB, path string, sizeBytes int64)
-	// AddBitmap makes a dirty bitmap that notes what is written, in a qcow2 image that nobody has
-	// open.
+	// AddBitmap makes a recording dirty bitmap in a qcow2 image that no process has open.
 	AddBitmap(tb testing.TB, path, name string)
-	// DisableBitmap has one note nothing more.
+	// DisableBitmap stops the recording of a bitmap.
 	DisableBitmap(tb testing.TB, path, name string)
-	// Export returns a raw image of this size that an NBD server at a Unix socket has.
+	// Export returns a raw image of this size on an NBD server at a Unix socket.
 	Export(tb testing.TB, sizeBytes int64) hv.Image
-	// WriteImage writes a block into an image that nobody has open.
+	// WriteImage writes a block into an image that no process has open.
 	WriteImage(tb testing.TB, img hv.Image, block int64, value byte)
-	// CheckImage fails the test if a block of an image that nobody writes to
-	// does not hold value.
+	// CheckImage fails the test if a block of an image without writers does not hold value.
 	CheckImage(tb testing.TB, img hv.Image, block int64, value byte)
 
-	// Define makes a persistent domain of ID, Name, MemoryBytes and Config. The domain
-	// exists at the end of the test, or has been defined again.
+	// Define makes a persistent domain of ID, Name, MemoryBytes and Config. The domain must exist
+	// at the end of the test, or be defined again.
 	Define(tb testing.TB, d hv.Domain)
 	Start(tb testing.TB, id string)
 	Destroy(tb testing.TB, id string)
-	// GuestWrite writes a block through the live disk, CheckGuest reads one and
-	// compares.
+	// GuestWrite writes a block through the live disk, CheckGuest reads one and compares.
 	GuestWrite(tb testing.TB, id, target string, block int64, value byte)
 	CheckGuest(tb testing.TB, id, target string, block int64, value byte)
 
-	// LetGo makes the guest let go of the live disk that it was asked for. Until then the
-	// guest keeps the disk. A reset of the machine may be the way.
+	// LetGo makes the guest release the requested live disk. Until then the guest keeps the disk.
+	// LetGo may reset the machine.
 	LetGo(tb testing.TB, id, target string)
 
-	// BeginBackup begins a backup of the live disk, as virsh backup-begin does, from which nobody
-	// reads. It lasts until end is called, or the domain is off.
+	// BeginBackup starts a backup of the live disk, as virsh backup-begin does, without a reader.
+	// It lasts until end is called, or the domain is off.
 	BeginBackup(tb testing.TB, id, target string) (end func())
 
-	// Refuse makes the host's hook refuse every start of a domain, saying why, until
-	// allow is called or the test ends.
+	// Refuse makes the host's hook refuse every start of a domain, with the reason why, until allow
+	// is called or the test ends.
 	Refuse(tb testing.TB, id, why string) (allow func())
-	// RefuseWithout makes the hook refuse every start of the domain except with a
-	// definition that has this start token in it (RestoreOptions), until the end of the
-	// test or the next such call.
+	// RefuseWithout makes the hook refuse every start of the domain except with a definition that
+	// has this start token (RestoreOptions), until the end of the test or the next such call.
 	RefuseWithout(tb testing.TB, id, token string)
 
-	// Pool is the name of an active directory pool.
+	// Pool returns the name of an active directory pool.
 	Pool(tb testing.TB) string
 }
 
@@ -80,14 +75,14 @@ const memoryBytes = 32 << 20
 // waitTimeout is how long the suite waits for what must happen.
 const waitTimeout = time.Minute
 
-// bench is what the tests work with.
+// bench is the environment of the tests.
 type bench struct {
 	Env
 	hv hv.Hypervisor
 }
 
-// guest is one running domain with a disk vda on src, and a disk vdb and a
-// drive that nothing may touch.
+// guest is one running domain with a disk vda on src, and a disk vdb and a drive that must not
+// change.
 type guest struct {
 	*bench
 	id  string
@@ -116,7 +111,7 @@ func (b *bench) over(t *testing.T, name string, backing hv.Image) hv.Image {
 	return img
 }
 
-// define makes a stopped domain whose vda has this chain.
+// define makes a stopped domain with this chain as vda.
 func (b *bench) define(t *testing.T, edit func(*hv.Disk), chain ...hv.Image) string {
 	t.Helper()
 	id := uuid.NewString()
@@ -143,7 +138,7 @@ func (b *bench) define(t *testing.T, edit func(*hv.Disk), chain ...hv.Image) str
 	return id
 }
 
-// start makes a running domain on a new raw image whose block 0 holds 1.
+// start makes a running domain on a new raw image with 1 in block 0.
 func (b *bench) start(t *testing.T) *guest {
 	t.Helper()
 	src := b.image(t, "src.raw", Raw)
@@ -176,7 +171,7 @@ func (b *bench) read(t *testing.T, id string) *hv.Domain {
 	return d
 }
 
-// wantLive compares the live chain of vda, which always states its end.
+// wantLive compares the live chain of vda, which always has an explicit end.
 func (g *guest) wantLive(t *testing.T, chain ...hv.Image) {
 	t.Helper()
 	disk := g.domain(t).LiveDisk("vda")
@@ -195,7 +190,7 @@ func (g *guest) wantConfig(t *testing.T, chain ...hv.Image) {
 	}
 }
 
-// openFor describes how the process has an image open: "", "r", "w".
+// openFor returns how the process has an image open: "", "r", "w".
 func (g *guest) openFor(t *testing.T, img hv.Image) string {
 	t.Helper()
 	files, err := g.hv.OpenFiles(t.Context(), g.id, img.Path)
@@ -217,7 +212,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// eventually waits for a condition that the hypervisor brings about.
+// eventually waits until the hypervisor has made a condition true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	timeout := time.After(waitTimeout)
@@ -232,7 +227,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// bystanders are the disks that no call of the suite is about.
+// bystanders are the disks that no call of the suite concerns.
 func bystanders(disks []hv.Disk) []hv.Disk {
 	return slices.DeleteFunc(slices.Clone(disks), func(d hv.Disk) bool { return d.Target == "vda" })
 }

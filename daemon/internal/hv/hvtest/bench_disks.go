@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// spec is a disk on a new image.
+// spec returns a disk on a new image.
 func (b *bench) spec(t *testing.T, target string) hv.DiskSpec {
 	t.Helper()
 	return hv.DiskSpec{
@@ -28,7 +28,7 @@ func (b *bench) definition(t *testing.T, id string, where hv.Where, target strin
 	return definition
 }
 
-// ask asks the guest for the disk, twice, as somebody does who got no answer.
+// ask requests the disk from the guest twice, as a caller without an answer does.
 func (g *guest) ask(t *testing.T, target string) {
 	t.Helper()
 	for range 2 {
@@ -44,7 +44,7 @@ func (g *guest) awaitGone(t *testing.T, target string) {
 	eventually(t, "the disk is gone", func() bool { return g.domain(t).LiveDisk(target) == nil })
 }
 
-// unplug takes a live disk from a guest, if it has it.
+// unplug removes a live disk from a guest, if the guest has it.
 func (g *guest) unplug(t *testing.T, target string) {
 	t.Helper()
 	if g.domain(t).LiveDisk(target) == nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Inject adds a fault. Several faults at one call happen in the order in which
-// they were injected.
+// Inject adds a fault. Several faults at one call happen in the order of injection.
 func (f *Fake) Inject(fault Fault) {
 	if fault.Nth < 1 {
 		fault.Nth = 1
@@ -30,16 +29,16 @@ func (f *Fake) ClearFaults() {
 	f.faults = nil
 }
 
-// Calls returns the names of all calls so far, also of those that failed.
+// Calls returns the names of all calls so far, including failed ones.
 func (f *Fake) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.calls...)
 }
 
-// Disconnect makes every call fail with hv.ErrUnavailable until Reconnect. The domains and
-// their jobs go on. To lose the answer of a call that takes effect, inject a Fault with
-// After, and with Disconnect as its Do.
+// Disconnect makes every call fail with hv.ErrUnavailable until Reconnect. The domains and their
+// jobs continue. To lose the answer of a call that takes effect, inject a Fault with After, and
+// with Disconnect as its Do.
 func (f *Fake) Disconnect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,8 +52,7 @@ func (f *Fake) Reconnect() {
 	f.feed.Publish(hv.Event{Kind: hv.EventConnected})
 }
 
-// call wraps the effect of one method: it takes the lock, and lets the faults
-// happen.
+// call wraps the effect of one method: it takes the lock, and triggers the faults.
 func (f *Fake) call(ctx context.Context, name string, effect func() error) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, name)
@@ -69,7 +67,7 @@ func (f *Fake) call(ctx context.Context, name string, effect func() error) error
 	if err := happen(due, true); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if !f.Up() { // the answer did not arrive
+	if !f.Up() { // the answer was lost
 		return fmt.Errorf("%s: %w", name, hv.ErrUnavailable)
 	}
 	return nil
@@ -87,7 +85,7 @@ func (f *Fake) act(ctx context.Context, effect func() error) error {
 	return effect()
 }
 
-// dueFaults takes the faults that belong to this call.
+// dueFaults removes and returns the faults for this call.
 func (f *Fake) dueFaults(name string) []*Fault {
 	var due, rest []*Fault
 	for _, fault := range f.faults {

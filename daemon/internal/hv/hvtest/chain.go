@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// SetConfigChain implements hv.Hypervisor. Like libvirt it looks at no file.
+// SetConfigChain implements hv.Hypervisor. Like libvirt it opens no file.
 func (f *Fake) SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error {
 	return f.call(ctx, "SetConfigChain", func() error {
 		dom, err := f.find(id)
@@ -39,7 +39,7 @@ func (f *Fake) SetConfigChain(ctx context.Context, id, target string, chain []hv
 	})
 }
 
-// checkKind refuses a disk on an image for which libvirt does not allow one of its settings.
+// checkKind refuses a disk on an image if libvirt does not permit one of its settings for that.
 func checkKind(disk *hv.Disk, top hv.Image) error {
 	switch {
 	case disk.StartupPolicy != "" && top.Type == hv.SourceNetwork:
@@ -65,8 +65,8 @@ func (f *Fake) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 		below := disk.Top()
 		continueBitmaps(f.files[below.Path], f.files[overlay.Path])
 		disk.Chain = slices.Insert(disk.Chain, 0, overlay)
-		// libvirt lets the definition follow if it named the same top, and
-		// does not state the end of the chain there.
+		// libvirt updates the definition too if it named the same top, and writes no explicit end
+		// of the chain there.
 		if config := dom.ConfigDisk(target); config != nil && config.Top() == below && dom.stale == nil {
 			config.Chain = slices.Insert(config.Chain, 0, overlay)
 		}
@@ -94,8 +94,8 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 		}
 		return fmt.Errorf("snapshot into %s: %w", overlay.Path, ErrLocked)
 	}
-	// libvirt and QEMU would take any file here. What Snapshot's contract asks
-	// for is checked so that a caller who breaks it is found out.
+	// libvirt and QEMU would accept any file here. The fake checks the contract of Snapshot, to
+	// detect a caller that violates it.
 	top := f.files[disk.Top().Path]
 	f.checkClear(disk.Top(), overlay)
 	if err := img.decrypt(overlay); err != nil {
@@ -114,8 +114,8 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 	return nil
 }
 
-// startChain is the chain that a start of the disk would use: as stated, or
-// probed from the headers where the definition does not state its end.
+// startChain returns the chain that a start of the disk would use: the explicit one, or one probed
+// from the headers if the definition does not state its end.
 func (f *Fake) startChain(disk hv.Disk) ([]hv.Image, error) {
 	chain := slices.Clone(disk.Chain)
 	if len(chain) == 0 || disk.Terminated {
@@ -151,8 +151,7 @@ func checkImage(img hv.Image) error {
 	return nil
 }
 
-// expect notes what the guest finds on a disk that is new to it, for
-// AssertNoWriteLost.
+// expect records the content of a disk that is new to the guest, for AssertNoWriteLost.
 func (f *Fake) expect(dom *domain, disk *hv.Disk) error {
 	if dom.acked[disk.Target] != nil {
 		return nil

@@ -167,7 +167,7 @@ func testSameDisk(t *testing.T, b *bench) {
 
 func testAddresses(t *testing.T, b *bench) {
 	g := b.start(t)
-	g.attach(t, g.id, hv.Live, g.spec(t, "vdc")) // the live domain's alone
+	g.attach(t, g.id, hv.Live, g.spec(t, "vdc")) // only in the live domain
 	spec := g.spec(t, "vdd")
 	g.attach(t, g.id, hv.Config, spec)
 	same := hv.DiskSpec{Target: "vdd", Definition: g.definition(t, g.id, hv.Config, "vdd")}
@@ -184,7 +184,7 @@ func testAddresses(t *testing.T, b *bench) {
 	}
 }
 
-// testReserved has disks come while one is away, which comes back with another image.
+// testReserved attaches disks while another disk is removed, which then returns with another image.
 func testReserved(t *testing.T, b *bench) {
 	id := b.define(t, nil, b.image(t, "src.raw", Raw))
 	before := b.read(t, id).ConfigDisk("vda")
@@ -234,7 +234,7 @@ func testPutBack(t *testing.T, b *bench) {
 		}
 		before := b.read(t, id)
 		definition := b.definition(t, id, hv.Config, "vda")
-		for range 2 { // the second time it is not there
+		for range 2 { // the second time it is absent
 			ok(t, b.hv.DetachDisk(t.Context(), id, hv.Config, "vda"))
 		}
 		gone := b.read(t, id)
@@ -254,8 +254,8 @@ func testPutBack(t *testing.T, b *bench) {
 	}
 }
 
-// testSharing tries who may have an image open with whom. QEMU refuses two of
-// which one writes and the other does not share.
+// testSharing tests which guests may have an image open together. QEMU refuses two if one writes
+// and the other does not share.
 func testSharing(t *testing.T, b *bench) {
 	first, second := b.start(t), b.start(t)
 	spec := b.spec(t, "vdc")
@@ -303,8 +303,8 @@ func testSharedLeave(t *testing.T, b *bench) {
 	b.CheckGuest(t, second.id, "vdc", 2, 6)
 }
 
-// testPivotKeeps is what moves a disk that cannot have an overlay: one that may be shared, and
-// is not, or that the guest does not write to.
+// testPivotKeeps moves a disk that cannot have an overlay: a shareable one with a single user, or a
+// read-only one.
 func testPivotKeeps(t *testing.T, b *bench) {
 	for _, mode := range []hv.DiskSpec{{Shareable: true}, {ReadOnly: true, Shareable: true}, {ReadOnly: true}} {
 		src, dst := b.image(t, "src.raw", Raw), b.image(t, "dst.raw", Raw)
@@ -333,7 +333,7 @@ func testPivotKeeps(t *testing.T, b *bench) {
 	}
 }
 
-// wantKept compares vda in both descriptions with what it was, but for the image.
+// wantKept compares vda in both descriptions with its previous state, except for the image.
 func (g *guest) wantKept(t *testing.T, before *hv.Domain, now hv.Image) {
 	t.Helper()
 	after := g.domain(t)

@@ -13,7 +13,7 @@ var backupTests = map[string]func(*testing.T, *bench){
 	"BesideABackupNothingChangesItsDisk": testBesideABackup,
 }
 
-// testBesideABackup: each call is made again after the backup, and is done then.
+// testBesideABackup repeats each call after the backup, when it must succeed.
 func testBesideABackup(t *testing.T, b *bench) {
 	g, ctx := b.start(t), t.Context()
 	top := g.snapshot(t)

@@ -18,7 +18,7 @@ var bitmapTests = map[string]func(*testing.T, *bench){
 	"ACopyLosesTheBitmapsThatNoteNoWrites":           testIdleBitmaps,
 }
 
-// recorded is a running domain whose vda is a qcow2 image with the bitmap b0, which was written to.
+// recorded returns a running domain with a written qcow2 image with the bitmap b0 as vda.
 func (b *bench) recorded(t *testing.T) *guest {
 	t.Helper()
 	src := b.image(t, "recorded.qcow2", Qcow2)
@@ -71,7 +71,7 @@ func (g *guest) copyTo(t *testing.T, format string, shallow bool) hv.Image {
 	return dst
 }
 
-// It is as the hypervisor has it: whoever makes a copy of that kind has to look for bitmaps first.
+// This is the hypervisor's behaviour: before such a copy the caller must look for bitmaps.
 func testStoredBitmapsShallow(t *testing.T, b *bench) {
 	g := b.recorded(t)
 	overlay := b.overlay(t, g.src)

@@ -64,8 +64,8 @@ func testTopImage(t *testing.T, b *bench) {
 	wantTop(g.src)
 }
 
-// The persistent definition names the overlay before the live switch, so that
-// no crash in between can lose a write.
+// The persistent definition names the overlay before the live switch, so that no crash in between
+// can lose a write.
 func testSnapshotAfterConfig(t *testing.T, b *bench) {
 	g := b.start(t)
 	overlay := g.overlay(t, g.src)
@@ -157,8 +157,8 @@ func testSetConfigChainRefuses(t *testing.T, b *bench) {
 	}
 }
 
-// What the definition states wins over what the overlay's header says: that is
-// why rewriting the header alone moves nothing.
+// The definition takes precedence over the overlay's header: so rewriting the header alone moves
+// nothing.
 func testStartUsesConfigChain(t *testing.T, b *bench) {
 	first, second := b.image(t, "first.raw", Raw), b.image(t, "second.raw", Raw)
 	b.WriteImage(t, first, 0, 1)

@@ -31,10 +31,10 @@ func (b *bench) domainDefinition(t *testing.T, id string) hv.DomainDefinition {
 	return def
 }
 
-// undefine takes a definition out of the hypervisor, and sees that it is gone.
+// undefine removes a definition, and checks that the domain is gone.
 func (b *bench) undefine(t *testing.T, id string) {
 	t.Helper()
-	for range 2 { // the second time it is not there
+	for range 2 { // the second time it is absent
 		ok(t, b.hv.UndefineDomain(t.Context(), id))
 		if _, err := b.hv.Domain(t.Context(), id); !errors.Is(err, hv.ErrNotFound) {
 			t.Fatalf("after UndefineDomain: Domain = %v, want ErrNotFound", err)
@@ -86,7 +86,7 @@ func testRedefineOtherDisks(t *testing.T, b *bench) {
 		t.Errorf("disks = %+v", after.Config)
 	}
 
-	// Without its root disk, which leaves nobody a boot order, and with it again.
+	// Without its root disk, which leaves no disk a boot order, and with it again.
 	b.undefine(t, id)
 	ok(t, b.hv.DefineDomain(t.Context(), id, def, []hv.DiskSpec{data}))
 	def = b.domainDefinition(t, id)
@@ -110,7 +110,7 @@ func testRedefineRefuses(t *testing.T, b *bench) {
 		id    string
 		def   hv.DomainDefinition
 		disks []hv.DiskSpec
-		want  error // nil is any
+		want  error // nil: any
 	}{
 		"id is taken":               {id, def, nil, hv.ErrExists},
 		"name is taken":             {nobody, another, nil, hv.ErrExists},
@@ -183,7 +183,7 @@ func testSlot(t *testing.T, b *bench) {
 		id := b.define(t, nil, b.image(t, "src.raw", Raw))
 		want := b.read(t, id).ConfigDisk("vda")
 		spec := hv.DiskSpec{
-			Target: "vda", Bus: "scsi", BootOrder: 9, // which are not looked at
+			Target: "vda", Bus: "scsi", BootOrder: 9, // both are ignored
 			Slot: b.definition(t, id, hv.Config, "vda"), Image: b.image(t, "other.raw", Raw),
 		}
 		want.Chain = []hv.Image{spec.Image}

@@ -25,13 +25,13 @@ var dirtyTests = map[string]func(*testing.T, *bench){
 	"ABitmapWithoutAWriteIsEmptyAndNotMissing": testDirtyEmpty,
 }
 
-// unitBytes is what a bit of the suite's bitmaps stands for.
+// unitBytes is the unit of the suite's bitmaps.
 const unitBytes = 64 << 10
 
-// blocksPerUnit is how many blocks that are.
+// blocksPerUnit is the same in blocks.
 const blocksPerUnit = unitBytes / BlockSize
 
-// sharers are two running domains that have one raw image as vda.
+// sharers returns two running domains with one raw image as vda.
 func (b *bench) sharers(t *testing.T) (one, other *guest) {
 	t.Helper()
 	src := b.image(t, "shared.raw", Raw)
@@ -83,7 +83,7 @@ func bits(name string, recording bool, units int64) hv.DirtyBitmap {
 	return hv.DirtyBitmap{Name: name, Recording: recording, UnitBytes: unitBytes, DirtyBytes: units * unitBytes}
 }
 
-// wantDirty compares what a bitmap of vda holds.
+// wantDirty compares the content of a bitmap of vda.
 func (g *guest) wantDirty(t *testing.T, name string, want ...hv.DirtyRange) {
 	t.Helper()
 	got, err := g.hv.DirtyUnits(t.Context(), g.id, "vda", name)
@@ -93,7 +93,7 @@ func (g *guest) wantDirty(t *testing.T, name string, want ...hv.DirtyRange) {
 	}
 }
 
-// units is the range of n units from first on.
+// units returns the range of n units from first on.
 func units(first, n int64) hv.DirtyRange {
 	return hv.DirtyRange{Offset: first * unitBytes, Bytes: n * unitBytes}
 }
@@ -101,7 +101,7 @@ func units(first, n int64) hv.DirtyRange {
 func testDirtyOwn(t *testing.T, b *bench) {
 	one, other := b.sharers(t)
 	one.track(t, "a-r0")
-	other.track(t, "a-r0") // the name is the process's own
+	other.track(t, "a-r0") // names are per process
 	one.write(t, 0, 3, 4)
 	other.write(t, 3, 9)
 	for _, g := range []*guest{one, other} {
@@ -124,7 +124,7 @@ func testDirtySwap(t *testing.T, b *bench) {
 	g.wantDirty(t, "a-r0", units(1, 1))
 	g.wantDirty(t, "a-r1", units(1, 2))
 	g.wantBitmaps(t, bits("a-r0", false, 1), bits("a-r1", false, 2), bits("a-r2", true, 1))
-	g.wantDirty(t, "a-r1", units(1, 2)) // reading takes nothing away
+	g.wantDirty(t, "a-r1", units(1, 2)) // reading removes nothing
 	if _, err := g.hv.DirtyUnits(t.Context(), g.id, "vda", "a-r2"); err == nil {
 		t.Error("a bitmap was read that still records")
 	}
@@ -139,7 +139,7 @@ func testDirtySwapRefuses(t *testing.T, b *bench) {
 	}
 	g.wantBitmaps(t, bits("a-r0", true, 1))
 	g.swap(t, "a-r0", "a-r1")
-	// The same once more is what a caller does that has lost the answer.
+	// A caller that has lost the answer repeats the call.
 	if err := g.hv.SwapTracking(t.Context(), g.id, "vda", "a-r0", "a-r1", unitBytes); !errors.Is(err, hv.ErrExists) {
 		t.Errorf("SwapTracking to a bitmap that is there = %v, want ErrExists", err)
 	}
@@ -222,7 +222,7 @@ func testDirtyStop(t *testing.T, b *bench) {
 	g.swap(t, "a-g1-r0", "a-g1-r1")
 	g.track(t, "a-g2-r0")
 	g.track(t, "b-g1-r0")
-	g.wantDirty(t, "a-g1-r0") // read before: nothing of that is in the way
+	g.wantDirty(t, "a-g1-r0") // an earlier read must leave no obstacle
 	for range 2 {
 		ok(t, g.hv.StopTracking(t.Context(), g.id, "vda", "a-g1-"))
 		g.wantBitmaps(t, bits("a-g2-r0", true, 0), bits("b-g1-r0", true, 0))
@@ -231,7 +231,7 @@ func testDirtyStop(t *testing.T, b *bench) {
 	g.wantBitmaps(t, bits("b-g1-r0", true, 0))
 }
 
-// testDirtyLastUnit has a disk whose size is no whole number of units.
+// testDirtyLastUnit uses a disk with a partial last unit.
 func testDirtyLastUnit(t *testing.T, b *bench) {
 	const sizeBytes = diskBytes + 3*BlockSize
 	src := hv.Image{Type: hv.SourceFile, Format: Raw, Path: b.Path(t, "uneven.raw")}

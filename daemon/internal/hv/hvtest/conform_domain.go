@@ -83,7 +83,7 @@ func testStates(t *testing.T, b *bench) {
 	t.Errorf("Domains() lacks %s", id)
 }
 
-// runStateIs checks RunState against what Domain has said.
+// runStateIs compares RunState with a result of Domain.
 func (b *bench) runStateIs(t *testing.T, d *hv.Domain) {
 	t.Helper()
 	got, err := b.hv.RunState(t.Context(), d.ID)
@@ -183,8 +183,8 @@ func testNotActive(t *testing.T, b *bench) {
 	}
 }
 
-// testPowerOff: running or paused, and with a job, a domain is off when the call
-// returns, keeps its definition, and can be started again.
+// testPowerOff: running or paused, and with a job, a domain is off when the call returns, keeps its
+// definition, and can be started again.
 func testPowerOff(t *testing.T, b *bench) {
 	g := b.start(t)
 	events := b.hv.Events(t.Context())
@@ -258,7 +258,7 @@ func testLifecycleEvents(t *testing.T, b *bench) {
 	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: id, Detail: "stopped"})
 }
 
-// awaitEvent reads on until this event comes.
+// awaitEvent reads events until this one comes.
 func awaitEvent(t *testing.T, events <-chan hv.Event, want hv.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)

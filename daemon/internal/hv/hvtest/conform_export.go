@@ -27,8 +27,8 @@ var exportTests = map[string]func(*testing.T, *bench){
 	},
 }
 
-// testExport: a disk of which an end is an NBD server's is frozen below an overlay, committed to,
-// frozen again, and left for dst; and at each of these moments it is known what the process has.
+// testExport: a disk with an NBD export as one end is frozen below an overlay, committed to, frozen
+// again, and left for dst. At each of these moments the open images of the process are checked.
 func testExport(t *testing.T, b *bench, src, dst hv.Image) {
 	t.Helper()
 	b.WriteImage(t, src, 0, 1)
@@ -92,7 +92,8 @@ func (g *guest) wantOpen(t *testing.T, img hv.Image, want string) {
 	}
 }
 
-// testEndConnections: the job ends with an error, and the guest writes on to what it has.
+// testEndConnections: the job ends with an error, and the guest continues to write to its own
+// image.
 func testEndConnections(t *testing.T, b *bench) {
 	dst := b.Export(t, diskBytes)
 	g := b.start(t)

@@ -18,7 +18,7 @@ var growTests = map[string]func(*testing.T, *bench){
 	"AnOverlayGrowsAndWhatIsBelowStays": testGrowOverlay,
 }
 
-// grownBytes is no whole number of MiB: the size is exact.
+// grownBytes is not a multiple of a MiB: the size is exact.
 const grownBytes = 2*diskBytes + 512
 
 func testGrow(t *testing.T, b *bench, format string) {
@@ -67,7 +67,7 @@ func testGrowUnderJob(t *testing.T, b *bench) {
 	g.wantLive(t, overlay, g.src)
 }
 
-// testGrowBlockDevice: it is as large as whoever made it says.
+// testGrowBlockDevice: GrowDisk only shows the guest the device's new size.
 func testGrowBlockDevice(t *testing.T, b *bench) {
 	device := hv.Image{Type: hv.SourceBlock, Format: Raw, Path: b.BlockDevice(t, diskBytes)}
 	id := b.define(t, nil, device)
@@ -80,7 +80,7 @@ func testGrowBlockDevice(t *testing.T, b *bench) {
 	ok(t, g.hv.GrowDisk(t.Context(), id, "vda", diskBytes))
 }
 
-// testGrowOverlay: what is below keeps its size, and reads as zeros beyond it.
+// testGrowOverlay: the image below keeps its size, and reads as zeros beyond it.
 func testGrowOverlay(t *testing.T, b *bench) {
 	g := b.start(t)
 	overlay := g.snapshot(t)

@@ -34,9 +34,9 @@ func testCopyToBlockDevice(t *testing.T, b *bench) {
 	testShallowCopy(t, b, hv.Image{Type: hv.SourceBlock, Format: Raw, Path: device})
 }
 
-// testCopyToASlice: the disk is the beginning of a larger file, device or export, and stays it: as
-// the target of a copy, as the top, as what an overlay is over, and as the target of a commit. What
-// is behind it is left.
+// testCopyToASlice: the disk is and stays the beginning of a larger file, device or export: as the
+// target of a copy, as the top, below an overlay, and as the target of a commit. The rest of the
+// file does not change.
 func testCopyToASlice(t *testing.T, b *bench) {
 	const largerBytes = diskBytes + 1<<20
 	for name, larger := range map[string]func(*testing.T) hv.Image{
@@ -68,9 +68,8 @@ func testCopyToASlice(t *testing.T, b *bench) {
 	}
 }
 
-// testCopyToAnImageOnADevice: a qcow2 image on a block device that is larger is a disk of the
-// image's size, as the target of a copy, as the top, as what an overlay is over, and as the target
-// of a commit.
+// testCopyToAnImageOnADevice: a qcow2 image on a larger block device is a disk of the image's size:
+// as the target of a copy, as the top, below an overlay, and as the target of a commit.
 func testCopyToAnImageOnADevice(t *testing.T, b *bench) {
 	dst := hv.Image{Type: hv.SourceBlock, Format: Qcow2, Path: b.BlockDevice(t, 2*diskBytes)}
 	b.CreateOnDevice(t, dst.Path, diskBytes)
@@ -99,7 +98,7 @@ func (g *guest) overlaidAndCommitted(t *testing.T, dst hv.Image) {
 	g.wantConfig(t, dst)
 }
 
-// wantSize claims that the guest sees a disk of this size.
+// wantSize checks that the guest sees a disk of this size.
 func (g *guest) wantSize(t *testing.T, sizeBytes int64) {
 	t.Helper()
 	stats, err := g.hv.DiskStats(t.Context(), g.id, "vda")
@@ -109,8 +108,8 @@ func (g *guest) wantSize(t *testing.T, sizeBytes int64) {
 	}
 }
 
-// testShallowCopy is the core of a migration: dst holds what src holds, the
-// overlay goes over, and the guest runs on dst.
+// testShallowCopy is the core of a migration: dst holds the content of src, the overlay is copied,
+// and the guest runs on dst.
 func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	t.Helper()
 	g := b.start(t)
@@ -123,7 +122,7 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	g.wantLive(t, overlay, g.src)
 	g.awaitReady(t, hv.JobCopy, dst)
 	awaitEvent(t, events, hv.Event{Kind: hv.EventBlockJob, DomainID: g.id, Path: overlay.Path, Detail: "ready"})
-	g.GuestWrite(t, g.id, "vda", 5, 6) // mirrored, the job being ready
+	g.GuestWrite(t, g.id, "vda", 5, 6) // mirrored, because the job is ready
 
 	ok(t, g.hv.Suspend(t.Context(), g.id))
 	g.awaitDrained(t)
@@ -149,7 +148,7 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	return g
 }
 
-// testCopyOverBases is a shallow copy of a linked clone into another one: what both are over shows
+// testCopyOverBases is a shallow copy of a linked clone into another one: their base images show
 // through before and after.
 func testCopyOverBases(t *testing.T, b *bench) {
 	base := b.image(t, "base.raw", Raw)
@@ -162,11 +161,11 @@ func testCopyOverBases(t *testing.T, b *bench) {
 	b.Start(t, id)
 	g := &guest{bench: b, id: id, src: src}
 	g.GuestWrite(t, id, "vda", 4, 9)
-	b.WriteImage(t, dst, 4, 9) // the copy of what the clone has of its own
+	b.WriteImage(t, dst, 4, 9) // the copy of the clone's own content
 	overlay := g.snapshot(t, 1)
 	ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.BlockCopyOptions{Shallow: true, Backing: []hv.Image{middle, base}, GranularityBytes: 64 << 10}))
 	g.awaitReady(t, hv.JobCopy, dst)
-	g.GuestWrite(t, id, "vda", 21, 5) // a part of a cluster, of which the rest is the base image's
+	g.GuestWrite(t, id, "vda", 21, 5) // part of a cluster; the rest is the base image's
 	ok(t, g.hv.Suspend(t.Context(), id))
 	g.awaitDrained(t)
 	ok(t, g.hv.Pivot(t.Context(), id, "vda"))
@@ -258,7 +257,7 @@ func testSizeMismatch(t *testing.T, b *bench) {
 	overlay := g.snapshot(t, 1)
 	small := hv.Image{Type: hv.SourceFile, Format: Raw, Path: b.Path(t, "small.raw")}
 	b.CreateImage(t, small.Path, Raw, diskBytes/2)
-	_ = g.hv.BlockCopy(t.Context(), g.id, "vda", small, hv.BlockCopyOptions{Shallow: true}) // may say nothing
+	_ = g.hv.BlockCopy(t.Context(), g.id, "vda", small, hv.BlockCopyOptions{Shallow: true}) // may return no error
 	eventually(t, "the job is gone", func() bool {
 		job, err := g.hv.Job(t.Context(), g.id, "vda")
 		ok(t, err)
@@ -284,8 +283,8 @@ func testJobDies(t *testing.T, b *bench) {
 	g.CheckGuest(t, g.id, "vda", 1, 2)
 }
 
-// testJobBeginsSuspended: a job looks through the disk of a suspended guest, says that it has,
-// and misses nothing of what the guest writes once it goes on.
+// testJobBeginsSuspended: a job scans the disk of a suspended guest, reports that, and misses no
+// write after the guest is resumed.
 func testJobBeginsSuspended(t *testing.T, b *bench) {
 	ctx, g := t.Context(), b.start(t)
 	version, err := g.hv.QEMUVersion(ctx, g.id)
@@ -328,7 +327,7 @@ func testJobBeginsSuspended(t *testing.T, b *bench) {
 	}
 }
 
-// awaitTracking waits until the job misses no write any more.
+// awaitTracking waits until the job misses no more writes.
 func (g *guest) awaitTracking(t *testing.T) {
 	t.Helper()
 	eventually(t, "the job tracks all writes", func() bool {
@@ -341,8 +340,7 @@ func (g *guest) awaitTracking(t *testing.T) {
 	})
 }
 
-// testCommit commits over a template, which others use too and which nothing
-// may ever be written to.
+// testCommit commits over a template, which others use too and which must never be written.
 func testCommit(t *testing.T, b *bench) {
 	template := b.image(t, "template.raw", Raw)
 	b.WriteImage(t, template, 9, 9)
@@ -387,13 +385,13 @@ func testAbortCommit(t *testing.T, b *bench) {
 	g.GuestWrite(t, g.id, "vda", 1, 8)
 	g.wantLive(t, overlay, g.src)
 	g.CheckGuest(t, g.id, "vda", 1, 8)
-	// QEMU 7 opens it for reading only again, QEMU 10 leaves it as the commit had it.
+	// QEMU 7 reopens it read-only, QEMU 10 leaves it as in the commit.
 	if got := g.openFor(t, g.src); got == "" {
 		t.Error("src is not open after the abort")
 	}
 }
 
-// awaitReady waits for the only word to trust before a pivot.
+// awaitReady waits for Ready, the only reliable state before a pivot.
 func (g *guest) awaitReady(t *testing.T, kind hv.JobKind, target hv.Image) {
 	t.Helper()
 	eventually(t, "the job is ready", func() bool {

@@ -12,21 +12,21 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// LeaseEnv is an Env whose hypervisor has a lock manager: a running domain has the leases of the
-// images that it writes to.
+// LeaseEnv is an Env with a lock manager: a running domain has the leases of the images that it
+// writes to.
 type LeaseEnv interface {
 	Env
 	// Leased reports whether a domain has the lease of the image at path.
 	Leased(tb testing.TB, path string) bool
-	// LeaseElsewhere has a domain of another host take the lease of an image, which is free, and
-	// returns what ends that.
+	// LeaseElsewhere lets a domain of another host take the free lease of an image, and returns a
+	// function that releases it.
 	LeaseElsewhere(tb testing.TB, path string) (end func())
-	// OwnerResumes resumes a domain as its owner does, by the hypervisor's own tools.
+	// OwnerResumes resumes a domain as its owner does, with the hypervisor's own tools.
 	OwnerResumes(tb testing.TB, id string)
 }
 
-// LeaseConformance holds a hypervisor with a lock manager to the promises of package hv that
-// concern leases.
+// LeaseConformance checks that a hypervisor with a lock manager keeps the promises of package hv on
+// leases.
 func LeaseConformance(t *testing.T, env LeaseEnv) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *leasedGuest){
@@ -48,7 +48,7 @@ func LeaseConformance(t *testing.T, env LeaseEnv) {
 	}
 }
 
-// leasedGuest is a guest with a disk before vda and a disk after it, on which nothing is done.
+// leasedGuest is a guest with a disk before vda and a disk after it, which do not change.
 type leasedGuest struct {
 	*guest
 	env     LeaseEnv
@@ -62,7 +62,7 @@ func startLeased(t *testing.T, env LeaseEnv, shareable bool) *leasedGuest {
 	src := b.image(t, "src.raw", Raw)
 	id := b.define(t, func(d *hv.Disk) { d.Shareable = shareable }, src)
 	g := &leasedGuest{guest: &guest{bench: b, id: id, src: src}, env: env}
-	for _, target := range []string{"vdc", "sda"} { // the second comes first, by its bus
+	for _, target := range []string{"vdc", "sda"} { // the second comes first, because of its bus
 		spec := b.spec(t, target)
 		if target == "sda" {
 			spec.Bus = "sata"
@@ -79,8 +79,7 @@ func startLeased(t *testing.T, env LeaseEnv, shareable bool) *leasedGuest {
 	return g
 }
 
-// wantLeased claims that the guest has the lease of this image of vda, and those of its other
-// disks.
+// wantLeased checks that the guest has the leases of this image of vda and of its other disks.
 func (g *leasedGuest) wantLeased(t *testing.T, top hv.Image, unleased ...hv.Image) {
 	t.Helper()
 	for _, img := range append(slices.Clone(g.others), top) {
@@ -103,8 +102,8 @@ func (g *leasedGuest) over(t *testing.T) {
 	g.wantLeased(t, g.overlay, g.src)
 }
 
-// pivot pivots a job to an image with the guest suspended, and resumes it. Afterwards others may
-// not have the image, and the guest may be suspended, resumed, ended and started.
+// pivot pivots a job to an image with the guest suspended, and resumes it. Then no other domain may
+// have the image, and the guest can be suspended, resumed, ended and started.
 func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	t.Helper()
 	ctx := t.Context()
@@ -137,8 +136,7 @@ func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	g.wantLeased(t, to, left...)
 }
 
-// wantUnleased claims that the suspended guest has no lease, neither of this image nor of its other
-// disks.
+// wantUnleased checks that the suspended guest has no lease of this image or of its other disks.
 func (g *leasedGuest) wantUnleased(t *testing.T, top hv.Image) {
 	t.Helper()
 	for _, img := range append(slices.Clone(g.others), top) {
@@ -233,8 +231,8 @@ func testLeasesOfAHotPlug(t *testing.T, g *leasedGuest) {
 	g.wantLeased(t, g.src)
 }
 
-// testLeasesElsewhere is of a guest of which another host has the lease of one image, before or
-// after which the hypervisor takes the leases of others.
+// testLeasesElsewhere resumes a guest while another host has the lease of one image, for each
+// position of that image among the guest's disks.
 func testLeasesElsewhere(t *testing.T, g *leasedGuest) {
 	ctx := t.Context()
 	for _, img := range append(slices.Clone(g.others), g.src) {

@@ -22,8 +22,7 @@ var memoryTests = map[string]func(*testing.T, *bench){
 	"RestoreSaysWhyNotAndTheDomainStaysOff": testRestoreRefuses,
 }
 
-// save saves the domain, which was running or paused, and returns the file that its memory is
-// in.
+// save saves the domain, running or paused, and returns the file with its memory.
 func (g *guest) save(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "memory")
@@ -53,7 +52,7 @@ func testSaveRestore(t *testing.T, b *bench) {
 		}
 		file := g.save(t)
 		b.CheckImage(t, g.src, 1, 2)
-		b.WriteImage(t, g.src, 2, 9) // nobody has it open
+		b.WriteImage(t, g.src, 2, 9) // no process has it open
 		dst := b.image(t, "dst.raw", Raw)
 		b.WriteImage(t, dst, 0, 1)
 		b.WriteImage(t, dst, 1, 2)
@@ -180,8 +179,7 @@ func testSavedDisks(t *testing.T, b *bench) {
 	wants("a file that was hardly begun", g.id, file+".cut", hv.ErrIncomplete)
 }
 
-// testStartToken: of all starts of a domain, the hook sees the start token in the one that it is
-// for.
+// testStartToken: the hook sees the start token only in the start that it is for.
 func testStartToken(t *testing.T, b *bench) {
 	g := b.start(t)
 	b.RefuseWithout(t, g.id, "the-token")
@@ -197,7 +195,7 @@ func testStartToken(t *testing.T, b *bench) {
 		}
 	}
 	ok(t, restore("the-token"))
-	// What it was let through with is of no use to the next one.
+	// The token of one start does not permit the next start.
 	ok(t, os.Remove(file))
 	ok(t, g.hv.SaveMemory(t.Context(), g.id, file))
 	b.RefuseWithout(t, g.id, "the-next-token")

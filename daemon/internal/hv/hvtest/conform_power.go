@@ -66,7 +66,7 @@ func testPowerOnInUse(t *testing.T, b *bench) {
 	g.GuestWrite(t, g.id, "vda", 1, 2)
 }
 
-// testAskGuest sees only that the guest is asked: those of the suite may have no
+// testAskGuest only checks that the guest gets the request: guests of the suite may have no
 // operating system that answers.
 func testAskGuest(t *testing.T, b *bench) {
 	g := b.start(t)

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// Conformance holds a hypervisor to every promise of package hv, but for those with the
-// names in left, which are skipped for the reason why. The promises are divided among
-// the environments (AtOnce).
+// Conformance checks that a hypervisor keeps every promise of package hv, except those named in
+// left, which are skipped with the reason why. The environments share the promises (AtOnce).
 func Conformance[E Env](t *testing.T, envs []E, why string, left ...string) {
 	t.Helper()
 	promises := map[string]func(*testing.T, E){}
@@ -33,7 +32,7 @@ func Conformance[E Env](t *testing.T, envs []E, why string, left ...string) {
 	AtOnce(t, envs, promises)
 }
 
-// AtOnce divides tests among environments, which are tested at once.
+// AtOnce divides tests among environments, which run in parallel.
 func AtOnce[E any](t *testing.T, envs []E, tests map[string]func(*testing.T, E)) {
 	t.Helper()
 	names := make(chan string)

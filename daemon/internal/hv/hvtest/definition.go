@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// definition is what a Fake writes of a domain that is off.
+// definition is a Fake's serialized domain.
 type definition struct {
 	ID          string
 	Name        string
@@ -28,16 +28,16 @@ func (f *Fake) SetNVRAM(id string, variables []byte) {
 	f.nvram[id] = bytes.Clone(variables)
 }
 
-// NVRAM reads the file with the UEFI variables of a guest, which may have no domain here
-// any more. It is nil if there is none.
+// NVRAM reads the file with the UEFI variables of a guest, which may have no domain here any more.
+// It is nil if there is none.
 func (f *Fake) NVRAM(id string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return bytes.Clone(f.nvram[id])
 }
 
-// SetLeansOn makes a domain need something that only its host has (a passed-through device,
-// say). An empty text takes that back.
+// SetLeansOn makes a domain depend on something of its host, such as a passed-through device. An
+// empty text undoes that.
 func (f *Fake) SetLeansOn(id, what string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *Fake) DomainDefinition(ctx context.Context, id string) (hv.DomainDefini
 	return def, nil
 }
 
-// checkPortable refuses what another host could not have.
+// checkPortable refuses a domain that depends on its host.
 func (d *definition) checkPortable() error {
 	if d.LeansOn != "" {
 		return fmt.Errorf("%w: the domain leans on its host: %s", hv.ErrUnsupported, d.LeansOn)
@@ -90,10 +90,10 @@ func (d *definition) checkPortable() error {
 	return nil
 }
 
-// isDrive reports whether media are put into it.
+// isDrive reports whether a disk is a CD-ROM or floppy drive.
 func isDrive(disk *hv.Disk) bool { return disk.Device == "cdrom" || disk.Device == "floppy" }
 
-// DefineDomain implements hv.Hypervisor. Like libvirt it looks at no image.
+// DefineDomain implements hv.Hypervisor. Like libvirt it opens no image.
 func (f *Fake) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
 	return f.call(ctx, "DefineDomain", func() error {
 		var d definition
@@ -118,8 +118,8 @@ func (f *Fake) DefineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	})
 }
 
-// setDisks puts disks in the place of all but the drives, and before these. Like
-// libvirt it gives addresses when all those that are stated are known.
+// setDisks replaces all disks except the drives, and puts the new disks before the drives. Like
+// libvirt it assigns addresses after it knows all explicit ones.
 func (d *definition) setDisks(specs []hv.DiskSpec) error {
 	var placed, unplaced, disks []hv.Disk
 	for _, spec := range specs {

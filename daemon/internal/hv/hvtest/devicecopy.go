@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// OfferCopy has a storage copy from one device to another by itself, in ranges of whole blocks. The
-// devices may be made later.
+// OfferCopy lets a storage copy from one device to another, in ranges of whole blocks. The devices
+// may be made later.
 func (f *Fake) OfferCopy(src, dst string, sizeBytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// noteDirty notes a write that has just been made.
+// noteDirty records a write in the recording bitmaps.
 func (d *domain) noteDirty(target string, block int64) {
 	for _, b := range d.bitmaps[target] {
 		if b.recording {
@@ -136,7 +136,7 @@ func (f *Fake) StopTracking(ctx context.Context, id, target, prefix string) erro
 	})
 }
 
-// RemoveBitmap plays a person who removes a dirty bitmap by QEMU's monitor.
+// RemoveBitmap plays a person who removes a dirty bitmap through QEMU's monitor.
 func (f *Fake) RemoveBitmap(id, target, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// defaultPerLook is how many blocks a look advances a job: few, so that tests
-// see jobs that are not ready.
+// defaultPerLook is how many blocks a look advances a job: few, so that tests see jobs that are not
+// ready.
 const defaultPerLook = 2
 
-// New returns a Fake that is connected and has no domains.
+// New returns a connected Fake without domains.
 func New() *Fake {
 	f := &Fake{
 		Images:  newImages(),
@@ -33,9 +33,8 @@ func New() *Fake {
 	return f
 }
 
-// Define adds a persistent domain that is off. Only the identity, Autostart,
-// MemoryBytes, Config and the counts of snapshots and checkpoints of d are used;
-// each disk's images must exist.
+// Define adds a persistent domain that is off. It uses only the identity, Autostart, MemoryBytes,
+// Config and the counts of snapshots and checkpoints of d; each disk's images must exist.
 func (f *Fake) Define(d hv.Domain) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +56,7 @@ func (f *Fake) Define(d hv.Domain) error {
 	return nil
 }
 
-// newDomain is a persistent domain that is off.
+// newDomain returns a persistent domain that is off.
 func newDomain(d hv.Domain) *domain {
 	return &domain{
 		Domain: hv.Domain{
@@ -72,8 +71,7 @@ func newDomain(d hv.Domain) *domain {
 	}
 }
 
-// Undefine removes the definition: an active domain lives on as a transient
-// one.
+// Undefine removes the definition: an active domain becomes a transient one.
 func (f *Fake) Undefine(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,8 +87,8 @@ func (f *Fake) Undefine(id string) error {
 	return nil
 }
 
-// Redefine gives a domain that is there a definition with these disks: a transient one is
-// persistent then, as after virsh define.
+// Redefine gives an existing domain a definition with these disks, as virsh define does: a
+// transient domain becomes persistent.
 func (f *Fake) Redefine(id string, disks []hv.Disk) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,8 +123,7 @@ func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
 	return all, err
 }
 
-// MakeUnreadable makes Domain fail for this domain with err, and Domains leave it
-// out; nil ends that.
+// MakeUnreadable makes Domain fail for this domain with err, and Domains omit it; nil undoes that.
 func (f *Fake) MakeUnreadable(id string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,7 +190,7 @@ func (f *Fake) TopImage(ctx context.Context, id, target string) (path string, er
 	return path, err
 }
 
-// view is a copy for a caller, with the mirrors as the jobs are.
+// view returns a copy for a caller, with the mirrors of the jobs.
 func (d *domain) view() hv.Domain {
 	v := d.Domain
 	v.Occupied = d.occupied
@@ -212,7 +209,7 @@ func (d *domain) view() hv.Domain {
 	return v
 }
 
-// filesOf are the files that the disks of a process and of a definition name.
+// filesOf returns the files in the disks of a process and of a definition.
 func filesOf(all ...[]hv.Disk) (files []hv.DomainFile) {
 	for _, disk := range slices.Concat(all...) {
 		images := disk.Chain

@@ -12,26 +12,23 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// ErrPaused is the error of a guest's write or read while its domain is paused: the guest
-// waits until it can be carried out.
+// ErrPaused is the error of a guest's write or read while its domain is paused. A real guest would
+// wait.
 var ErrPaused = errors.New("the domain is paused")
 
 var _ hv.Hypervisor = (*Fake)(nil)
 
-// Fake is a hypervisor in memory, on images that behave as images do: a
-// snapshot freezes what is below, a mirror copies block by block while the
-// guest writes, a stale overlay shadows newer data. It also plays the guest,
-// the person with virsh, and every kind of failure. It is safe for concurrent
-// use. Jobs advance only when somebody looks (Domain, Domains, Job) or calls
-// Step.
+// Fake is a hypervisor in memory, on images with real data semantics: a snapshot freezes the image
+// below, a mirror copies block by block while the guest writes, a stale overlay shadows newer data.
+// It also plays the guest, the person with virsh, and every kind of failure. It is safe for
+// concurrent use. Jobs advance only in calls that look (Domain, Domains, Job) and in Step.
 type Fake struct {
 	*Images
 
-	// OnStart, if set, is called before a domain starts, whoever starts it, as libvirt's
-	// hook is; an error refuses the start. Set it before use.
+	// OnStart, if set, is called before every start of a domain, as libvirt's hook is; an error
+	// refuses the start. Set it before use.
 	OnStart func(domainID string) error
-	// OnStartToken, if set, is called instead of OnStart before a restore that has a start
-	// token.
+	// OnStartToken, if set, is called instead of OnStart before a restore with a start token.
 	OnStartToken func(domainID, token string) error
 
 	feed    hv.Feed
@@ -41,33 +38,33 @@ type Fake struct {
 	perLook int              // blocks that a look advances a job
 	faults  []*Fault
 	calls   []string
-	runs    int // processes that were ever started
+	runs    int // number of processes started so far
 	boots   int // of the host
 	about   hv.About
 	nvram   map[string][]byte // files, which outlive their domains
-	denied  map[string]string // files with the rules that deny to write to the images at these paths
+	denied  map[string]string // files of the rules that deny writes, by image path
 	// unreadable are the errors of domains that cannot be read.
 	unreadable map[string]error
-	// targets are the volumes of targets by path, with what they hold; those that are connected
-	// are among the images.
+	// targets are the volumes of targets, with their content, by path; the connected ones are among
+	// the images.
 	targets map[string]*image
 	// copies are the copies that a storage offers.
 	copies []hv.DeviceCopy
-	// clones are the images of volumes that are linked clones.
+	// clones are the images of linked clones.
 	clones map[string]bool
-	// silent are the addresses of exports whose servers answer nobody.
+	// silent are the addresses of exports with servers that do not answer.
 	silent map[string]bool
 	locks  locks
 }
 
-// locks is the lock manager of the hypervisor. The leases of its own domains follow from what they
-// do: a running domain has those of the images that its disks write to, and every active one those
-// that its jobs write to.
+// locks is the hypervisor's lock manager. The leases of its own domains follow from their state: a
+// running domain has the leases of the images that its disks write to, and every active one those
+// of the images that its jobs write to.
 type locks struct {
 	on bool
-	// why nothing may be switched, empty if it may.
+	// why is the reason against every switch, empty if switches are permitted.
 	why string
-	// elsewhere are the images of which domains of other hosts have the lease.
+	// elsewhere are the images leased by domains of other hosts.
 	elsewhere map[string]bool
 }
 
@@ -75,61 +72,59 @@ type locks struct {
 type domain struct {
 	hv.Domain // Live and Config without mirrors
 	jobs      map[string]*job
-	backups   map[string]bool // by target, those that somebody has begun
-	saved     []hv.Disk       // what a managed save would start with
+	backups   map[string]bool // the disks with a backup, by target
+	saved     []hv.Disk       // the disks for a start from a managed save
 	acked     map[string]map[int64]uint64
-	// beganOn are the images that its process was started with, plugged the disks that it
-	// was given since.
+	// beganOn are the images in the process's start arguments, plugged the disks attached later.
 	beganOn []string
 	plugged map[string]bool
 	// bitmaps are the dirty bitmaps of its live disks, by target.
 	bitmaps map[string][]*bitmap
-	// saving: its RAM is being written for somebody who has died.
+	// saving: its RAM is being written, and the caller has died.
 	saving bool
 	// qemu is the version of its process.
 	qemu   hv.Version
 	stats  map[string]*hv.DiskStats
 	limits map[string]int64
-	// ownLimits are the ones of them that the owner has set last.
+	// ownLimits are the limits that the owner has set last.
 	ownLimits map[string]int64
-	// sizes are those that the process gives its disks, if it has been told.
+	// sizes are the sizes that GrowDisk has set in the process.
 	sizes map[string]int64
-	// shown is the state in which a caller has seen it last.
+	// shown is the state that a caller has seen last.
 	shown hv.State
-	// byUser: a person paused it, so that being paused is as it should be.
+	// byUser: a person paused it, so that it may stay paused.
 	byUser bool
-	// unplug is how the guest answers a request to let go of a disk; leaving
-	// are the live disks whose request it has not answered.
+	// unplug is how the guest answers a request to release a disk; leaving are the live disks with
+	// an unanswered request.
 	unplug  Unplug
 	leaving map[string]bool
-	// savedLeaving is leaving of the process whose RAM is in the managed save image.
+	// savedLeaving is leaving of the process with RAM in the managed save image.
 	savedLeaving map[string]bool
-	// shutdown is how the guest takes requests to shut down or, if thenReboot, to
-	// reboot, of which it has asked open ones.
+	// shutdown is how the guest reacts to requests to shut down or, if thenReboot, to reboot. asked
+	// counts the open requests.
 	shutdown   Shutdown
 	asked      int
 	thenReboot bool
 	reboots    int
-	// starting is closed when the hook has answered a start, nil if it is not asked.
+	// starting is closed when the hook has answered a start; nil without a question to the hook.
 	starting chan struct{}
-	// leansOn is what of its host the domain needs, see SetLeansOn.
+	// leansOn is what the domain needs of its host; see SetLeansOn.
 	leansOn string
-	// stale is what the hypervisor goes on to report of the process, nil if that is
-	// the truth; see GoStale. occupied is Domain.Occupied.
+	// stale is what the hypervisor reports of the process instead of the truth, nil for the truth;
+	// see GoStale. occupied is Domain.Occupied.
 	stale    *staleView
 	occupied bool
 	thaws    bool // see KeepWritable
 }
 
-// staleView is what a hypervisor believes that died between the action of the
-// process and the record of it.
+// staleView is the state of a hypervisor that died between the process's action and its record.
 type staleView struct {
 	live []hv.Disk
-	jobs map[string]bool // the disks whose job it has on record
+	jobs map[string]bool // the disks with a recorded job
 	lost bool            // it has no process on record
 }
 
-// lost reports whether the hypervisor does not have the process of the domain any more.
+// lost reports whether the hypervisor has lost the process of the domain.
 func (d *domain) lost() bool { return d.stale != nil && d.stale.lost }
 
 // Up implements hv.Hypervisor.
@@ -198,15 +193,15 @@ func (d *domain) statsOf(target string) *hv.DiskStats {
 	return d.stats[target]
 }
 
-// forget drops what is known of the content of disks that the domain no longer
-// has, so that another one may come at their target.
+// forget drops the known content of disks that the domain no longer has, so that another disk may
+// get their target.
 func (d *domain) forget() {
 	maps.DeleteFunc(d.acked, func(target string, _ map[int64]uint64) bool {
 		return d.LiveDisk(target) == nil && d.ConfigDisk(target) == nil
 	})
 }
 
-// guestDisk is a disk that the guest can reach now.
+// guestDisk returns a disk that the guest can access now.
 func (f *Fake) guestDisk(id, target string) (*domain, *hv.Disk, error) {
 	dom, disk, err := f.liveDisk(id, target)
 	if err == nil && dom.State != hv.StateRunning {

@@ -169,8 +169,8 @@ var (
 	overlay = hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/overlay"}
 )
 
-// newGuest is a running domain with an overlay on its disk, in which block 1
-// differs from src, and a dst that equals src.
+// newGuest returns a running domain with an overlay on its disk, in which block 1 differs from src,
+// and a dst that equals src.
 func newGuest(t *testing.T) *hvtest.Fake {
 	t.Helper()
 	f := hvtest.New()
@@ -243,7 +243,7 @@ func TestStaleOverlayShadowsNewerData(t *testing.T) {
 		f.Pivot(t.Context(), domain, "vda"),
 		f.GuestWrite(domain, "vda", 1, 99),
 		f.Destroy(domain),
-		// What a crash would leave if the definition had not been rewritten.
+		// The state after a crash if the definition had not been rewritten.
 		f.SetConfigChain(t.Context(), domain, "vda", []hv.Image{overlay, src}),
 	)
 	wantContent(t, f, map[int64]uint64{0: 10, 1: 11})
@@ -254,7 +254,7 @@ func TestStaleOverlayShadowsNewerData(t *testing.T) {
 	}
 }
 
-// recorder is a testing.TB that only notes that it failed.
+// recorder is a testing.TB that only records a failure.
 type recorder struct {
 	testing.TB
 	failed bool
@@ -331,7 +331,7 @@ func TestStartIsRefusedWithoutItsImages(t *testing.T) {
 func TestOfflineFoldOntoDst(t *testing.T) {
 	f := newGuest(t)
 	must(t, f.Destroy(domain), f.Rebase(overlay.Path, dst))
-	for range 2 { // it may be made again
+	for range 2 { // it may be repeated
 		must(t, f.CommitOffline(overlay.Path, dst))
 	}
 	must(t, f.SetConfigChain(t.Context(), domain, "vda", []hv.Image{dst}), f.Remove(overlay.Path))
@@ -353,7 +353,7 @@ func TestFaultsHappenAtTheirCall(t *testing.T) {
 		t.Error("a call that failed before its effect had one")
 	}
 
-	// The connection breaks while the answer is on its way.
+	// The connection breaks before the answer arrives.
 	f.Inject(hvtest.Fault{Call: "Suspend", After: true, Do: f.Disconnect})
 	if err := f.Suspend(ctx, domain); !errors.Is(err, hv.ErrUnavailable) {
 		t.Errorf("Suspend = %v, want ErrUnavailable", err)

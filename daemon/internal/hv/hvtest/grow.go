@@ -40,7 +40,7 @@ func (f *Fake) GrowDisk(ctx context.Context, id, target string, sizeBytes int64)
 	})
 }
 
-// GrowImage makes an image larger, as a tool does. Nobody may have it open.
+// GrowImage makes an image larger, as a tool does. No process may have it open.
 func (m *Images) GrowImage(path string, sizeBytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,14 +51,14 @@ func (m *Images) GrowImage(path string, sizeBytes int64) error {
 	return err
 }
 
-// Extend makes a block device larger, as a volume group does, whoever has it open.
+// Extend makes a block device larger, as a volume group does, even if it is open.
 func (m *Images) Extend(path string, sizeBytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	img, err := m.open(path)
 	switch {
 	case err != nil:
-	case img.device != 0: // what is on it stays as it is
+	case img.device != 0: // the image on it does not change
 		img.device = sizeBytes
 	default:
 		img.size = sizeBytes

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Start starts a domain from its persistent definition, or from its managed save. It is
-// refused if an image is missing, another domain has it open, or OnStart refuses.
+// Start starts a domain from its persistent definition, or from its managed save. It fails if an
+// image is missing, another domain has it open, or OnStart refuses.
 func (f *Fake) Start(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -24,7 +24,7 @@ func (f *Fake) Start(id string) error {
 // Stop plays a guest that shuts down by itself.
 func (f *Fake) Stop(id string) error { return f.end(id, false, "shutdown", "stopped") }
 
-// Destroy plays a person who ends the domain with virsh, which kills a process that is slow to end.
+// Destroy plays a person who ends the domain with virsh, which kills a process that ends slowly.
 func (f *Fake) Destroy(id string) error { return f.end(id, true, "stopped") }
 
 // Crash plays a hypervisor process that dies.
@@ -33,7 +33,7 @@ func (f *Fake) Crash(id string) error {
 	return f.end(id, true, "crashed", "stopped")
 }
 
-// CrashProcess is Crash of the domain whose process has this number, by OpenFiles.
+// CrashProcess is Crash for the domain with this process number, as in OpenFiles.
 func (f *Fake) CrashProcess(pid int) error {
 	id, err := f.DomainOfProcess(pid)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *Fake) CrashProcess(pid int) error {
 	return f.Crash(id)
 }
 
-// DomainOfProcess is the id of the domain that has the process with this number.
+// DomainOfProcess returns the id of the domain with this process number.
 func (f *Fake) DomainOfProcess(pid int) (id string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,8 +54,8 @@ func (f *Fake) DomainOfProcess(pid int) (id string, err error) {
 	return "", fmt.Errorf("there is no process %d", pid)
 }
 
-// MoveAway plays a person who moves the guest to another host, live, and keeps the
-// definition here (virsh migrate --live --persistent).
+// MoveAway plays a person who moves the guest live to another host, and keeps the definition here
+// (virsh migrate --live --persistent).
 func (f *Fake) MoveAway(id string) error {
 	if err := f.end(id, false, "stopped"); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (f *Fake) MoveAway(id string) error {
 	return err
 }
 
-// end ends the process, which is killed or closes its images. Its jobs die with it, and libvirt
+// end ends the process, which is killed or closes its images. Its jobs end with it, and libvirt
 // sends no event for them.
 func (f *Fake) end(id string, killed bool, details ...string) error {
 	f.mu.Lock()
@@ -88,15 +88,15 @@ func (f *Fake) end(id string, killed bool, details ...string) error {
 	return nil
 }
 
-// loseUnflushed takes from the targets of a domain's jobs what nobody has flushed.
+// loseUnflushed drops unflushed data from the targets of a domain's jobs.
 func (f *Fake) loseUnflushed(dom *domain, host bool) {
 	for _, j := range dom.jobs {
 		j.lose(f.files[j.dst.Path], host)
 	}
 }
 
-// Reboot plays a guest that restarts. The process stays, and so do its jobs. Devices that
-// the guest was asked to let go of are gone afterwards, whatever it answered.
+// Reboot plays a guest that restarts. The process and its jobs stay. Devices with a release request
+// are gone afterwards, whatever the guest answered.
 func (f *Fake) Reboot(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,8 +108,8 @@ func (f *Fake) Reboot(id string) error {
 	return nil
 }
 
-// HostReboot ends every domain at once and starts those with Autostart. It
-// returns why some did not start.
+// HostReboot ends every domain at once and starts those with Autostart. It returns the errors of
+// failed starts.
 func (f *Fake) HostReboot() error {
 	f.mu.Lock()
 	f.boots++
@@ -132,8 +132,8 @@ func (f *Fake) HostReboot() error {
 	return errors.Join(errs...)
 }
 
-// PowerLoss is a HostReboot in which images come back with the time of modification that they had
-// on stable storage.
+// PowerLoss is a HostReboot that resets the modification times of images to their values on stable
+// storage.
 func (f *Fake) PowerLoss() error {
 	f.mu.Lock()
 	for _, img := range f.files {
@@ -188,9 +188,9 @@ func (f *Fake) setPaused(id string, paused bool) error {
 	return nil
 }
 
-// GuestWrite writes a block as the guest. Nil is the acknowledgement that the guest gets,
-// and AssertNoWriteLost then expects the write. It returns ErrPaused if the domain is
-// paused, or is paused now because the image has no space.
+// GuestWrite writes a block as the guest. Nil acknowledges the write, and AssertNoWriteLost then
+// expects it. It returns ErrPaused if the domain is paused, or is paused now because the image has
+// no space.
 func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -240,9 +240,9 @@ func (f *Fake) SetIOThreads(id string) error {
 	return err
 }
 
-// mirrorWrite tells a running job about a write that has been made. A mirror
-// whose target fails ends; the guest never hears of it. What a job is not told that is still
-// looking through the disk, and is blind then, it never copies.
+// mirrorWrite reports a guest's write to a running job. A mirror with a failing target ends without
+// the guest noticing. A blind job that still scans the disk does not get the write, and never
+// copies it.
 func (f *Fake) mirrorWrite(dom *domain, disk *hv.Disk, block int64, value uint64) {
 	j := dom.jobs[disk.Target]
 	if j == nil || j.scan > 0 && j.blind {
@@ -282,8 +282,8 @@ func (f *Fake) GuestRead(id, target string, block int64) (uint64, error) {
 	return content[block], nil
 }
 
-// AuthoritativeContent returns the content of the guest's disk: of the live chain if the
-// domain is active, else of the chain that it would start with.
+// AuthoritativeContent returns the content of the guest's disk: of the live chain if the domain is
+// active, else of the chain for its next start.
 func (f *Fake) AuthoritativeContent(id, target string) (map[int64]uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -309,7 +309,7 @@ func (f *Fake) authoritative(id, target string) (map[int64]uint64, error) {
 	return f.read(chain)
 }
 
-// Acknowledged returns what the guest may expect to read: the content at the definition and
+// Acknowledged returns the content that the guest may expect: the content at the definition and
 // every write acknowledged since.
 func (f *Fake) Acknowledged(id, target string) (map[int64]uint64, error) {
 	f.mu.Lock()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hvtest holds the tests' side of package hv: an in-memory hypervisor
-// with real data semantics (Fake) on in-memory images that the tests' image
-// tools share with it (Images), and the conformance suite that Fake and package
-// libvirt both pass. It knows nothing of what Volferry does with a hypervisor.
+// Package hvtest is the tests' side of package hv: an in-memory hypervisor with real data semantics
+// (Fake) on in-memory images that the tests' image tools share with it (Images), and the
+// conformance suite that Fake and package libvirt both pass. It knows nothing of Volferry's use of
+// a hypervisor.
 package hvtest
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BlockSize is the size of one block of content. A block holds one number; zero
-// is a block of zeros.
+// BlockSize is the size of one block of content. A block holds one number; zero is a block of
+// zeros.
 const BlockSize = 4096
 
 // The formats of images.
@@ -31,70 +31,66 @@ const (
 	Qcow2 = "qcow2"
 )
 
-// ErrLocked is the error of an image tool if QEMU's image lock keeps it out, and of a
-// domain if another domain holds the image.
+// ErrLocked is the error of an image tool if QEMU's image lock excludes it, and of a domain if
+// another domain holds the image.
 var ErrLocked = fmt.Errorf("%w: it is locked by a running domain", hv.ErrInUse)
 
-// image is one image file. A block that is absent reads from the layer below,
-// or as zero where there is none.
+// image is one image file. An absent block reads from the layer below, or as zero without one.
 type image struct {
 	format  string
 	size    int64
-	device  int64    // how large the block device is that has the qcow2 image on it, 0 for other images
-	backing hv.Image // what a qcow2 header says
-	secret  string   // that opens what is in a qcow2 image
+	device  int64    // size of the block device with the qcow2 image, 0 for other images
+	backing hv.Image // in the qcow2 header
+	secret  string   // for the encrypted content of a qcow2 image
 	blocks  map[int64]uint64
-	// unstored is what blocks had before they were written, of what was not put on stable storage
-	// since.
+	// unstored has the previous values of blocks with unflushed writes.
 	unstored map[int64]uint64
 	full     bool // no space left
 	writes   int64
-	written  int64 // which of its writes was the last, as its time of modification says
+	written  int64 // number of its last write, as its modification time
 	kept     int64 // the same on stable storage
 	before   int64 // the same when the host was booted
 	born     int64
-	opID     string // that has made it, in a pool that keeps that
-	// bitmaps are the dirty bitmaps that are stored in it, by name: the blocks that were written
-	// since.
+	opID     string // the op that made it, in a pool that records it
+	// bitmaps are its stored dirty bitmaps, by name, with the blocks written since.
 	bitmaps map[string]map[int64]bool
-	// idle are those of them that note no writes.
+	// idle are the bitmaps that record no writes.
 	idle map[string]bool
-	// snapshots are those that Ceph has of it, by their names.
+	// snapshots are its Ceph snapshots, by name.
 	snapshots map[string]*ImageSnapshot
 }
 
-// ImageInfo has what the header and the allocation of an image say.
+// ImageInfo describes the header and the allocation of an image.
 type ImageInfo struct {
 	Format    string
 	SizeBytes int64
-	// DeviceBytes is how large the block device is on which a qcow2 image is, 0 for other images.
+	// DeviceBytes is the size of the block device with a qcow2 image, 0 for other images.
 	DeviceBytes int64
 	Backing     hv.Image // the zero Image if there is none
-	Secret      string   // that opens what is in a qcow2 image
-	Allocated   int      // blocks that the image holds itself
-	Written     int64    // which of its writes was the last, as its time of modification says
+	Secret      string   // for the encrypted content of a qcow2 image
+	Allocated   int      // blocks that the image itself has
+	Written     int64    // number of its last write, as its modification time
 	Before      int64    // the same when the host was booted
-	Born        int64    // tells it from one that was at its path before
+	Born        int64    // distinguishes it from an earlier image at its path
 }
 
-// ImageSnapshot is a snapshot of an image that Ceph has.
+// ImageSnapshot is a Ceph snapshot of an image.
 type ImageSnapshot struct {
 	ID        uint64
 	Protected bool
-	// Written: something was written to the image since.
+	// Written: the image was written since.
 	Written bool
 
-	writes int64 // of the image when it was made
+	writes int64 // of the image when the snapshot was made
 }
 
-// Images is the storage of a simulated host: images by path. Its methods are
-// what image tools such as qemu-img do, and keep to the locks that QEMU takes.
-// It is safe for concurrent use.
+// Images is the storage of a simulated host: images by path. Its methods do the work of image tools
+// such as qemu-img, and obey QEMU's locks. It is safe for concurrent use.
 type Images struct {
 	mu         sync.Mutex
 	files      map[string]*image
 	made       int64
-	snapshots  uint64 // that were ever made
+	snapshots  uint64 // number made so far
 	holders    func(path string) (readers, writers int)
 	violations []string
 }
@@ -106,25 +102,25 @@ func newImages() *Images {
 	}
 }
 
-// CreateImage makes an empty image. fs.ErrExist if the path is taken.
+// CreateImage makes an empty image. It returns fs.ErrExist if the path is taken.
 func (m *Images) CreateImage(path, format string, sizeBytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.create(path, &image{format: format, size: sizeBytes})
 }
 
-// CreateOverlay makes an empty qcow2 image on top of backing, which need not
-// exist, encrypted as that is. fs.ErrExist if the path is taken.
+// CreateOverlay makes an empty qcow2 image on top of backing, which need not exist, with the same
+// encryption. It returns fs.ErrExist if the path is taken.
 func (m *Images) CreateOverlay(path string, backing hv.Image, sizeBytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.create(path, &image{format: Qcow2, size: sizeBytes, backing: backing, secret: backing.LUKSSecret})
 }
 
-// TableBytes is what a full qcow2 image takes more than a raw one.
+// TableBytes is how much larger a full qcow2 image is than a raw one.
 const TableBytes = 2 * BlockSize
 
-// CreateOnDevice makes an empty qcow2 image on the block device at path, over what is there.
+// CreateOnDevice makes an empty qcow2 image on the block device at path, over any existing content.
 func (m *Images) CreateOnDevice(path string, sizeBytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +137,7 @@ func (m *Images) CreateOnDevice(path string, sizeBytes int64) error {
 	return nil
 }
 
-// wholeBytes is the size of the file or device that an image is in.
+// wholeBytes returns the size of the file or device with the image.
 func (img *image) wholeBytes() int64 {
 	if img.device != 0 {
 		return img.device
@@ -159,7 +155,7 @@ func (m *Images) create(path string, img *image) error {
 	return nil
 }
 
-// Link gives an image one more path. fs.ErrExist if that is taken.
+// Link adds a path to an image. It returns fs.ErrExist if the path is taken.
 func (m *Images) Link(path, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,8 +177,8 @@ func (m *Images) Exists(path string) bool {
 	return m.files[path] != nil
 }
 
-// Beside returns the other files in the directory of path whose names differ from its in the ending
-// only.
+// Beside returns the other files in the directory of path that differ from it only in the
+// extension.
 func (m *Images) Beside(path string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,7 +192,7 @@ func (m *Images) Beside(path string) ([]string, error) {
 	return beside, nil
 }
 
-// Info reads the header of an image. fs.ErrNotExist if there is none.
+// Info reads the header of an image. It returns fs.ErrNotExist if there is none.
 func (m *Images) Info(path string) (ImageInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,8 +203,8 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	return ImageInfo{Format: img.format, SizeBytes: img.size, DeviceBytes: img.device, Backing: img.backing, Secret: img.secret, Allocated: len(img.blocks), Written: img.written, Before: img.before, Born: img.born}, nil
 }
 
-// Remove deletes an image; it is no error if there is none. As on Linux, an image that a
-// domain has open can be deleted, but AssertClean reports that. One that has snapshots cannot.
+// Remove deletes an image; it returns nil if there is none. As on Linux, an image that a domain has
+// open can be deleted, but AssertClean reports that. An image with snapshots cannot be deleted.
 func (m *Images) Remove(path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,8 +218,8 @@ func (m *Images) Remove(path string) error {
 	return nil
 }
 
-// SetFull makes an image's file system run out of space, or gives it space
-// again: no block is written to it while it is full.
+// SetFull makes an image's filesystem full, or gives it space again: no block can be written while
+// it is full.
 func (m *Images) SetFull(path string, full bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,8 +231,8 @@ func (m *Images) SetFull(path string, full bool) error {
 	return nil
 }
 
-// WriteBlock writes a block into one image, as a tool does, to prepare content or to play a
-// person who writes where nobody should.
+// WriteBlock writes a block into one image, as a tool does, to prepare content or to play a person
+// who violates the rules.
 func (m *Images) WriteBlock(path string, block int64, value uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,16 +243,14 @@ func (m *Images) WriteBlock(path string, block int64, value uint64) error {
 	return img.write(path, block, value)
 }
 
-// Read returns the content of a chain, top first, as a guest sees it: the blocks that are
-// not zero.
+// Read returns the content of a chain, top first, as a guest sees it: the blocks that are not zero.
 func (m *Images) Read(chain []hv.Image) (map[int64]uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.read(chain)
 }
 
-// ReadImage returns the content of an image, through the backing images that
-// the headers name.
+// ReadImage returns the content of an image, through the backing images in the headers.
 func (m *Images) ReadImage(path string) (map[int64]uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -283,7 +277,7 @@ func (m *Images) open(path string) (*image, error) {
 	return img, nil
 }
 
-// isLocked reports whether QEMU locks an image at this path. Nobody locks what is at an address.
+// isLocked reports whether QEMU locks an image at this path. Images at addresses have no locks.
 func isLocked(path string) bool { return !api.IsNetwork(path) }
 
 func (m *Images) openForWrite(path string) (*image, error) {
@@ -314,10 +308,10 @@ func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
 	return content, nil
 }
 
-// headerChain follows the headers, as a program does that is given only a path.
+// headerChain follows the headers, as a program with only a path does.
 func (m *Images) headerChain(path string) ([]hv.Image, error) {
 	var chain []hv.Image
-	secret := "" // of a container; what is raw is taken as it is
+	secret := "" // of a container; raw content is taken unchanged
 	for path != "" {
 		img, err := m.open(path)
 		if err != nil {
@@ -362,10 +356,10 @@ func (img *image) write(path string, block int64, value uint64) error {
 	return nil
 }
 
-// within reports whether a block is of img, which is in this file.
+// within reports whether a block belongs to img in this file.
 func within(img hv.Image, file *image, block int64) bool { return block*BlockSize < sizeOf(img, file) }
 
-// sizeOf is the size that whoever opens img sees, which is in this file.
+// sizeOf returns the size of img, in this file, as its users see it.
 func sizeOf(img hv.Image, file *image) int64 {
 	if img.SliceBytes != 0 {
 		return img.SliceBytes
@@ -373,20 +367,20 @@ func sizeOf(img hv.Image, file *image) int64 {
 	return file.size - headerBlocks(img)*BlockSize
 }
 
-// HeaderBytes is how much of a LUKS container is its header; what the guest sees is behind it.
+// HeaderBytes is the size of a LUKS container's header; the guest's data follows it.
 const HeaderBytes = BlockSize
 
-// luksHeader is what a container has in its first block: which secret opens it.
+// luksHeader returns the first block of a container: it identifies the secret.
 func luksHeader(secret string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(secret)) // which cannot fail
+	_, _ = h.Write([]byte(secret)) // it cannot fail
 	return h.Sum64()
 }
 
 // isContainer reports whether QEMU opens an image as a LUKS container.
 func isContainer(img hv.Image) bool { return img.Format == Raw && img.LUKSSecret != "" }
 
-// headerBlocks is how many blocks of an image's file are before what the guest sees.
+// headerBlocks returns how many blocks of an image's file precede the guest's data.
 func headerBlocks(img hv.Image) int64 {
 	if isContainer(img) {
 		return HeaderBytes / BlockSize
@@ -394,8 +388,8 @@ func headerBlocks(img hv.Image) int64 {
 	return 0
 }
 
-// decrypt refuses what QEMU does not open as it is named: an image with another key, or none, and
-// one that is not encrypted at all.
+// decrypt refuses an image that QEMU would not open as named: with another key or none, or without
+// encryption.
 func (img *image) decrypt(named hv.Image) error {
 	switch {
 	case isContainer(named):
@@ -408,7 +402,7 @@ func (img *image) decrypt(named hv.Image) error {
 	return nil
 }
 
-// guestBlocks is what a guest sees of an image's own blocks.
+// guestBlocks returns an image's own blocks as a guest sees them.
 func (img *image) guestBlocks(named hv.Image) map[int64]uint64 {
 	header := headerBlocks(named)
 	blocks := make(map[int64]uint64, len(img.blocks))
@@ -420,7 +414,7 @@ func (img *image) guestBlocks(named hv.Image) map[int64]uint64 {
 	return blocks
 }
 
-// note keeps what a block has on stable storage, before it is written to.
+// note keeps the stored value of a block before a write.
 func (img *image) note(block int64) {
 	if _, noted := img.unstored[block]; noted {
 		return
@@ -431,5 +425,5 @@ func (img *image) note(block int64) {
 	img.unstored[block] = img.blocks[block]
 }
 
-// stored says that all of the image is on stable storage.
+// stored marks the whole image as flushed.
 func (img *image) stored() { img.unstored = nil }

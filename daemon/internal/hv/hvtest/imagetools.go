@@ -11,15 +11,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Copy makes dst read as src does, through src's headers. Nobody may be writing to src or
-// have dst open.
+// Copy makes dst read as src does, through src's headers. No process may write to src or have dst
+// open.
 func (m *Images) Copy(src, dst string) error {
 	return m.CopyImage(hv.Image{Path: src}, hv.Image{Path: dst})
 }
 
-// CopyImage is Copy between images of which either may be the beginning of a larger one. LUKS
-// containers are copied as they are. An image that is over the backing image of src gets what src
-// has itself.
+// CopyImage is Copy for images that may be the beginning of larger ones. LUKS containers are copied
+// encrypted. An image over the backing image of src gets only src's own blocks.
 func (m *Images) CopyImage(from, into hv.Image) error {
 	from.LUKSSecret, into.LUKSSecret = "", ""
 	src, dst := from.Path, into.Path
@@ -63,9 +62,8 @@ func (m *Images) CopyImage(from, into hv.Image) error {
 	return nil
 }
 
-// CommitOffline writes the overlay's own blocks into another image and leaves
-// the overlay as it is, like qemu-img commit -d after a rebase onto it. Nobody
-// may have either open.
+// CommitOffline writes the overlay's own blocks into another image and does not change the overlay,
+// like qemu-img commit -d after a rebase onto it. No process may have either open.
 func (m *Images) CommitOffline(overlay string, base hv.Image) error {
 	into := base.Path
 	m.mu.Lock()
@@ -95,8 +93,7 @@ func (m *Images) CommitOffline(overlay string, base hv.Image) error {
 	return nil
 }
 
-// Rebase changes the backing image that an overlay's header names, and nothing
-// else, like qemu-img rebase -u.
+// Rebase changes only the backing image in an overlay's header, like qemu-img rebase -u.
 func (m *Images) Rebase(overlay string, backing hv.Image) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +108,7 @@ func (m *Images) Rebase(overlay string, backing hv.Image) error {
 	return nil
 }
 
-// Touch makes an image look as if it had been written to, and keeps its content.
+// Touch makes an image look written, and keeps its content.
 func (m *Images) Touch(path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,8 +119,8 @@ func (m *Images) Touch(path string) error {
 	return err
 }
 
-// CopyBlocks copies n blocks from first on between raw images, as a tool does that does not
-// ask for the locks of src: guests may write it meanwhile.
+// CopyBlocks copies n blocks from first on between raw images, as a tool that ignores the locks of
+// src: guests may write it meanwhile.
 func (m *Images) CopyBlocks(src, dst string, first, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

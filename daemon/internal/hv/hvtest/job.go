@@ -8,25 +8,25 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// job is a copy or an active commit. Both are the same thing in QEMU: dirty
-// blocks are read through the chain and written to the target.
+// job is a copy or an active commit. QEMU treats both alike: it reads dirty blocks through the
+// chain and writes them to the target.
 type job struct {
 	kind        hv.JobKind
 	dst         hv.Image
-	backing     []hv.Image // of dst, as the caller said
-	whole       bool       // not the top layer alone is copied
+	backing     []hv.Image // of dst, from the caller
+	whole       bool       // not only the top layer is copied
 	synchronous bool
 	bandwidth   int64
 	dirty       map[int64]bool
 	copied      int64 // blocks
-	behind      int64 // bytes that are left beside those of dirty
+	behind      int64 // bytes that remain in addition to dirty
 	ready       bool
-	// scan is how many looks from now the job has looked through the disk.
+	// scan is how many looks remain until the job has scanned the disk.
 	scan int
-	// blind: while it does so it misses what the guest writes (hv.JobStart.LosesWrites).
+	// blind: during the scan it misses writes of the guest (hv.JobStart.LosesWrites).
 	blind bool
-	// unflushed is what the target had before the job wrote there, of what nobody has flushed
-	// since. A flush of the guest does not reach the target.
+	// unflushed has the target's previous values of blocks that the job has written since the last
+	// flush. A guest's flush does not flush the target.
 	unflushed map[int64]uint64
 }
 
@@ -46,12 +46,13 @@ func (j *job) write(to *image, block int64, value uint64) error {
 	return nil
 }
 
-// flush is what QEMU does when it suspends a guest, when a job is ready, and in the pivot.
+// flush is QEMU's flush of the target: when it suspends a guest, when a job is ready, and in the
+// pivot.
 func (j *job) flush() { j.unflushed = nil }
 
-// lose plays the death of a process, or of the host, with what was not flushed. The kernel keeps
-// what a dead process has written to a raw image; of a qcow2 image the process has a part of the
-// tables in its memory.
+// lose plays the death of a process, or of the host, with unflushed data. The kernel keeps a dead
+// process's writes to a raw image; for a qcow2 image the process has a part of the tables in its
+// memory.
 func (j *job) lose(to *image, host bool) {
 	if to == nil || !host && j.dst.Format == Raw {
 		return
@@ -65,7 +66,7 @@ func (j *job) lose(to *image, host bool) {
 	}
 }
 
-// scanLooks is how many looks it takes until a job has looked through its disk.
+// scanLooks is how many looks a job needs to scan its disk.
 const scanLooks = 4
 
 func (j *job) mark(blocks map[int64]uint64) {
@@ -74,7 +75,7 @@ func (j *job) mark(blocks map[int64]uint64) {
 	}
 }
 
-// after is what becomes of a chain at the pivot.
+// after returns the chain after the pivot.
 func (j *job) after(chain []hv.Image) []hv.Image {
 	if j.kind == hv.JobActiveCommit && len(chain) > 1 {
 		return slices.Clone(chain[1:])

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// errNoJob is libvirt's answer where a call needs a job.
+// errNoJob is libvirt's error if a call needs a job.
 var errNoJob = errors.New("the disk does not have an active block job")
 
 // BlockCopy implements hv.Hypervisor.
@@ -52,25 +52,25 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		}
 		top := f.files[disk.Top().Path]
 		if sizeOf(dst, to) != sizeOf(disk.Top(), top) {
-			f.jobEvent(dom, disk, "failed") // the job was there for a moment
+			f.jobEvent(dom, disk, "failed") // the job existed for a moment
 			return nil
 		}
-		// Nobody can keep a person from resuming the guest after it was seen to stand still.
+		// A person can always resume a guest after a caller has seen it paused.
 		if opts.Synchronous && dom.IOThreads && dom.State == hv.StateRunning && dom.shown != hv.StatePaused && hv.JobStartOf(dom.qemu).KillsGuest {
 			f.violate("a synchronous job began on %s of domain %s, which has I/O threads, with the guest running and writing: its process may end", target, dom.Name)
 		}
 		j := &job{
 			kind: hv.JobCopy, dst: dst, backing: opts.Backing, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBytesPerSecond,
 			dirty: make(map[int64]bool), scan: scanLooks,
-			// A full copy copies all of a raw image, whatever is allocated there.
+			// A full copy copies all of a raw image, even unallocated parts.
 			blind: hv.JobStartOf(dom.qemu).LosesWrites && (len(disk.Chain) > 1 || disk.Top().Format != Raw),
 		}
 		if opts.Shallow && len(disk.Chain) > 1 {
 			j.mark(top.guestBlocks(disk.Top()))
 		} else {
 			j.whole = true
-			// QEMU's full copy, which a shallow one of a disk without backing
-			// image becomes without a word: it zeroes the target first.
+			// QEMU's full copy first zeroes the target. A shallow copy of a disk without a backing
+			// image silently becomes one.
 			maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool {
 				return block >= headerBlocks(dst) && within(dst, to, block-headerBlocks(dst))
 			})
@@ -177,7 +177,7 @@ func (f *Fake) Pivot(ctx context.Context, id, target string) error {
 		if !j.ready {
 			return hv.ErrNotReady
 		}
-		// QEMU drains: what is dirty still goes over before the switch.
+		// QEMU drains: it copies the dirty blocks before the switch.
 		if err := f.copyDirty(disk, j, len(j.dirty)); err != nil {
 			delete(dom.jobs, target)
 			f.jobEvent(dom, disk, "failed")
@@ -224,7 +224,7 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 	})
 }
 
-// EndConnections implements hv.Hypervisor. In memory a server has connections of jobs alone.
+// EndConnections implements hv.Hypervisor. In memory only jobs have connections to a server.
 func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
 	return f.call(ctx, "EndConnections", func() error {
 		dom, err := f.findActive(id)
@@ -244,8 +244,8 @@ func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
 	})
 }
 
-// SetSilent reports whether the server of an address answers nobody. A guest that was suspended
-// then, or a job that was begun there, would have QEMU stand still.
+// SetSilent sets whether the server of an address does not answer. QEMU would hang in a suspend, or
+// at the start of a job there.
 func (f *Fake) SetSilent(address string, silent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,7 +255,7 @@ func (f *Fake) SetSilent(address string, silent bool) {
 	f.silent[address] = silent
 }
 
-// Silent reports whether the server of an address answers nobody.
+// Silent reports whether the server of an address does not answer.
 func (f *Fake) Silent(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -269,12 +269,11 @@ func (f *Fake) SetStep(blocksPerLook int) {
 	f.perLook = blocksPerLook
 }
 
-// soon is how much a job copies in no time; behindPerBlock how much of what it is behind it copies
-// where it would copy a block.
+// soon is how many bytes a job copies in no time; behindPerBlock how many bytes of its backlog it
+// copies instead of a block.
 const soon, behindPerBlock = 16 << 20, 1 << 20
 
-// SetBehind has the job on a live disk be so many bytes behind its guest, of blocks that are not
-// there.
+// SetBehind adds a backlog of this many bytes, without blocks, to the job on a live disk.
 func (f *Fake) SetBehind(id, target string, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -288,8 +287,7 @@ func (f *Fake) SetBehind(id, target string, bytes int64) error {
 	return err
 }
 
-// Step advances every job by this many blocks, and has every guest do what it was asked
-// for.
+// Step advances every job by this many blocks, and lets every guest do what was requested.
 func (f *Fake) Step(blocks int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -319,7 +317,7 @@ func (f *Fake) breakJob(dom *domain, disk *hv.Disk) {
 	f.jobEvent(dom, disk, "failed")
 }
 
-// advance lets the jobs of a domain work. They do so while it is paused too.
+// advance advances the jobs of a domain, even while it is paused.
 func (f *Fake) advance(dom *domain, blocks int) {
 	if blocks == 0 {
 		return
@@ -347,7 +345,7 @@ func (f *Fake) advance(dom *domain, blocks int) {
 	}
 }
 
-// copyDirty copies up to so many dirty blocks to the target.
+// copyDirty copies at most this many dirty blocks to the target.
 func (f *Fake) copyDirty(disk *hv.Disk, j *job, blocks int) error {
 	if blocks == 0 || len(j.dirty) == 0 {
 		return nil
@@ -378,15 +376,15 @@ func (f *Fake) jobEvent(dom *domain, disk *hv.Disk, detail string) {
 	f.feed.Publish(hv.Event{Kind: hv.EventBlockJob, DomainID: dom.ID, Path: disk.Top().Path, Detail: detail})
 }
 
-// look finds a domain after time has passed for it: its guest has done what it
-// was asked for, and its jobs have advanced.
+// look finds a domain after some time has passed: its guest has done what was requested, and its
+// jobs have advanced.
 func (f *Fake) look(id string) (*domain, error) {
 	dom, err := f.find(id)
 	if err != nil {
 		return nil, err
 	}
 	if dom.lost() && !dom.Persistent {
-		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id) // its process alone is there
+		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id) // only its process exists
 	}
 	f.obey(dom)
 	f.advance(dom, f.perLook)

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// UseLockManager gives the hypervisor a lock manager. It refuses every switch for the reason why,
+// UseLockManager gives the hypervisor a lock manager. It refuses every switch with the reason why,
 // unless that is empty.
 func (f *Fake) UseLockManager(why string) {
 	f.mu.Lock()
@@ -17,7 +17,7 @@ func (f *Fake) UseLockManager(why string) {
 	f.locks = locks{on: true, why: why, elsewhere: map[string]bool{}}
 }
 
-// LeaseElsewhere reports whether a domain of another host has the lease of an image.
+// LeaseElsewhere sets whether a domain of another host has the lease of an image.
 func (f *Fake) LeaseElsewhere(path string, taken bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -31,7 +31,7 @@ func (f *Fake) Leased(path string) bool {
 	return f.leasedBy(path) != nil
 }
 
-// leasedBy is the domain that has the lease of an image, nil for none.
+// leasedBy returns the domain that has the lease of an image, nil for none.
 func (f *Fake) leasedBy(path string) *domain {
 	for _, dom := range f.domains {
 		if f.locks.on && dom.hasLease(path) {
@@ -54,7 +54,7 @@ func (d *domain) hasLease(path string) bool {
 	return false
 }
 
-// takeLeases refuses a domain that is to run on disks of which another has a lease.
+// takeLeases refuses a start of a domain if another domain has a lease of its disks.
 func (f *Fake) takeLeases(dom *domain, disks []hv.Disk) error {
 	for i := range disks {
 		disk := &disks[i]

@@ -103,7 +103,7 @@ func TestWritesSurviveASaveAndARestoreOnAnotherImage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "memory")
 	must(t,
 		f.SaveMemory(t.Context(), domain, file),
-		f.Copy(overlay.Path, dst.Path), // nobody has them open any more
+		f.Copy(overlay.Path, dst.Path), // no process has them open any more
 		f.SetConfigChain(t.Context(), domain, "vda", []hv.Image{dst}),
 		f.RestoreMemory(t.Context(), domain, file, hv.RestoreOptions{Chains: map[string][]hv.Image{"vda": {dst}}}),
 		f.GuestWrite(domain, "vda", 2, 12),

@@ -6,8 +6,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Encrypt makes a raw image, with what is in it, a LUKS container that a secret opens. It becomes
-// larger by its header.
+// Encrypt makes a raw image, with its content, a LUKS container for a secret. Its header makes it
+// larger.
 func (m *Images) Encrypt(path, secret string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -24,8 +24,8 @@ func (m *Images) Encrypt(path, secret string) error {
 	return nil
 }
 
-// checkClear finds out who would have a guest write in the clear what its volume encrypts: into an
-// overlay, or into the destination of a job.
+// checkClear detects a caller that would store an encrypted volume's data in the clear: in an
+// overlay, or in the destination of a job.
 func (m *Images) checkClear(below, to hv.Image) {
 	if below.LUKSSecret != "" && to.LUKSSecret != below.LUKSSecret {
 		m.violate("%s gets in the clear, or by another secret, what %s encrypts", to.Path, below.Path)

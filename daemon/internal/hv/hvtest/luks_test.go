@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// encryptedGuest has src as a container, under an overlay of its kind that is not used yet.
+// encryptedGuest has src as a container, under an unused overlay with the same encryption.
 func encryptedGuest(t *testing.T) (f *hvtest.Fake, container, over hv.Image) {
 	t.Helper()
 	const secret = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
@@ -50,7 +50,7 @@ func TestAnEncryptedVolumeIsWrittenUnderItsOverlayAndFoldedIntoACopyOfItsContain
 	f.AssertNoWriteLost(t)
 }
 
-// violations keeps what is wrong, and fails no test.
+// violations records failures, and fails no test.
 type violations struct {
 	testing.TB
 	text string

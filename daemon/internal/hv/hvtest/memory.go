@@ -15,12 +15,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// memory is what a file of SaveMemory holds. The files are real ones, since
-// whoever saves a guest looks for their directory and removes them.
+// memory is the content of a file of SaveMemory. The files are real, since callers check their
+// directory and remove them.
 type memory struct {
 	Domain string
 	Disks  []hv.Disk
-	// Acked is what the guest, which goes on where it was, expects of its disks.
+	// Acked is the content that the restored guest expects on its disks.
 	Acked  map[string]map[int64]uint64
 	ByUser bool // a person had paused it
 }
@@ -66,7 +66,7 @@ func (f *Fake) SavingMemory(ctx context.Context, id string) (saving bool, err er
 	return saving, err
 }
 
-// SetSaving has a SaveMemory of a domain be under way, whose caller has died, or be over.
+// SetSaving sets whether a SaveMemory of a domain is under way after the death of its caller.
 func (f *Fake) SetSaving(id string, saving bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,10 +159,10 @@ func (m *memory) setChains(chains map[string][]hv.Image) error {
 	return nil
 }
 
-// restore runs the domain with the memory of then. AssertNoWriteLost finds out if
-// a disk is no longer as that memory has it.
+// restore runs the domain with the saved memory. AssertNoWriteLost detects a disk that no longer
+// matches that memory.
 func (f *Fake) restore(dom *domain, saved *memory, paused bool) error {
-	if dom.State.Active() { // since the hook was asked
+	if dom.State.Active() { // started since the hook was called
 		return hv.ErrActive
 	}
 	if err := f.run(dom, saved.Disks); err != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// firstPID is below the numbers of processes.
+	// firstPID is below the process numbers.
 	firstPID = 1000
-	// firstFD is where the descriptors of images start.
+	// firstFD is the first descriptor of images.
 	firstFD = 10
 )
 
@@ -28,7 +28,7 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
-			if _, err := f.open(path); err != nil && !api.IsNetwork(path) { // which is no path of the kernel
+			if _, err := f.open(path); err != nil && !api.IsNetwork(path) { // an address is no path of the kernel
 				return err
 			}
 			found = append(found, dom.has(path)...)
@@ -41,8 +41,8 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 	return found, nil
 }
 
-// has is what the process has open of an image: by its own word, where it can be asked, of what is
-// at an address.
+// has returns the open files of the process for an image. For an address it returns the process's
+// own answer, if it can be queried.
 func (d *domain) has(path string) (found []hv.OpenFile) {
 	pid := firstPID + d.Run
 	if api.IsNetwork(path) && d.lost() {
@@ -80,7 +80,7 @@ func (f *Fake) Process(ctx context.Context, id, target string) (p hv.Process, er
 	return p, err
 }
 
-// QEMUVersion implements hv.Hypervisor: it is what About said when the domain was started.
+// QEMUVersion implements hv.Hypervisor: it is About's version at the start of the domain.
 func (f *Fake) QEMUVersion(ctx context.Context, id string) (v hv.Version, err error) {
 	err = f.call(ctx, "QEMUVersion", func() error {
 		dom := f.domains[id]
@@ -93,7 +93,7 @@ func (f *Fake) QEMUVersion(ctx context.Context, id string) (v hv.Version, err er
 	return v, err
 }
 
-// WriteDeniedBy implements hv.Hypervisor: DenyWrite has made the rules.
+// WriteDeniedBy implements hv.Hypervisor with the rules of DenyWrite.
 func (f *Fake) WriteDeniedBy(ctx context.Context, id, path string) (rule *hv.Rule, err error) {
 	err = f.call(ctx, "WriteDeniedBy", func() error {
 		if dom := f.domains[id]; dom == nil || !dom.State.Active() {
@@ -107,15 +107,15 @@ func (f *Fake) WriteDeniedBy(ctx context.Context, id, path string) (rule *hv.Rul
 	return rule, err
 }
 
-// DenyWrite has a rule in a file deny every domain's jobs to write to the image at path, from
-// their next beginning on. No file lifts that.
+// DenyWrite adds a rule in a file that denies writes to the image at path to every domain's new
+// jobs. Nothing removes the rule.
 func (f *Fake) DenyWrite(path, file string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.denied[path] = file
 }
 
-// mayWrite is what a job finds out when it opens its target.
+// mayWrite is the check when a job opens its target.
 func (f *Fake) mayWrite(path string) error {
 	if f.denied[path] != "" {
 		return fmt.Errorf("could not reopen file %s: Permission denied", path)
@@ -133,16 +133,15 @@ func (f *Fake) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) 
 	})
 }
 
-// hold is one image that a process has open. shared allows others to write to
-// it at the same time.
+// hold is one image that a process has open. shared permits concurrent writers.
 type hold struct {
 	path     string
 	writable bool
 	shared   bool
 }
 
-// opens lists every opening of an image by the domain's process: the chains with
-// only their tops writable, and the targets of jobs.
+// opens lists every opening of an image by the domain's process: the chains with only their tops
+// writable, and the targets of jobs.
 func (d *domain) opens() []hold {
 	var opens []hold
 	for i := range d.Live {
@@ -157,8 +156,8 @@ func (d *domain) opens() []hold {
 	return append(opens, d.notClosed()...)
 }
 
-// notClosed are the images that the process has left in a pivot, and that nobody has told it
-// to close: the hypervisor does that next, and died. They are open as they were.
+// notClosed returns the images that the process has left in a pivot and still has open: the
+// hypervisor died before it closed them.
 func (d *domain) notClosed() []hold {
 	if d.stale == nil {
 		return nil
@@ -185,7 +184,7 @@ func opensOf(disk *hv.Disk) []hold {
 	return opens
 }
 
-// holds lists what the domain's process has open, each image once.
+// holds lists the open images of the domain's process, each once.
 func (d *domain) holds() []hold {
 	var holds []hold
 	for _, h := range d.opens() {
@@ -199,9 +198,9 @@ func (d *domain) holds() []hold {
 	return holds
 }
 
-// checkOpen is what QEMU finds out when it opens a disk: images that are not
-// there, are not what the definition says, or are locked. A lock excludes who
-// writes where another does not share, whoever came first.
+// checkOpen makes QEMU's checks when it opens a disk: images that are absent, differ from the
+// definition, or are locked. A lock excludes a writer if another process does not share, whichever
+// came first.
 func (f *Fake) checkOpen(disk *hv.Disk) error {
 	for _, mine := range opensOf(disk) {
 		if _, err := f.open(mine.path); err != nil {
@@ -219,8 +218,7 @@ func (f *Fake) checkOpen(disk *hv.Disk) error {
 	return err
 }
 
-// Clients counts the clients of what is at an address, as its server does: each node of a process
-// is one.
+// Clients counts the clients of the server at an address: each node of a process is one.
 func (f *Fake) Clients(address string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AddPool adds a directory pool; every image in its directory is a volume of
-// it.
+// AddPool adds a directory pool; every image in its directory is its volume.
 func (f *Fake) AddPool(info hv.PoolInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,7 +35,7 @@ func (f *Fake) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	return all, nil
 }
 
-// RoundUp has a pool allot extents of this size.
+// RoundUp gives a pool extents of this size.
 func (f *Fake) RoundUp(pool string, extentBytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +174,7 @@ func (f *Fake) volumePath(pool, name string) (string, error) {
 	return path.Join(p.Path, name), nil
 }
 
-// volume is a volume of a pool; those below /dev are block devices.
+// volume returns a volume of a pool; those below /dev are block devices.
 func (f *Fake) volume(at string) *hv.PoolVolume {
 	img := f.files[at]
 	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.wholeBytes(), Block: strings.HasPrefix(at, "/dev/"), OpID: img.opID}

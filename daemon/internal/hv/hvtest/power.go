@@ -49,7 +49,7 @@ func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) err
 	})
 }
 
-// ResetWriteLimit implements hv.Hypervisor. The definitions of the fake have no limits.
+// ResetWriteLimit implements hv.Hypervisor. Definitions of the fake have no limits.
 func (f *Fake) ResetWriteLimit(ctx context.Context, id, target string) error {
 	return f.call(ctx, "ResetWriteLimit", func() error {
 		dom, _, err := f.liveDisk(id, target)
@@ -72,7 +72,7 @@ func (f *Fake) LiveWriteLimit(ctx context.Context, id, target string) (limit int
 	return limit, err
 }
 
-// PutWriteLimit implements hv.Hypervisor. It is remembered and slows nothing.
+// PutWriteLimit implements hv.Hypervisor. The limit is recorded and slows nothing.
 func (f *Fake) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	return f.call(ctx, "PutWriteLimit", func() error {
 		dom, _, err := f.liveDisk(id, target)
@@ -83,7 +83,7 @@ func (f *Fake) PutWriteLimit(ctx context.Context, id, target string, bytesPerSec
 	})
 }
 
-// LimitByUser is a limit that the owner of a running domain sets on the writes to a disk.
+// LimitByUser plays the owner of a running domain who limits the writes to a disk.
 func (f *Fake) LimitByUser(id, target string, bytesPerSecond int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +94,7 @@ func (f *Fake) LimitByUser(id, target string, bytesPerSecond int64) error {
 	return err
 }
 
-// WriteLimit is the limit of a disk; 0 is none.
+// WriteLimit returns the limit of a disk; 0 means none.
 func (f *Fake) WriteLimit(id, target string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

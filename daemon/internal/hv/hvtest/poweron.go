@@ -16,7 +16,7 @@ func (f *Fake) PowerOn(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		case dom.lost():
-			return hv.ErrInUse // by the process that goes on
+			return hv.ErrInUse // by the running process
 		case dom.State.Active():
 			return nil
 		}

@@ -34,7 +34,7 @@ func (f *Fake) start(id string) error {
 	return nil
 }
 
-// run makes a process that has these disks open.
+// run starts a process with these disks open.
 func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	for i := range disks {
 		disk := &disks[i]
@@ -105,9 +105,8 @@ func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
 	}
 }
 
-// askHook asks OnStart, or OnStartToken of a start that has a token. It is not kept from calling
-// the Fake, but for changes of the domain's disks: these wait until the start is over, as they do
-// for libvirt's own job.
+// askHook calls OnStart, or OnStartToken for a start with a token. The hook may call the Fake. But
+// changes of the domain's disks wait until the start is over, as they do for libvirt's own job.
 func (f *Fake) askHook(id, token string) error {
 	dom, ask := f.domains[id], f.OnStart
 	if token != "" && f.OnStartToken != nil {
@@ -121,7 +120,7 @@ func (f *Fake) askHook(id, token string) error {
 	dom.starting = over
 	f.mu.Unlock()
 	defer func() {
-		f.mu.Lock() // and is held until the start is over
+		f.mu.Lock() // held until the start is over
 		dom.starting = nil
 		close(over)
 	}()
@@ -131,8 +130,7 @@ func (f *Fake) askHook(id, token string) error {
 	return nil
 }
 
-// awaitStart waits for a start of the domain that asks the hook. The caller holds
-// mu.
+// awaitStart waits for a start of the domain that is calling the hook. The caller holds mu.
 func (f *Fake) awaitStart(dom *domain) {
 	for dom.starting != nil {
 		over := dom.starting

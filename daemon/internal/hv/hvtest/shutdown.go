@@ -10,11 +10,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// asksOfSlow is how often a slow guest is asked before it does something.
+// asksOfSlow is how many requests a slow guest needs.
 const asksOfSlow = 2
 
-// SetShutdown sets what the domain's guest does with requests from now on, those
-// that it has not followed yet included.
+// SetShutdown sets the guest's reaction to requests from now on, including requests that it has not
+// followed yet.
 func (f *Fake) SetShutdown(id string, how Shutdown) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,7 @@ func (f *Fake) Reboots(id string) int {
 	return 0
 }
 
-// obey lets a guest that runs do what it was asked for.
+// obey lets a running guest do what was requested.
 func (f *Fake) obey(dom *domain) {
 	if dom.asked == 0 || dom.State != hv.StateRunning || dom.shutdown == ShutdownIgnores ||
 		dom.shutdown == ShutdownSlow && dom.asked < asksOfSlow {

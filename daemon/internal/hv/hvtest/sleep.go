@@ -4,7 +4,7 @@ package hvtest
 
 import "github.com/volferry/volferry/daemon/internal/hv"
 
-// StandStill plays a guest that runs and goes to sleep or crashes. The process stays, and libvirt
+// StandStill plays a running guest that goes to sleep or crashes. The process stays, and libvirt
 // can neither pause nor resume the guest.
 func (f *Fake) StandStill(id string, why hv.PauseReason) error {
 	f.mu.Lock()

@@ -11,7 +11,7 @@ import (
 )
 
 // ImageSnapshot returns the snapshot of an image with a name, the zero one if there is none. This
-// and what changes snapshots are calls of the hypervisor, which has the key of the cluster.
+// and the changes of snapshots are calls of the hypervisor, which has the key of the cluster.
 func (f *Fake) ImageSnapshot(ctx context.Context, path, name string) (s ImageSnapshot, err error) {
 	err = f.call(ctx, "ImageSnapshot", func() error {
 		img, err := f.open(path)
@@ -46,7 +46,7 @@ func (f *Fake) MakeImageSnapshot(ctx context.Context, path, name string) error {
 	})
 }
 
-// RemoveImageSnapshot removes a snapshot, unless it has another id; it is no error if there is
+// RemoveImageSnapshot removes a snapshot, unless it has another id. It returns nil if there is
 // none.
 func (f *Fake) RemoveImageSnapshot(ctx context.Context, path, name string, id uint64) error {
 	return f.call(ctx, "RemoveImageSnapshot", func() error {
@@ -78,7 +78,7 @@ func (m *Images) SnapshotsOf(path string) []string {
 	return slices.Sorted(maps.Keys(img.snapshots))
 }
 
-// ProtectSnapshot protects a snapshot, as a person does who makes clones of it.
+// ProtectSnapshot protects a snapshot, as a person does who clones it.
 func (m *Images) ProtectSnapshot(path, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,15 +9,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// errDuplicate is libvirt's answer where it makes once more what it does not know
-// of.
+// errDuplicate is libvirt's error when it repeats an action that it does not know of.
 var errDuplicate = errors.New("internal error: unable to execute QEMU command: Duplicate nodes with node-name='libvirt-2-storage'")
 
-// GoStale freezes what the hypervisor reports of a domain's running disks and jobs until
-// its process ends, whatever the process does from now on. A libvirtd that died inside a
-// call does the same: it takes the chains from its status file and does not ask QEMU.
-// OpenFiles still tells the truth. Jobs that the process does not have any more are
-// noticed.
+// GoStale freezes the hypervisor's report of a domain's running disks and jobs until its process
+// ends, whatever the process does from now on. A libvirtd that died inside a call behaves like
+// that: it takes the chains from its status file and does not ask QEMU. OpenFiles still returns the
+// truth. Ended jobs are noticed.
 func (f *Fake) GoStale(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,10 +33,10 @@ func (f *Fake) GoStale(id string) error {
 	return nil
 }
 
-// Lose makes the hypervisor report a domain as stopped while its process goes on, and refuse
-// what needs a process, until that ends: by Crash, as a person ends it. A libvirtd that comes
-// back and does not understand its own status file does the same. OpenFiles still tells the
-// truth.
+// Lose makes the hypervisor report a domain as stopped while its process runs, and refuse calls
+// that need a process, until the process ends: by Crash, as when a person ends it. A restarted
+// libvirtd that does not understand its own status file behaves like that. OpenFiles still returns
+// the truth.
 func (f *Fake) Lose(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +48,7 @@ func (f *Fake) Lose(id string) error {
 	return nil
 }
 
-// found ends what Lose has begun.
+// found undoes Lose.
 func (f *Fake) found(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,9 +57,9 @@ func (f *Fake) found(id string) {
 	}
 }
 
-// DieInside makes the hypervisor die inside the nth next call of this name: the call takes
-// effect, its answer is lost, and from then on the hypervisor reports the domain as it was
-// before (GoStale). Then is called once it is dead; it may be nil.
+// DieInside makes the hypervisor die inside the nth next call of this name: the call takes effect,
+// its answer is lost, and from then on the hypervisor reports the domain as before the call
+// (GoStale). then is called once it is dead; it may be nil.
 func (f *Fake) DieInside(id, call string, nth int, then func()) {
 	f.Inject(Fault{Call: call, Nth: nth, Do: func() { _ = f.GoStale(id) }})
 	f.Inject(Fault{Call: call, Nth: nth, After: true, Err: hv.ErrUnavailable, Do: then})
@@ -82,8 +80,8 @@ func (f *Fake) SetOccupied(id string, occupied bool) error {
 // knowsJob reports whether the hypervisor has the job of a live disk on record.
 func (d *domain) knowsJob(target string) bool { return d.stale == nil || d.stale.jobs[target] }
 
-// mayBeginJob refuses a second job on a live disk, in the words of a hypervisor that
-// knows of the first, or of one that does not.
+// mayBeginJob refuses a second job on a live disk, with the error of a hypervisor that knows the
+// first job, or of one without that knowledge.
 func (d *domain) mayBeginJob(target string) error {
 	switch {
 	case d.jobs[target] == nil:
@@ -94,7 +92,7 @@ func (d *domain) mayBeginJob(target string) error {
 	return fmt.Errorf("%w: the disk is already in an active block job", hv.ErrBusy)
 }
 
-// notInBackup refuses what libvirt does not do to a disk while somebody has a backup of it.
+// notInBackup refuses an action that libvirt does not do during a backup of the disk.
 func (d *domain) notInBackup(target string) error {
 	if !d.backups[target] {
 		return nil
@@ -102,8 +100,8 @@ func (d *domain) notInBackup(target string) error {
 	return fmt.Errorf("%w: disk '%s' already in active block job", hv.ErrBusy, target)
 }
 
-// known refuses to attach or detach a live disk of which the hypervisor knows less
-// than the process, or more.
+// known refuses to attach or detach a live disk if the hypervisor's record differs from the
+// process.
 func (d *domain) known(target string) error {
 	has := d.LiveDisk(target) != nil
 	if d.stale == nil || has == (findDisk(d.stale.live, target) != nil) {
@@ -123,8 +121,8 @@ func (f *Fake) PausedByUser(id string) bool {
 	return dom != nil && dom.byUser
 }
 
-// KeepWritable makes the domain's process keep images below its overlays open for writing,
-// which is wrong.
+// KeepWritable makes the domain's process keep images below its overlays open for writing, which is
+// an error.
 func (f *Fake) KeepWritable(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

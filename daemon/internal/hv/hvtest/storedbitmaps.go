@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AddBitmap makes an empty dirty bitmap in an image, as `qemu-img bitmap` does, or QEMU in one that
-// a domain has open.
+// AddBitmap makes an empty dirty bitmap in an image, as `qemu-img bitmap` does, or as QEMU does for
+// a domain with the image open.
 func (m *Images) AddBitmap(path, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -23,8 +23,8 @@ func (m *Images) AddBitmap(path, name string) error {
 	return err
 }
 
-// DisableBitmap has a dirty bitmap of an image note nothing from now on, as `qemu-img bitmap
-// --disable` does.
+// DisableBitmap stops the recording of an image's dirty bitmap, as `qemu-img bitmap --disable`
+// does.
 func (m *Images) DisableBitmap(path, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,8 +36,8 @@ func (m *Images) DisableBitmap(path, name string) error {
 	return err
 }
 
-// storeBitmaps writes the bitmaps of an image to its file, which QEMU does at the end of a domain
-// that has it open.
+// storeBitmaps writes the bitmaps of an image to its file, as QEMU does at the end of a domain that
+// has it open.
 func (m *Images) storeBitmaps(path string, img *image) {
 	if readers, writers := m.holders(path); readers+writers == 0 {
 		img.modified()
@@ -67,8 +67,7 @@ func (m *Images) Bitmaps(path string) ([]string, error) {
 	return slices.Sorted(maps.Keys(img.bitmaps)), nil
 }
 
-// BitmapBlocks returns the blocks that were written since a dirty bitmap of an image was made, as
-// it has noted them.
+// BitmapBlocks returns the blocks that a dirty bitmap of an image has recorded.
 func (m *Images) BitmapBlocks(path, name string) []int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,8 +111,7 @@ func (f *Fake) StoredBitmaps(ctx context.Context, id string) (all []hv.StoredBit
 	return all, err
 }
 
-// continueBitmaps makes the bitmaps of an image in the overlay that libvirt puts over it: empty,
-// for what is written from then on.
+// continueBitmaps makes empty bitmaps with the same names in a new overlay, as libvirt does.
 func continueBitmaps(from, overlay *image) {
 	if from == nil {
 		return
@@ -126,8 +124,8 @@ func continueBitmaps(from, overlay *image) {
 }
 
 // joinBitmaps adds the bitmaps of the images that a job has copied to those of its target, as
-// libvirt does before the pivot: it does not know what is in a target that was not empty. What
-// cannot have bitmaps gets none, and libvirt leaves out those that note no writes.
+// libvirt does before the pivot, without knowledge of the target's earlier content. Other formats
+// than qcow2 get none, and libvirt omits bitmaps that record no writes.
 func (f *Fake) joinBitmaps(copied []hv.Image, to *image) {
 	if to.format != Qcow2 {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AddTarget gives a target of the host a volume, which is at this path while it is connected.
+// AddTarget adds a volume to a target of the host. The volume is at this path while it is
+// connected.
 func (f *Fake) AddTarget(at string, sizeBytes int64) error {
 	if err := f.CreateImage(at, Raw, sizeBytes); err != nil {
 		return err
@@ -42,7 +43,7 @@ func (f *Fake) Connectable(ctx context.Context, at string) (bool, error) {
 	return is, err
 }
 
-// ofTarget reports whether a path is in the directory of the volumes of a target.
+// ofTarget reports whether a path is in the directory of a target's volumes.
 func (f *Fake) ofTarget(at string) bool {
 	for other := range f.targets {
 		if path.Dir(other) == path.Dir(at) {

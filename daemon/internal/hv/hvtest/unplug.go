@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// SetUnplug sets how the domain's guest answers requests from now on. A request that is
-// open stays open until the guest is asked again, or runs again after a pause.
+// SetUnplug sets how the guest answers requests from now on. An open request stays open until it is
+// repeated, or the guest is resumed.
 func (f *Fake) SetUnplug(id string, how Unplug) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -23,8 +23,8 @@ func (f *Fake) SetUnplug(id string, how Unplug) error {
 	return nil
 }
 
-// ReleaseDevice plays a guest that lets go of a live disk at last. It is an error if the
-// guest was not asked to, or does not run.
+// ReleaseDevice plays a guest that finally releases a live disk. It returns an error without a
+// request, or if the guest does not run.
 func (f *Fake) ReleaseDevice(id, target string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,7 +39,7 @@ func (f *Fake) ReleaseDevice(id, target string) error {
 	return nil
 }
 
-// Leaving reports whether the guest was asked to let go of the disk and has not answered.
+// Leaving reports whether the guest has an unanswered request to release the disk.
 func (f *Fake) Leaving(id, target string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,10 +47,10 @@ func (f *Fake) Leaving(id, target string) bool {
 	return dom != nil && dom.leaving[target]
 }
 
-// ownWay are the buses whose disks the hypervisor removes without the guest.
+// ownWay are the buses with disks that the hypervisor removes without the guest.
 var ownWay = []string{"scsi", "usb"}
 
-// answer lets a guest that runs answer what it was asked.
+// answer lets a running guest answer its requests.
 func (f *Fake) answer(dom *domain) {
 	for _, target := range slices.Sorted(maps.Keys(dom.leaving)) {
 		if slices.Contains(ownWay, dom.LiveDisk(target).Bus) {
@@ -71,8 +71,8 @@ func (f *Fake) answer(dom *domain) {
 	}
 }
 
-// release takes a disk from a process. libvirt forgets a job that began after
-// the request, and QEMU goes on with it and keeps its images open until it ends.
+// release removes a disk from a process. libvirt forgets a job that began after the request, and
+// QEMU continues it and keeps its images open until it ends.
 func (f *Fake) release(dom *domain, target string) {
 	if dom.jobs[target] != nil {
 		f.violate("the guest of domain %s let go of disk %s while a block job ran on it", dom.Name, target)

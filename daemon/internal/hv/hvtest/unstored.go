@@ -2,8 +2,8 @@
 
 package hvtest
 
-// Sync puts an image on stable storage with its time of modification, as fsync does. QEMU's own
-// flushes leave that time out, and with cache='unsafe' there are none.
+// Sync puts an image with its modification time on stable storage, as fsync does. QEMU's own
+// flushes omit that time, and with cache='unsafe' there are none.
 func (m *Images) Sync(path string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -13,8 +13,8 @@ func (m *Images) Sync(path string) {
 	}
 }
 
-// FailSync is Sync where the storage stores nothing: as on Linux what was to be stored is lost, and
-// counts as stored for whoever asks again. It returns how many blocks were lost.
+// FailSync is a Sync that fails: as on Linux the unflushed data is lost, and counts as stored for
+// later calls. It returns how many blocks were lost.
 func (m *Images) FailSync(path string) (lost int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,7 +37,7 @@ func (m *Images) FailSync(path string) (lost int) {
 	return lost
 }
 
-// SetCache gives a disk, in the definition and in the process, another cache mode.
+// SetCache sets the cache mode of a disk, in the definition and in the process.
 func (f *Fake) SetCache(id, target, mode string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
