@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// An overlay and what it is over read the same unless the overlay has a cluster of its own that
-// differs: that is what a fold of it would write over.
+// An overlay and its backing image read alike unless the overlay has a different cluster of its
+// own. A fold would write that cluster.
 func TestAnOverlayIsComparedWithTheImageThatItIsOver(t *testing.T) {
 	const size, written, read = 8 * miB, "write -P 7 1M 64k", "write -P 9 3M 64k"
 	larger := raw(t, "larger", size+miB, [2]int64{0, 2 * miB}, [2]int64{size, miB})
@@ -47,7 +47,7 @@ func TestAnOverlayIsComparedWithTheImageThatItIsOver(t *testing.T) {
 				t.Errorf("of what the overlay has alone: %v", err)
 			}
 			does(is, written)
-			does(is, read) // which the overlay lets through
+			does(is, read) // the overlay lets it through
 			if err := compared(); err != nil {
 				t.Errorf("of what both have: %v", err)
 			}

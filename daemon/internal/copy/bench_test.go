@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 )
 
-// BenchmarkAgainstDdAndQemuImg copies 512 MiB of data into an allocated file
-// with each engine in turn, src not in the page cache, dst on stable storage at
-// the end. The machine's disk may be noisy: read the ratios of one run.
+// BenchmarkAgainstDdAndQemuImg copies 512 MiB of data into an allocated file with each engine in
+// turn, src not in the page cache, dst on stable storage at the end. The machine's disk may be
+// noisy: compare the ratios of one run.
 func BenchmarkAgainstDdAndQemuImg(b *testing.B) {
 	const size = 512 * miB
 	src, dst := raw(b, "src", size, [2]int64{0, size}), raw(b, "dst", size, [2]int64{0, size})
@@ -53,7 +53,7 @@ func BenchmarkAgainstDdAndQemuImg(b *testing.B) {
 	assertEqual(b, src, dst)
 }
 
-// cpuTime is what this process and its children have used.
+// cpuTime returns the CPU time of this process and its children.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var sum time.Duration

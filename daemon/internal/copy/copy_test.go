@@ -65,7 +65,7 @@ func TestAFreshFileTakesNoMoreThanTheScatteredDataOfSrc(t *testing.T) {
 	src, dst := raw(t, "src", 4*miB, blocks...), raw(t, "dst", 4*miB)
 	mustCopy(t, copy.Spec{Src: src, Dst: dst, DstIsZero: true, Verify: true})
 	assertEqual(t, src, dst)
-	const tables = 64 << 10 // the filesystem's, of where the extents are
+	const tables = 64 << 10 // the filesystem's tables of extents
 	if n, has := allocated(t, dst), allocated(t, src); n > has+tables {
 		t.Errorf("%d bytes allocated for %d of src", n, has)
 	}
@@ -150,7 +150,7 @@ func TestTwoCopiesIntoOneDstAreImpossible(t *testing.T) {
 	if _, err := copy.Copy(t.Context(), copy.Spec{Src: src, Dst: dst}); !errors.Is(err, copy.ErrInUse) {
 		t.Errorf("second copy: %v", err)
 	}
-	// A guest may not open it either.
+	// A guest cannot open it either.
 	if _, err := qemuimg.Serve(t.Context(), qemuimg.Image{Path: dst.Path, Format: "raw"}, qemuimg.ServeOptions{}); !errors.Is(err, qemuimg.ErrLocked) {
 		t.Errorf("QEMU opens dst during a copy: %v", err)
 	}
@@ -175,7 +175,7 @@ func TestCancelStopsTheCopyAndLeavesTheCursor(t *testing.T) {
 			return counter
 		}),
 		Pace: pacerFunc(func() {
-			// After a few chunks the cap holds the copy for days; cancel it then.
+			// After a few chunks the cap would delay the copy for days; cancel it then.
 			if counter.Written.Load() >= 5*miB {
 				limit.SetBytesPerSecond(1)
 				cancel()

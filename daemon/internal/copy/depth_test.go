@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// plant is a storage of which only the time counts that it takes for a chunk.
+// plant is a simulated storage; only its time per chunk matters.
 type plant func()
 
-// sweepOver visits a volume of so many chunks with an adaptive depth, and returns how long it took
-// and how many chunks were in flight in the mean, once it has had time to adapt.
+// sweepOver visits a volume of this many chunks with an adaptive depth. It returns the duration,
+// and the mean number of chunks in flight after the adaptation.
 func sweepOver(t *testing.T, chunks int64, take plant) (took time.Duration, mean float64) {
 	t.Helper()
 	begin := time.Now()
@@ -44,8 +44,8 @@ type end struct {
 
 func (e *end) Extent(int64) (until int64, data bool, err error) { return e.size, true, nil }
 
-// TestMoreIsInFlightWhereEachChunkTakesLong: a storage that does all that it is given at once is
-// done in little more than half the time.
+// TestMoreIsInFlightWhereEachChunkTakesLong: a storage that works on all chunks in parallel needs
+// little more than half the time.
 func TestMoreIsInFlightWhereEachChunkTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const chunks, latency = 1 << 14, 20 * time.Millisecond
@@ -59,8 +59,8 @@ func TestMoreIsInFlightWhereEachChunkTakesLong(t *testing.T) {
 	})
 }
 
-// TestNoMoreIsInFlightWhereThatIsNoFaster: a storage that does one after the other has what it is
-// given wait.
+// TestNoMoreIsInFlightWhereThatIsNoFaster: a storage that works on one chunk at a time queues the
+// others.
 func TestNoMoreIsInFlightWhereThatIsNoFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		device := make(chan struct{}, 1)
@@ -75,7 +75,8 @@ func TestNoMoreIsInFlightWhereThatIsNoFaster(t *testing.T) {
 	})
 }
 
-// TestADepthThatIsWorthNothingAnyMoreIsGivenUp: a network whose latency falls in the middle.
+// TestADepthThatIsWorthNothingAnyMoreIsGivenUp uses a network with a latency that falls in the
+// middle.
 func TestADepthThatIsWorthNothingAnyMoreIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const chunks = 1 << 16

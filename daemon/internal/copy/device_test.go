@@ -44,8 +44,8 @@ func TestQcow2ToBlockDeviceAndBack(t *testing.T) {
 	assertEqual(t, src, back)
 }
 
-// A qcow2 image on a device is both ends of a copy, and what was on the device before is seen
-// nowhere. The device is just as large as the image when that is full.
+// A qcow2 image on a device is both ends of a copy, and the device's earlier content appears
+// nowhere. The device is exactly as large as the full image.
 func TestToAnImageOnABlockDeviceAndBack(t *testing.T) {
 	const size = 16*miB + 512
 	src := raw(t, "src", size, [2]int64{0, size}) // all of it
@@ -75,7 +75,7 @@ func TestToAnImageOnABlockDeviceAndBack(t *testing.T) {
 	}
 }
 
-// Somebody who has claimed the device, as mounts do, is not written to.
+// A program with an exclusive open of the device, such as a mount, keeps it unchanged.
 func TestAnImageOnABlockDeviceThatSomebodyHasIsNotOverwritten(t *testing.T) {
 	device := loopDevice(t, 32*miB)
 	if err := qemuimg.CreateOnDevice(t.Context(), qemuimg.Image{Path: device.Path, Format: qemuimg.FormatQCOW2}, 16*miB, func(*os.File) error { return nil }); err != nil {

@@ -17,8 +17,8 @@ import (
 
 const thinBlock = 64 << 10
 
-// thinEnd is a device that is said to be thin, of 8 blocks full of ones. A loop device gives
-// the blocks of its file back when they are discarded.
+// thinEnd returns a device that counts as thin, of 8 blocks full of ones. A loop device frees the
+// blocks of its file when they are discarded.
 func thinEnd(t *testing.T) (f *fileEnd, file string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -40,7 +40,7 @@ func thinEnd(t *testing.T) (f *fileEnd, file string) {
 	}
 	t.Cleanup(func() { _ = f.Close() })
 	f.thinBlockBytes.Store(thinBlock)
-	f.zeroing.Store(zeroDiscard) // as if the device could not punch
+	f.zeroing.Store(zeroDiscard) // as if the device did not support punching
 	return f, file
 }
 

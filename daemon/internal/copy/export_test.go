@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// served has QEMU serve an image, and returns it as the export.
+// served lets QEMU serve an image, and returns it as the export.
 func served(t *testing.T, image copy.Image) (copy.Image, *lab.Export) {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-nbd"); err != nil {
@@ -35,7 +35,7 @@ func TestAnExportIsCopiedToAFileAndReadBack(t *testing.T) {
 	const size = 64*miB + 512
 	file := raw(t, "src", size, [2]int64{0, 3 * miB}, [2]int64{20*miB + 4096, 70000}, [2]int64{64 * miB, 512})
 	src, _ := served(t, file)
-	dst := raw(t, "dst", size, [2]int64{30 * miB, miB}) // which has to be zeros in the end
+	dst := raw(t, "dst", size, [2]int64{30 * miB, miB}) // must be zeros in the end
 	result := mustCopy(t, copy.Spec{Src: src, Dst: dst, Verify: true})
 	if !result.Verified || result.Cloned || result.BytesCopied > 8*miB || result.BytesTotal != size {
 		t.Errorf("result %+v", result)
@@ -60,8 +60,8 @@ func TestACopyOfAnExportWhoseServerDiesGoesOnWhereItStopped(t *testing.T) {
 	dst := raw(t, "dst", size)
 	cursor := copy.NewFileCursor(filepath.Join(t.TempDir(), "cursor"))
 	defer cursor.Close()
-	// The limit keeps most of the copy for after the server's death: a copy without one may have
-	// read everything before its first report above the 100 MiB comes.
+	// The limit leaves most of the copy for after the server's death: an unlimited copy may have
+	// read everything before its first report above 100 MiB.
 	spec := copy.Spec{Src: src, Dst: dst, Verify: true, DstIsZero: true, Cursor: cursor, Limit: copy.NewLimiter(128 * miB), Progress: func(p copy.Progress) {
 		if p.BytesDone > 100*miB {
 			_ = export.Close()
@@ -96,7 +96,7 @@ func TestACopyOfAnExportEndsWithItsContext(t *testing.T) {
 func TestAFileIsCopiedToAnExportAndReadBack(t *testing.T) {
 	const size = 64*miB + 512
 	src := raw(t, "src", size, [2]int64{0, 3 * miB}, [2]int64{20*miB + 4096, 70000}, [2]int64{64 * miB, 512})
-	file := raw(t, "dst", size, [2]int64{30 * miB, 9 * miB}) // which has to be zeros in the end
+	file := raw(t, "dst", size, [2]int64{30 * miB, 9 * miB}) // must be zeros in the end
 	dst, _ := served(t, file)
 	if result := mustCopy(t, copy.Spec{Src: src, Dst: dst, Verify: true}); !result.Verified || result.Cloned {
 		t.Errorf("result %+v", result)

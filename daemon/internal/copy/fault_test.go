@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy/copytest"
 )
 
-// faulty is a copy of 8 MiB of data with a fault around one end.
+// faulty returns a copy of 8 MiB of data with a fault around one end.
 func faulty(t *testing.T, end string, fault func(copy.End) copy.End) copy.Spec {
 	t.Helper()
 	return copy.Spec{

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/test/fulldisk"
 )
 
-// A guest has filled the disk that its overlay shares with the cursor. What a refused write has
-// left of a record is in nobody's way.
+// A guest has filled the disk that its overlay shares with the cursor. The partial record of a
+// failed write must cause no problem.
 func TestACursorIsWrittenOnAFullDisk(t *testing.T) {
 	dir := fulldisk.Disk(t, 24)
 	reserve := atomicfile.NewReserve(filepath.Join(dir, "reserve"), 8<<20)

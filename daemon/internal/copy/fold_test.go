@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// overlayOver makes an overlay over an image, with the options of a qcow2 image.
+// overlayOver makes an overlay over an image, with these qcow2 options.
 func overlayOver(t *testing.T, base copy.Image, options string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "overlay.qcow2")
@@ -32,8 +32,8 @@ func overlayOver(t *testing.T, base copy.Image, options string) string {
 	return path
 }
 
-// guestDoes has QEMU do to an overlay what a guest of this seed does: writes, zeros and discards of
-// all sizes.
+// guestDoes lets QEMU change an overlay as a guest with this seed does: writes, zeros and discards
+// of all sizes.
 func guestDoes(t *testing.T, overlay string, sizeBytes int64, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -57,10 +57,10 @@ func foldInto(ctx context.Context, overlay string, into copy.Image, open copy.Op
 	return copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: into, OpenEnd: open})
 }
 
-// qemu-img is the measure: what it makes of the same overlay, and that it changes as little.
+// The reference is qemu-img: the same result from the same overlay, with as few changes.
 func TestAFoldWritesWhatAnOverlayHasOfItsOwnAndNothingElse(t *testing.T) {
 	for options, size := range map[string]int64{
-		"compat=1.1,cluster_size=64k,extended_l2=on": 16*miB + 4096, // as Volferry makes them
+		"compat=1.1,cluster_size=64k,extended_l2=on": 16*miB + 4096, // Volferry's options
 		"compat=1.1,cluster_size=16k,extended_l2=on": 5*miB + 4096,
 		"compat=1.1,cluster_size=64k":                16 * miB,
 		"compat=1.1,cluster_size=4k":                 4*miB + 12288,
@@ -68,7 +68,7 @@ func TestAFoldWritesWhatAnOverlayHasOfItsOwnAndNothingElse(t *testing.T) {
 	} {
 		for seed := range uint64(2) {
 			t.Run(fmt.Sprint(options, " ", seed), func(t *testing.T) {
-				// dst has, where the overlay has nothing, something else than the image below it.
+				// Where the overlay has nothing, dst differs from the overlay's backing image.
 				base, dst := raw(t, "base", size, [2]int64{0, size / 2}), raw(t, "dst", size, [2]int64{miB, size - 2*miB})
 				want := rawAt(t, filepath.Join(t.TempDir(), "want"), size, [2]int64{miB, size - 2*miB})
 				overlay := overlayOver(t, base, options)
@@ -139,8 +139,8 @@ func TestAnOverlayIsFoldedIntoAnExport(t *testing.T) {
 	}
 }
 
-// What an overlay and the image below it hold together is what a fold of the overlay makes of a
-// copy of that image.
+// An overlay with its backing image must equal a copy of the backing image after a fold of the
+// overlay.
 func TestAnOverlayIsComparedWhereAnEndIsAtAnAddress(t *testing.T) {
 	const size = 16*miB + 4096
 	data := [2]int64{miB, 5 * miB}
@@ -171,8 +171,8 @@ func TestAnOverlayIsComparedWhereAnEndIsAtAnAddress(t *testing.T) {
 	}
 }
 
-// TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport: what is behind it is left, and is
-// not what is compared.
+// TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport: the rest of the export is neither
+// changed nor compared.
 func TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport(t *testing.T) {
 	const size, whole = 16*miB + 512, 17 * miB
 	larger := func(name string) (file, part copy.Image) {

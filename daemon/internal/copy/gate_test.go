@@ -18,7 +18,7 @@ func (*allows) Duty() float64 { return 1 }
 
 func (a *allows) Allow() (int64, time.Duration) { return a.inFlight.Load(), 0 }
 
-// slowMemory takes a millisecond for each transfer, and notes what is in flight.
+// slowMemory takes a millisecond for each transfer, and records the bytes in flight.
 type slowMemory struct {
 	*memoryEnd
 

@@ -20,7 +20,7 @@ import (
 
 const miB = 1 << 20
 
-// raw makes a sparse raw file with random data at the given ranges.
+// raw makes a sparse raw file with random data in the given ranges.
 func raw(t testing.TB, name string, sizeBytes int64, data ...[2]int64) copy.Image {
 	t.Helper()
 	return rawAt(t, filepath.Join(t.TempDir(), name), sizeBytes, data...)
@@ -36,7 +36,7 @@ func rawAt(t testing.TB, path string, sizeBytes int64, data ...[2]int64) copy.Im
 	return image
 }
 
-// fill writes random bytes, the same for the same ranges, without a zero.
+// fill writes nonzero random bytes, which depend only on the ranges.
 func fill(t testing.TB, image copy.Image, data ...[2]int64) {
 	t.Helper()
 	f, err := os.OpenFile(image.Path, os.O_WRONLY, 0)
@@ -54,8 +54,8 @@ func fill(t testing.TB, image copy.Image, data ...[2]int64) {
 	}
 }
 
-// randomBytes are those of a range. Nobody else has them yet, and the race detector would
-// take seconds for a hundred MiB.
+// randomBytes returns the bytes of a range. No other goroutine has them yet, and the race detector
+// would take seconds for a hundred MiB.
 //
 //go:norace
 func randomBytes(offset, length int64) []byte {
@@ -113,7 +113,7 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// command runs a tool and undoes nothing.
+// command runs a tool; the caller undoes its effects.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...).CombinedOutput()
@@ -123,7 +123,7 @@ func command(t testing.TB, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// loopDevice makes a block device of the size.
+// loopDevice makes a block device of this size.
 func loopDevice(t testing.TB, sizeBytes int64) copy.Image {
 	t.Helper()
 	needRoot(t)
@@ -133,7 +133,7 @@ func loopDevice(t testing.TB, sizeBytes int64) copy.Image {
 	return copy.Image{Path: device, Format: qemuimg.FormatRaw, SizeBytes: sizeBytes}
 }
 
-// reflinkDir mounts a filesystem that can clone.
+// reflinkDir mounts a filesystem that supports clones.
 func reflinkDir(t testing.TB, mkfs ...string) string {
 	t.Helper()
 	device := loopDevice(t, 512*miB)

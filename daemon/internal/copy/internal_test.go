@@ -87,8 +87,8 @@ func TestEveryWayToZeroAFileZeroesExactlyTheRange(t *testing.T) {
 	}
 }
 
-// TestSpansCoverEveryChunkOnce: whatever the extents and whatever is done, the
-// spans are the chunks that are not done, in order, and no data is in a hole.
+// TestSpansCoverEveryChunkOnce: for all extents and completed chunks, the spans are the other
+// chunks, in order, and no data is in a hole.
 func TestSpansCoverEveryChunkOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 20*chunkBytes).Draw(t, "size")
@@ -126,7 +126,7 @@ func TestSpansCoverEveryChunkOnce(t *testing.T) {
 	})
 }
 
-// mapEnd alternates between a hole and data at its edges, beginning with a hole.
+// mapEnd alternates between a hole and data at its edges, and begins with a hole.
 type mapEnd struct {
 	End
 
@@ -156,8 +156,8 @@ func (e *mapEnd) dataIn(from, to int64) bool {
 	return false
 }
 
-// TestCursorRestoresWhatWasRecorded, whatever the order of the workers, and a
-// damaged log restores nothing it should not.
+// TestCursorRestoresWhatWasRecorded, whatever the order of the workers. A damaged log restores
+// nothing that it should not.
 func TestCursorRestoresWhatWasRecorded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 40*chunkBytes).Draw(t, "size")

@@ -10,13 +10,13 @@ import (
 )
 
 // jobPlant is a disk with a guest that writes and a block job that copies as fast as its limit
-// lets it. The guest waits the longer, the nearer the disk is to what it can do.
+// permits. The guest's latency rises with the load of the disk.
 type jobPlant struct {
-	idle           time.Duration // what a write takes without a job
-	bytesPerSecond float64       // what the disk moves
-	dirties        float64       // bytes per second that the guest adds to what is left
+	idle           time.Duration // latency of a write without a job
+	bytesPerSecond float64       // bandwidth of the disk
+	dirties        float64       // bytes per second that the guest adds to the job
 	synchronous    bool
-	silent         bool // the guest does nothing
+	silent         bool // the guest is idle
 
 	pacer  *copy.JobPacer
 	now    time.Time
@@ -33,7 +33,7 @@ func newJobPlant(left int64) *jobPlant {
 	}
 }
 
-// speed is that of the job, in bytes per second.
+// speed returns the job's speed, in bytes per second.
 func (p *jobPlant) speed() float64 {
 	if p.limit == 0 {
 		return p.bytesPerSecond
@@ -46,8 +46,8 @@ func (p *jobPlant) latency() time.Duration {
 	return time.Duration(float64(p.idle) / (1 - busy))
 }
 
-// run lets the plant go on until the job has nothing left to do, at the most for this long, and
-// returns how long that took.
+// run runs the plant until the job has nothing left, for most at the longest, and returns the
+// duration.
 func (p *jobPlant) run(keepShare float64, bound, most time.Duration) time.Duration {
 	if p.pacer == nil {
 		p.pacer = copy.NewJobPacer(p.now, p.counters(), true, keepShare, bound)
@@ -74,8 +74,8 @@ func (p *jobPlant) run(keepShare float64, bound, most time.Duration) time.Durati
 
 func (p *jobPlant) counters() copy.GuestLatency { return copy.GuestLatency{Writes: p.guest} }
 
-// held are the lowest and the highest limit of the last looks, and how many of them had none.
-// Looks at a job that stands still or is measured do not count: they are 0.4 and 0.2 s long.
+// held returns the lowest and the highest limit of the last looks, and how many of them had none.
+// It omits pauses of the job and measurements, which last 0.4 and 0.2 s.
 func (p *jobPlant) held(looks int) (least, most int64, free int) {
 	least = 1 << 60
 	for _, limit := range p.limits[len(p.limits)-looks:] {
@@ -101,7 +101,7 @@ func TestTheLimitOfAJobIsFoundAndStays(t *testing.T) {
 	p.limits = nil
 	p.run(0, 0, 10*time.Second)
 	least, most, free := p.held(100)
-	// 1.5 times the latency, which is tolerated, is what a third of the speed makes of it.
+	// A third of the speed causes 1.5 times the latency, which is tolerated.
 	if float64(least) < p.bytesPerSecond/6 || float64(most) > p.bytesPerSecond/2 || most > 2*least || free > 0 {
 		t.Errorf("the limit was from %d to %d, and none in %d of 100 looks", least, most, free)
 	}
@@ -151,7 +151,7 @@ func TestAJobGivesWayWithinTwoSecondsAndComesBack(t *testing.T) {
 	p.silent = true
 	p.run(0, 0, 5*time.Second)
 	p.silent = false
-	p.run(0, 0, 10*time.Second) // what is usual is learned after relearnAfter
+	p.run(0, 0, 10*time.Second) // the usual latency is learned after relearnAfter
 	if p.limit == 0 || float64(p.limit) > p.bytesPerSecond/2 {
 		t.Errorf("the limit is %d", p.limit)
 	}
@@ -167,8 +167,8 @@ func TestAJobGivesWayWithinTwoSecondsAndComesBack(t *testing.T) {
 	}
 }
 
-// Without pacing the commit would end: what is left shrinks by what the disk can do less what the
-// guest writes.
+// Without pacing the commit would end: its remaining bytes shrink by the disk's bandwidth less the
+// guest's writes.
 func TestACommitEndsThoughItsGuestWritesFasterThanTheLimitItWouldGet(t *testing.T) {
 	for name, share := range map[string]float64{"full": 0, "gentle": 0.5} {
 		t.Run(name, func(t *testing.T) {

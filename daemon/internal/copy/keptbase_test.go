@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// clone is a linked clone over a qcow2 image over a shorter raw one, into which a guest of this
-// seed has written. Its top has these options.
+// clone returns a linked clone with these options over a qcow2 image over a shorter raw one. A
+// guest with this seed has written into it.
 func clone(t *testing.T, options string, sizeBytes int64, seed uint64) copy.Image {
 	t.Helper()
 	lowest := raw(t, "lowest", sizeBytes/2, [2]int64{0, sizeBytes / 4})
@@ -35,7 +35,7 @@ func create(t *testing.T, image qemuimg.Image, options string, sizeBytes int64) 
 	command(t, "qemu-img", "create", "-q", "-u", "-f", "qcow2", "-o", options, "-F", image.Backing.Format, "-b", image.Backing.Path, image.Path, strconv.FormatInt(sizeBytes, 10))
 }
 
-// overItsBase is an empty image over the base images of src.
+// overItsBase returns an empty image over the base images of src.
 func overItsBase(t *testing.T, src copy.Image) copy.Image {
 	t.Helper()
 	dst := qemuimg.Image{Path: filepath.Join(t.TempDir(), "dst"), Format: qemuimg.FormatQCOW2, Backing: src.Backing}
@@ -45,7 +45,7 @@ func overItsBase(t *testing.T, src copy.Image) copy.Image {
 	return copy.Image{Path: dst.Path, Format: dst.Format, Backing: src.Backing, SizeBytes: src.SizeBytes}
 }
 
-// flat is what a guest reads.
+// flat returns the content that a guest reads.
 func flat(t *testing.T, image copy.Image) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "flat")
@@ -53,7 +53,7 @@ func flat(t *testing.T, image copy.Image) []byte {
 	return read(t, copy.Image{Path: path, SizeBytes: image.SizeBytes})
 }
 
-// bases are the bytes of all base images.
+// bases returns the content of all base images.
 func bases(t *testing.T, image copy.Image) (all [][]byte) {
 	t.Helper()
 	for below := image.Backing; below != nil; below = below.Backing {
@@ -104,7 +104,7 @@ func TestACopyThatKeepsTheBaseImagesHasWhatTheTopHasAndNothingElse(t *testing.T)
 	}
 }
 
-// All that dst takes is what the top has, wherever in a chunk that is.
+// dst takes only as much space as the top, wherever in a chunk the top's data is.
 func TestACopyThatKeepsTheBaseImagesTakesNoMoreThanTheTop(t *testing.T) {
 	const size = 64 * miB
 	base := raw(t, "base", size, [2]int64{0, size})
@@ -135,7 +135,7 @@ func TestACopyThatKeepsTheBaseImagesGoesOnWhereItStopped(t *testing.T) {
 	defer cursor.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// What was not recorded within the last second is copied again.
+	// Chunks that were not recorded within the last second are copied again.
 	spec := copy.Spec{Src: src, Dst: dst, KeepBase: true, Verify: true, Cursor: cursor, Limit: copy.NewLimiter(16 * miB)}
 	spec.Progress = func(p copy.Progress) {
 		if p.BytesDone > size*2/3 {
@@ -154,7 +154,7 @@ func TestACopyThatKeepsTheBaseImagesGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
-// What dst has of its own where src has nothing would hide the base images.
+// Data of dst where src has none would hide the base images.
 func TestADestinationThatHidesTheBaseImagesIsFound(t *testing.T) {
 	const size = 16 * miB
 	base := raw(t, "base", size, [2]int64{0, size})

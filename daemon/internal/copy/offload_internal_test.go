@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// SmallOffloads has what a storage is asked for be no more than n bytes, until the test ends.
+// SmallOffloads bounds the requests to a storage to n bytes, until the test ends.
 func SmallOffloads(t *testing.T, n int64) {
 	t.Helper()
 	was := maxOffloadPiece

@@ -17,17 +17,17 @@ import (
 
 var errStorage = errors.New("the storage has a fault")
 
-// offloadStorage is a storage that has src and dst. What it was asked for and has not answered, it
-// does later: when it is asked for anything else.
+// offloadStorage is a storage with src and dst. It executes an unanswered request late: at the next
+// other request.
 type offloadStorage struct {
 	t        *testing.T
 	src, dst copy.Image
 	asked    [][2]int64
 	late     func()
-	// at is called for each range, by its number from 1. It returns whether the storage answers,
-	// and what; a nil error is that of a range that was copied.
+	// at is called for each request, by its number from 1. It returns whether the storage answers,
+	// and the error; nil means that the range was copied.
 	at func(ask int) (answered bool, err error)
-	// clones: it copies all at once. lies: it copies nothing, and says that it did.
+	// clones: it copies everything at once. lies: it copies nothing, but reports success.
 	clones, lies bool
 }
 
@@ -75,17 +75,17 @@ func (s *offloadStorage) ask(_ context.Context, off, n int64) (int64, bool, erro
 	return off + n, true, nil
 }
 
-// granule is that of the storage.
+// granule is the granularity of the storage.
 const granule = 1 * miB
 
 func (s *offloadStorage) spec() copy.Spec {
 	return copy.Spec{
 		Src: s.src, Dst: s.dst, Verify: true, Offload: &copy.Offload{GranularityBytes: granule, Offered: true, Ask: s.ask},
-		OpenEnd: copytest.Wrap("", func(end copy.End) copy.End { return struct{ copy.End }{end} }), // which does not clone
+		OpenEnd: copytest.Wrap("", func(end copy.End) copy.End { return struct{ copy.End }{end} }), // it does not clone
 	}
 }
 
-// listCursor is a cursor in memory that fails once. What is appended then is lost, or kept.
+// listCursor is a cursor in memory that fails once. The failing append is lost, or kept.
 type listCursor struct {
 	log    []byte
 	n      int
@@ -110,7 +110,7 @@ func (c *listCursor) Append(record []byte) error {
 func TestWhatTheStorageCopiesIsCompared(t *testing.T) {
 	for _, clones := range []bool{false, true} {
 		t.Run(fmt.Sprintf("clones %v", clones), func(t *testing.T) {
-			s := newOffloadStorage(t, 3*miB+512) // the last range is none of whole granules
+			s := newOffloadStorage(t, 3*miB+512) // the last range is not a multiple of a granule
 			s.clones = clones
 			spec := s.spec()
 			spec.Cursor = &listCursor{}
@@ -155,7 +155,7 @@ func TestAStorageThatDoesNotCopyIsFound(t *testing.T) {
 }
 
 // TestAnOffloadGoesOnFromEachFault: the storage, the cursor and the flush fail at each of their
-// calls. No copy ends well with a range of which nobody knows whether the storage is at work on it.
+// calls. No copy succeeds while a range may still be written by the storage.
 func TestAnOffloadGoesOnFromEachFault(t *testing.T) {
 	const size = 4*miB + 512
 	faults := map[string]func(s *offloadStorage, spec *copy.Spec, nth int){
@@ -225,7 +225,7 @@ func unsupportedFrom(first int) func(int) (bool, error) {
 	}
 }
 
-// TestWhatTheStorageRefusesIsStreamed, whole, and the next copy does not ask it again.
+// TestWhatTheStorageRefusesIsStreamed as a whole, and the next copy does not ask the storage again.
 func TestWhatTheStorageRefusesIsStreamed(t *testing.T) {
 	for first := 1; first <= 2; first++ {
 		s := newOffloadStorage(t, 4*miB)
@@ -246,7 +246,8 @@ func TestWhatTheStorageRefusesIsStreamed(t *testing.T) {
 	}
 }
 
-// TestASwitchThatIsTurnedOffDoesNotLeaveARangeOpen: it is asked for once more, and no other one.
+// TestASwitchThatIsTurnedOffDoesNotLeaveARangeOpen: the open range is requested once more, and no
+// other one.
 func TestASwitchThatIsTurnedOffDoesNotLeaveARangeOpen(t *testing.T) {
 	s := newOffloadStorage(t, 4*miB)
 	s.at = func(ask int) (bool, error) { return ask != 2, nil }
@@ -268,8 +269,8 @@ func TestASwitchThatIsTurnedOffDoesNotLeaveARangeOpen(t *testing.T) {
 	assertEqual(t, s.src, s.dst)
 }
 
-// TestAnOffloadKeepsTheCap: no range is larger than what the cap allows in a second, nor of a part
-// of a granule.
+// TestAnOffloadKeepsTheCap: no range is larger than one second's bytes under the cap, or than a
+// part of a granule requires.
 func TestAnOffloadKeepsTheCap(t *testing.T) {
 	s := newOffloadStorage(t, 14*miB)
 	copy.SmallOffloads(t, 256*miB)
@@ -313,7 +314,7 @@ func TestACopyThatIsStoppedWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
-// TestACopyByChunksStaysOne, also where the storage offers itself by now.
+// TestACopyByChunksStaysOne, even if the storage offers copies by now.
 func TestACopyByChunksStaysOne(t *testing.T) {
 	s := newOffloadStorage(t, 8*miB)
 	spec := s.spec()
@@ -327,7 +328,7 @@ func TestACopyByChunksStaysOne(t *testing.T) {
 	}
 }
 
-// TestACopyThatBeginsAnewAsksFirstForWhatWasNotAnswered, and then for all.
+// TestACopyThatBeginsAnewAsksFirstForWhatWasNotAnswered, and then for everything.
 func TestACopyThatBeginsAnewAsksFirstForWhatWasNotAnswered(t *testing.T) {
 	s := newOffloadStorage(t, 3*miB)
 	spec := s.spec()
@@ -344,7 +345,7 @@ func TestACopyThatBeginsAnewAsksFirstForWhatWasNotAnswered(t *testing.T) {
 			t.Fatalf("Unanswered = %v, %v, want %v", is, err, open)
 		}
 		if open {
-			fill(t, s.src, [2]int64{0, 12345}) // as a guest may after a cancel that came to nothing
+			fill(t, s.src, [2]int64{0, 12345}) // as a guest may after a failed cancel
 		}
 	}
 	if want := [][2]int64{{miB, miB}, {0, miB}, {miB, miB}, {2 * miB, miB}}; !slices.Equal(s.asked, want) {

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 )
 
-// A guest whose reads suffer does nothing but flush from some moment on, of which it is not known
-// how long it takes without the copy.
+// A guest with suffering reads only flushes from some moment on. The latency of its flushes without
+// the copy is unknown.
 func TestThePacerNamesNoLatencyThatItHasNotMeasured(t *testing.T) {
 	var guest copy.GuestLatency
 	now, job := time.Unix(1, 0), copy.JobProgress{Left: tib, Synchronous: true}

@@ -14,15 +14,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 )
 
-// plant is a disk with a guest that writes one block after the other, and a copy that
-// always has as much in flight as it may. A request waits for what is in flight before it.
+// plant is a disk with a guest that writes one block after the other, and a copy that always has
+// the allowed bytes in flight. A request waits for the bytes in flight before it.
 type plant struct {
-	idle           time.Duration // what a write takes without a copy
-	bytesPerSecond int64         // what the disk moves
-	noise          float64       // a write takes up to this part longer, by chance
+	idle           time.Duration // latency of a write without a copy
+	bytesPerSecond int64         // bandwidth of the disk
+	noise          float64       // random relative increase of a write's latency
 	thinks         time.Duration // between two writes
-	perRequest     time.Duration // what a request of the copy takes whatever its size
-	contention     float64       // a write takes this part longer while there is a copy, whatever is in flight
+	perRequest     time.Duration // time of a request of the copy independent of its size
+	contention     float64       // relative increase of a write's latency during any copy
 	keepShare      float64
 
 	mu     sync.Mutex
@@ -36,11 +36,11 @@ func newPlant(idle time.Duration, bytesPerSecond int64) *plant {
 	return &plant{idle: idle, bytesPerSecond: bytesPerSecond, keepShare: 0.5, random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// latency is what a write takes now. The lock is held.
+// latency returns the present latency of a write. Hold mu.
 func (p *plant) latency() time.Duration {
 	inFlight, rest := p.pacer.Allow()
 	if rest > time.Millisecond {
-		return p.idle // the copy stands still
+		return p.idle // the copy is paused
 	}
 	// A request rests and is then served: the guest meets it for that part of the time.
 	served := p.served(inFlight)
@@ -48,12 +48,12 @@ func (p *plant) latency() time.Duration {
 	return p.idle + time.Duration(p.contention*float64(p.idle)) + time.Duration(met*float64(served))
 }
 
-// served is how long the disk works for what is in flight.
+// served returns how long the disk works for the bytes in flight.
 func (p *plant) served(inFlight int64) time.Duration {
 	return time.Duration(float64(inFlight) / float64(p.bytesPerSecond) * float64(time.Second))
 }
 
-// copies has the copy run for a while. The lock is held.
+// copies lets the copy run for a while. Hold mu.
 func (p *plant) copies(elapsed time.Duration) {
 	inFlight, rest := p.pacer.Allow()
 	if rest > time.Millisecond {
@@ -71,7 +71,7 @@ func (p *plant) sample() (copy.GuestLatency, bool) {
 	return copy.GuestLatency{Writes: p.writes}, true
 }
 
-// write has the guest write until ctx ends, two milliseconds at a time.
+// write lets the guest write until ctx ends, two milliseconds at a time.
 func (p *plant) write(ctx context.Context) {
 	const step = 2 * time.Millisecond
 	var spent time.Duration
@@ -110,16 +110,15 @@ func (p *plant) run(t *testing.T, watch func()) {
 	})
 }
 
-// change makes the plant another one.
+// change changes the plant.
 func (p *plant) change(to func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	to()
 }
 
-// means looks at the plant a hundred times, every 100 ms: the mean latency, and the mean
-// of what is in flight, its lowest and its highest. Moments when the copy stands still do
-// not count.
+// means looks at the plant a hundred times, every 100 ms. It returns the mean latency, and the
+// mean, lowest and highest bytes in flight. It omits pauses of the copy.
 func (p *plant) means() (latency time.Duration, mean, least, most int64) {
 	least = 1 << 40
 	looks := int64(0)
@@ -138,8 +137,8 @@ func (p *plant) means() (latency time.Duration, mean, least, most int64) {
 	return latency / time.Duration(looks), mean / looks, least, most
 }
 
-// What it tolerates is 1.5 times the idle latency, and at least 0.3 ms more, so that on
-// this disk half a millisecond, 512 KiB, may be in flight.
+// The pacer tolerates 1.5 times the idle latency, and at least 0.3 ms more. So on this disk half a
+// millisecond, 512 KiB, may be in flight.
 func TestThePacerFindsHowMuchTheGuestBearsAndStaysThere(t *testing.T) {
 	for name, noise := range map[string]float64{"a disk without noise": 0, "a noisy disk": 0.3} {
 		t.Run(name, func(t *testing.T) {
@@ -197,8 +196,7 @@ func TestThePacerGivesWayWithinASecondAndComesBack(t *testing.T) {
 	})
 }
 
-// share is how fast the copy is in the next ten seconds, as a part of its speed if it were not held
-// back.
+// share returns the copy's speed in the next ten seconds, relative to its unlimited speed.
 func (p *plant) share() float64 {
 	p.mu.Lock()
 	before := p.copied
@@ -210,8 +208,8 @@ func (p *plant) share() float64 {
 	return float64(p.copied-before) / 10 / full
 }
 
-// The guest waits for a processor that the copy needs, too, and not for the disk: its writes take
-// twice as long, however little is in flight.
+// The guest waits for a processor that the copy needs too, and not for the disk: its writes take
+// twice as long, with any bytes in flight.
 func TestThePacerKeepsItsShareOfTheSpeedWhereGivingWayDoesNotHelpEnough(t *testing.T) {
 	for keep, want := range map[float64][2]float64{0.5: {0.45, 0.7}, 0: {0.01, 0.12}} {
 		for name, noise := range map[string]float64{"without noise": 0, "with noise": 0.3} {
@@ -236,7 +234,7 @@ func TestThePacerKeepsItsShareOfTheSpeedWhereGivingWayDoesNotHelpEnough(t *testi
 	}
 }
 
-// states looks at the pacer for a while, every 100 ms, and counts what it does.
+// states looks at the pacer for a while, every 100 ms, and counts its activities.
 func (p *plant) states(d time.Duration) map[copy.PaceDoing]int {
 	seen := map[copy.PaceDoing]int{}
 	for range d / (100 * time.Millisecond) {
@@ -246,15 +244,15 @@ func (p *plant) states(d time.Duration) map[copy.PaceDoing]int {
 	return seen
 }
 
-// newCrowdedPlant has a guest whose writes take three times as long beside any copy, since it has
-// less of the processors then, and what the disk adds to that.
+// newCrowdedPlant has a guest with writes that take three times as long during any copy, since it
+// has less CPU time then, plus the disk's effect.
 func newCrowdedPlant(bytesPerSecond int64, noise float64) *plant {
 	p := newPlant(time.Millisecond, bytesPerSecond)
 	p.contention, p.perRequest, p.noise = 2, 500*time.Microsecond, noise
 	return p
 }
 
-// letGo waits until the pacer has found that giving way does not help.
+// letGo waits until the pacer has found that a limit does not help.
 func (p *plant) letGo(t *testing.T) {
 	t.Helper()
 	<-time.After(4 * time.Second)
@@ -263,7 +261,7 @@ func (p *plant) letGo(t *testing.T) {
 	}
 }
 
-// Of this guest's requests none waits for the copy's: it only has less of the processors.
+// No request of this guest waits for the copy's requests: the guest only has less CPU time.
 func TestThePacerLetsACopyGoWhereGivingWayDoesNotHelp(t *testing.T) {
 	for name, noise := range map[string]float64{"without noise": 0, "with noise": 0.3} {
 		t.Run(name, func(t *testing.T) {
@@ -285,8 +283,8 @@ func TestThePacerLetsACopyGoWhereGivingWayDoesNotHelp(t *testing.T) {
 	}
 }
 
-// Somewhere between these disks a guest loses about as much either way, and it takes a look at both
-// to tell.
+// Between these disks a guest loses about as much with and without a limit, and the pacer must try
+// both to decide.
 func TestThePacerDoesNotWaverWhereGivingWayHelpsALittle(t *testing.T) {
 	for bytesPerSecond := int64(512 << 20); bytesPerSecond <= 8<<30; bytesPerSecond += bytesPerSecond / 4 {
 		t.Run(fmt.Sprintf("%d MiB/s", bytesPerSecond>>20), func(t *testing.T) {
@@ -310,7 +308,7 @@ func TestThePacerDoesNotWaverWhereGivingWayHelpsALittle(t *testing.T) {
 	}
 }
 
-// An operator who has a copy give way as far as need be knows better than the pacer.
+// An operator who wants the copy to have any low speed overrules the pacer.
 func TestACopyThatWasLetGoGivesWayWithoutAShare(t *testing.T) {
 	p := newCrowdedPlant(64<<30, 0)
 	p.run(t, func() {
@@ -349,7 +347,7 @@ func TestACopyBesideAGuestThatDoesNothingIsFastAtOnce(t *testing.T) {
 	})
 }
 
-// Whoever follows what the operator says may say the same once more.
+// A caller that follows the operator's setting may set the same value again.
 func TestTheSameShareOnceMoreDoesNotHoldTheCopyUp(t *testing.T) {
 	p := newPlant(time.Millisecond, 1<<30)
 	p.thinks = 1000 * time.Hour
@@ -368,7 +366,7 @@ func TestTheSameShareOnceMoreDoesNotHoldTheCopyUp(t *testing.T) {
 }
 
 func TestThePacerNeverStarvesTheCopy(t *testing.T) {
-	p := newPlant(time.Millisecond, 1<<20) // whatever is in flight is too much
+	p := newPlant(time.Millisecond, 1<<20) // any bytes in flight are too many
 	p.keepShare = 0
 	p.run(t, func() {
 		<-time.After(5 * time.Second)

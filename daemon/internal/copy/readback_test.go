@@ -44,9 +44,9 @@ func (e *memoryEnd) Zero(off, n int64) error {
 	return nil
 }
 
-// copyInMemory is a copy of 16 chunks of data by two workers. The read of chunk 8 of src
-// takes longer than the saver waits between two flushes, and the write of the last chunk
-// waits until dst is read, for ever if that were done behind the copy only.
+// copyInMemory returns a copy of 16 chunks of data by two workers. The read of chunk 8 of src takes
+// longer than the saver's interval between two flushes. The write of the last chunk waits until dst
+// is read: forever if dst were read back only after the copy.
 func copyInMemory() (s *stream, src, dst *memoryEnd) {
 	const chunks = 16
 	src, dst = newMemoryEnd(chunks), newMemoryEnd(chunks)
@@ -128,8 +128,8 @@ func TestACopyThatIsFoundWrongIsNotFinished(t *testing.T) {
 	})
 }
 
-// A device that wraps around at half the size it claims writes the second half of a
-// volume over the first, which was right when it was read back.
+// A device that wraps around at half of its claimed size writes the second half of a volume over
+// the first, which was correct when it was read back.
 func TestASampleOfWhatWasReadBackIsReadAgain(t *testing.T) {
 	src, dst := newMemoryEnd(2*sampleEvery), newMemoryEnd(2*sampleEvery)
 	for i := range src.content {

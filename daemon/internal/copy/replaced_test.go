@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// The copier goes on with the file that it has open; what counts is the one that the
-// guest is given, by its name.
+// The copier continues with the file that it has open; the guest gets the file at the path.
 func TestADstThatIsUnlinkedOrReplacedInTheCopyIsNoCopy(t *testing.T) {
 	for _, format := range []string{qemuimg.FormatRaw, qemuimg.FormatQCOW2} {
 		for _, replaced := range []bool{false, true} {
@@ -33,7 +32,7 @@ func TestADstThatIsUnlinkedOrReplacedInTheCopyIsNoCopy(t *testing.T) {
 					t.Error(err)
 				}
 				if replaced {
-					text, err := os.ReadFile(dst.Path + ".away") // even one that holds the same
+					text, err := os.ReadFile(dst.Path + ".away") // even one with the same content
 					if err = errors.Join(err, os.WriteFile(dst.Path, text, 0o600)); err != nil {
 						t.Error(err)
 					}

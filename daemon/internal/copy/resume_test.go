@@ -16,8 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy/copytest"
 )
 
-// resumeRole makes the test binary copy the images named in it, and tell its
-// progress on stdout.
+// resumeRole makes the test binary copy the images named in it, and print its progress on stdout.
 const resumeRole = "VOLFERRY_TEST_COPY"
 
 // copyInChild is the process that TestKill... kills.
@@ -123,7 +122,7 @@ func TestACursorOfAnotherCopyIsNotUsed(t *testing.T) {
 	src, dst := raw(t, "src", 4*miB, [2]int64{0, 4 * miB}), raw(t, "dst", 4*miB)
 	cursor := finished(t, src, dst)
 	other := raw(t, "other", 4*miB)
-	for range 2 { // and then that of this copy is found behind it
+	for range 2 { // the second time the log has a record of this copy
 		result := mustCopy(t, copy.Spec{Src: src, Dst: other, Cursor: cursor, Verify: true})
 		t.Logf("resumed %d", result.BytesResumed)
 		assertEqual(t, src, other)

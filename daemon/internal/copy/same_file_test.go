@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAnEndOfAnotherFileThanTheLockedOneIsRefused: the path may name another file by the
-// time that it is opened again.
+// TestAnEndOfAnotherFileThanTheLockedOneIsRefused: the path may name another file when it is opened
+// again.
 func TestAnEndOfAnotherFileThanTheLockedOneIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dst")
 	create := func() {

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// slowEnd flushes when it is told.
+// slowEnd flushes on command.
 type slowEnd struct {
 	End
 
@@ -27,8 +27,8 @@ func (c *memoryCursor) Append([]byte) error {
 	return nil
 }
 
-// claimAll has two workers copy all chunks, as a saver sees it, and returns how
-// many were claimed; the flush of dst hangs meanwhile.
+// claimAll lets two workers copy all chunks, from the saver's view, and returns how many were
+// claimed; the flush of dst hangs meanwhile.
 func claimAll(t *testing.T, s *saver) (claimed *int, ended chan error) {
 	t.Helper()
 	claimed, ended = new(int), make(chan error, 2)
@@ -44,7 +44,7 @@ func claimAll(t *testing.T, s *saver) (claimed *int, ended chan error) {
 		go func() {
 			for chunk := range work {
 				if err := errors.Join(s.claim(chunkBytes), s.done(run{first: chunk, count: 1}, chunkBytes)); err != nil {
-					for range work { // as sweep does not: it stops handing out
+					for range work { // sweep would stop handing out chunks
 					}
 					ended <- err
 					return
@@ -62,7 +62,7 @@ func TestNoMoreThanTheReworkLimitIsEverUnrecorded(t *testing.T) {
 		end, cursor := &slowEnd{flush: make(chan error)}, &memoryCursor{}
 		s := newSaver(cursor, end, newChunkTable(1<<30))
 		claimed, ended := claimAll(t, s)
-		// One more is in the hands of the worker that waits.
+		// The waiting worker has one more.
 		if limit := maxUnsavedBytes/chunkBytes + 1; *claimed > limit {
 			t.Errorf("%d chunks were handed out while none is recorded, limit %d", *claimed, limit)
 		}

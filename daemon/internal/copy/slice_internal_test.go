@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestASliceRefusesWhatReachesBehindIt, whoever asks, and nothing is read or written then.
+// TestASliceRefusesWhatReachesBehindIt in every method, without reading or writing.
 func TestASliceRefusesWhatReachesBehindIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "larger")
 	before := bytes.Repeat([]byte{1}, 4096)

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// TestACopyToTheBeginningOfALargerImageLeavesTheRest, between all kinds of images, and one
-// from there takes no more.
+// TestACopyToTheBeginningOfALargerImageLeavesTheRest, between all kinds of images; a copy from
+// there does not read the rest.
 func TestACopyToTheBeginningOfALargerImageLeavesTheRest(t *testing.T) {
 	const size = 8*miB + 512
 	larger := func(image copy.Image) copy.Image {
@@ -70,7 +70,7 @@ func TestALinkedCloneIsCopiedToTheBeginningOfALargerImage(t *testing.T) {
 	}
 }
 
-// TestABeginningOfWhatIsSmallerIsRefusedUntouched, as target of a copy between files and of one
+// TestABeginningOfWhatIsSmallerIsRefusedUntouched, as target of a copy between files and of a copy
 // by qemu-img.
 func TestABeginningOfWhatIsSmallerIsRefusedUntouched(t *testing.T) {
 	const size = 2 * miB

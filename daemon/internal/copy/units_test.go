@@ -21,12 +21,12 @@ import (
 
 const unitBytes = 64 << 10
 
-// unitsOf is n units from first on.
+// unitsOf returns the range of n units from first on.
 func unitsOf(first, n int64) copy.Range {
 	return copy.Range{Offset: first * unitBytes, Bytes: n * unitBytes}
 }
 
-// liveCopy is a copy of these ranges of 8 MiB of data to a dst that holds other data.
+// liveCopy returns a copy of these ranges of 8 MiB of data to a dst with other data.
 func liveCopy(t *testing.T, ranges ...copy.Range) copy.UnitsSpec {
 	t.Helper()
 	src, dst := raw(t, "src", 8*miB, [2]int64{0, 8 * miB}), raw(t, "dst", 8*miB)
@@ -45,7 +45,7 @@ func mustCopyUnits(t *testing.T, spec copy.UnitsSpec) copy.UnitsResult {
 	return result
 }
 
-// wantUnits holds dst against src in the ranges, and against what it was elsewhere.
+// wantUnits compares dst with src in the ranges, and with its previous content elsewhere.
 func wantUnits(t *testing.T, spec copy.UnitsSpec, before []byte, ranges ...copy.Range) {
 	t.Helper()
 	want, src := bytes.Clone(before), read(t, spec.Src)
@@ -119,8 +119,8 @@ func TestWhatIsNoWholeUnitIsRefused(t *testing.T) {
 	}
 }
 
-// otherWriter writes units of dst as another host does, right after a flush of this copy and
-// before it reads back.
+// otherWriter writes units of dst as another host does, right after a flush of this copy and before
+// it reads back.
 type otherWriter struct {
 	copy.End
 
@@ -134,7 +134,7 @@ func (e *otherWriter) Flush() error {
 	return err
 }
 
-// withOther has another host write one unit of dst during the copy.
+// withOther lets another host write one unit of dst during the copy.
 func withOther(spec copy.UnitsSpec, unit int64) copy.UnitsSpec {
 	once := &sync.Once{}
 	spec.OpenEnd = copytest.Wrap("/dst", func(e copy.End) copy.End {
@@ -226,7 +226,7 @@ func TestFaultyEndsOfUnitsAreErrors(t *testing.T) {
 			if _, err := copy.Units(t.Context(), spec); !errors.Is(err, c.want) {
 				t.Fatalf("error %v", err)
 			}
-			spec.OpenEnd = nil // nothing was recorded that is not there
+			spec.OpenEnd = nil // the cursor has no wrong record
 			mustCopyUnits(t, spec)
 			assertEqual(t, spec.Src, spec.Dst)
 		})
@@ -287,7 +287,7 @@ func (e *killed) WriteAt(p []byte, off int64) (int, error) {
 	return e.End.WriteAt(p, off)
 }
 
-// A copy of several windows is cut off again and again: what was recorded is there, and is
+// A copy of several windows is interrupted again and again: recorded windows are stored, and are
 // not copied again.
 func TestACopyOfUnitsGoesOnFromItsCursor(t *testing.T) {
 	const size = 300 * miB

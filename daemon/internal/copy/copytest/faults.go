@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package copytest has ends with faults, for tests of the copy engine and of its callers.
-// Each embeds a real end and overrides one method. It does not know how the engine works.
+// Package copytest has ends with faults, for tests of the copy engine and of its callers. Each
+// embeds a real end and overrides one method. It does not know how the engine works.
 package copytest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 )
 
-// Wrap opens real ends, and wraps those whose path ends in suffix with fault.
+// Wrap opens real ends, and wraps those with this suffix of their path with fault.
 func Wrap(suffix string, fault func(copy.End) copy.End) copy.OpenEnd {
 	return func(path string, writable bool) (copy.End, error) {
 		end, err := copy.OpenFile(path, writable)
@@ -142,7 +142,7 @@ func (e *FlipByte) WriteAt(p []byte, off int64) (int, error) {
 	return e.End.WriteAt(p, off)
 }
 
-// Gate lets writes through only while it is open, and says when one waits.
+// Gate passes writes only while it is open, and reports a waiting write.
 type Gate struct {
 	copy.End
 
