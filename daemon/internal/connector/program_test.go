@@ -50,7 +50,7 @@ func TestAnErrorOfAConnectorHasItsCode(t *testing.T) {
 	}
 }
 
-// TestAProgramThatBreaksTheProtocolIsNotBelieved: what it was asked for may have been done.
+// TestAProgramThatBreaksTheProtocolIsNotBelieved: its request may have been done.
 func TestAProgramThatBreaksTheProtocolIsNotBelieved(t *testing.T) {
 	for what, c := range map[string]struct{ script, says string }{
 		"it dies":                     {"echo out of order >&2; exit 3", "exit status 3: out of order"},
@@ -86,7 +86,7 @@ func TestAProgramThatBreaksTheProtocolIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestNothingOfAProgramOutlivesIt, so that the next verb meets no other one.
+// TestNothingOfAProgramOutlivesIt, so that the next verb meets no leftover process.
 func TestNothingOfAProgramOutlivesIt(t *testing.T) {
 	const soon = 200 * time.Millisecond
 	givenUp, cancel := context.WithTimeout(t.Context(), soon)
@@ -186,8 +186,7 @@ func TestARunnerRunsNothingThatItsConfigurationDoesNotName(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies, and is asked all the same for what was asked
-// for before.
+// TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies, but an earlier request may still be repeated.
 func TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase $(cat) in\n*inspect*) echo '" + strings.Replace(goodPool, `"delete"`, `"delete","copy"`, 1) + "' ;;\n*) echo '{\"protocol\":1,\"copied_to_bytes\":512}' ;;\nesac\n"

@@ -42,8 +42,8 @@ echo '{"protocol":1,"volume":{"name":"v"}}'` + "\n"
 	}
 }
 
-// TestVerbsOnAVolumeHaveTheirTurnsInTheOrderInWhichTheyCame, and who only looks has its turn behind
-// those that came before. One that was given up is nobody's turn.
+// TestVerbsOnAVolumeHaveTheirTurnsInTheOrderInWhichTheyCame, and an inspection runs after the
+// earlier verbs. An abandoned verb takes no turn.
 func TestVerbsOnAVolumeHaveTheirTurnsInTheOrderInWhichTheyCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Runner{}
@@ -84,8 +84,8 @@ func TestVerbsOnAVolumeHaveTheirTurnsInTheOrderInWhichTheyCame(t *testing.T) {
 	})
 }
 
-// slow is a connector whose create says that it has begun, and makes the volume once it is let go
-// on.
+// slow is a connector with a create that reports its start, and makes the volume when it may
+// continue.
 type slow struct {
 	*Runner
 	dir string
@@ -122,7 +122,7 @@ func slowRunner(dir string) *Runner {
 
 var createV = Request{Verb: VerbCreate, OpID: "a", Volume: "v", SizeBytes: 512}
 
-// begins runs a create, and returns when the program is at work. Ended has its error.
+// begins runs a create, and returns when the program runs. ended has its error.
 func (s slow) begins(t *testing.T) (ended chan error) {
 	t.Helper()
 	ended = make(chan error, 1)
@@ -134,7 +134,7 @@ func (s slow) begins(t *testing.T) (ended chan error) {
 	return ended
 }
 
-// pid is the number of the next program that is at work.
+// pid returns the number of the next running program.
 func (s slow) pid(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.dir, "begun"))
@@ -155,8 +155,8 @@ func (s slow) goOn(t *testing.T) {
 	}
 }
 
-// TestNobodyIsToldOfAVolumeWhileAVerbIsAtWorkOnIt: that it is not there would not be so a moment
-// later. The pool and its other volumes are nothing to it.
+// TestNobodyIsToldOfAVolumeWhileAVerbIsAtWorkOnIt: an absence would be wrong a moment later. The
+// pool and its other volumes are not affected.
 func TestNobodyIsToldOfAVolumeWhileAVerbIsAtWorkOnIt(t *testing.T) {
 	s := newSlow(t)
 	ended := s.begins(t)
@@ -182,8 +182,8 @@ func TestNobodyIsToldOfAVolumeWhileAVerbIsAtWorkOnIt(t *testing.T) {
 	}
 }
 
-// TestTheProgramOfADaemonThatIsKilledIsKilled, where nothing is beside the daemon that would do the
-// verb to its end, so that the program of the next daemon does not meet it.
+// TestTheProgramOfADaemonThatIsKilledIsKilled if no separate program would complete the verb, so
+// that the next daemon's program does not meet it.
 func TestTheProgramOfADaemonThatIsKilledIsKilled(t *testing.T) {
 	const role = "VOLFERRY_TEST_CONNECTOR_DIR"
 	if dir := os.Getenv(role); dir != "" {

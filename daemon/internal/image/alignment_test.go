@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAFirstBlockIsFilledAndNothingChanged: the file reads as before, and has space where it
-// begins.
+// TestAFirstBlockIsFilledAndNothingChanged: the file reads as before, and its beginning is
+// allocated.
 func TestAFirstBlockIsFilledAndNothingChanged(t *testing.T) {
 	data := bytes.Repeat([]byte{7}, 512)
 	for name, before := range map[string][]byte{

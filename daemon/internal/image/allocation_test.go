@@ -80,7 +80,7 @@ func TestTheRoomOfAQcow2ImageIsBeyondItsEndAndTheImageIsWhole(t *testing.T) {
 	}
 }
 
-// chattr has a program of the filesystem change or show what a file says of itself.
+// chattr runs a filesystem tool that changes or shows a file's attributes.
 func chattr(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()

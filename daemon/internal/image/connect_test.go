@@ -43,8 +43,8 @@ func TestWhatIsNotThereCannotBeConnectedAndNeedsNoDisconnect(t *testing.T) {
 	}
 }
 
-// What another host wrote is what the guest reads: here it is written below a
-// loop device that has the old content in memory.
+// The guest must read another host's writes: here these go below a loop device with the old content
+// in memory.
 func TestAConnectedDeviceReadsWhatIsOnIt(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "disk")
 	old, now := bytes.Repeat([]byte{1}, 1<<20), bytes.Repeat([]byte{2}, 1<<20)
@@ -59,7 +59,7 @@ func TestAConnectedDeviceReadsWhatIsOnIt(t *testing.T) {
 		}
 		return content[0]
 	}
-	// Held open, or the kernel forgets the pages with the last close.
+	// Kept open, because the kernel drops the pages at the last close.
 	held, err := os.Open(device)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestALinkToNothingIsNoPlaceForAnImage(t *testing.T) {
 	}
 }
 
-// TestADeviceThatCannotBeOpenedIsRefused: it is no error of Volferry's.
+// TestADeviceThatCannotBeOpenedIsRefused: it is no internal error.
 func TestADeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "device")
 	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(240, 99))); err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// TestTheFingerprintOfANewImageIsKnownBeforeItIsAtItsPath, and is the one that it has
-// there.
+// TestTheFingerprintOfANewImageIsKnownBeforeItIsAtItsPath, and does not change there.
 func TestTheFingerprintOfANewImageIsKnownBeforeItIsAtItsPath(t *testing.T) {
 	for _, format := range []string{"raw", "qcow2"} {
 		t.Run(format, func(t *testing.T) {
@@ -37,7 +36,7 @@ func TestTheFingerprintOfANewImageIsKnownBeforeItIsAtItsPath(t *testing.T) {
 	}
 }
 
-// TestAnImageWhoseFingerprintCannotBeKeptIsNotMade: nobody could tell later whose it is.
+// TestAnImageWhoseFingerprintCannotBeKeptIsNotMade: its owner could not be determined later.
 func TestAnImageWhoseFingerprintCannotBeKeptIsNotMade(t *testing.T) {
 	dir, full := t.TempDir(), errors.New("the journal is full")
 	err := Storage{}.Create(t.Context(), hv.Image{Path: filepath.Join(dir, "image"), Format: "raw"}, 1<<20, NewFile{Whole: func(string) error { return full }})

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// loopDevice is a block device of which a file has the bytes.
+// loopDevice makes a block device of a file.
 func loopDevice(t *testing.T, file string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -35,7 +35,7 @@ func loopDevice(t *testing.T, file string) string {
 	return device
 }
 
-// deviceOf is a block device of this size.
+// deviceOf makes a block device of this size.
 func deviceOf(t *testing.T, sizeBytes int64) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "device")

@@ -15,7 +15,7 @@ import (
 
 const exportBytes = 8 << 20
 
-// serve has QEMU serve an empty image.
+// serve lets QEMU serve an empty image.
 func serve(t *testing.T) *lab.Export {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-nbd"); err != nil {

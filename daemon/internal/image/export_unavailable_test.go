@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A daemon that has just begun is not connected to libvirt yet, which has the key of the cluster.
+// A daemon that has just started is not connected yet to libvirt, which has the key of the cluster.
 func TestAnImageWhoseKeyLibvirtCannotGiveNowIsWaitedForAndNotRefused(t *testing.T) {
 	const cluster = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
 	s := image.Storage{Network: network.Access{RBD: &rbd.Client{

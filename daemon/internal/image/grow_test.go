@@ -36,7 +36,7 @@ func TestARefusalToGrowSaysWhy(t *testing.T) {
 	}
 }
 
-// TestAnImageThatQEMUHasOpenIsInUse: two that write into one qcow2 image destroy it.
+// TestAnImageThatQEMUHasOpenIsInUse: two writers would destroy a qcow2 image.
 func TestAnImageThatQEMUHasOpenIsInUse(t *testing.T) {
 	img := hv.Image{Path: filepath.Join(t.TempDir(), "image"), Format: "qcow2"}
 	if err := (Storage{}).Create(t.Context(), img, 1<<20, NewFile{}); err != nil {
@@ -48,7 +48,7 @@ func TestAnImageThatQEMUHasOpenIsInUse(t *testing.T) {
 	}
 }
 
-// TestAPathSaysNothingAboutLocks: the words of qemu-img name the image.
+// TestAPathSaysNothingAboutLocks: qemu-img's messages contain the image's path.
 func TestAPathSaysNothingAboutLocks(t *testing.T) {
 	img := hv.Image{Path: filepath.Join(t.TempDir(), "lock"), Format: "qcow2"}
 	if err := (Storage{}).Create(t.Context(), img, 1<<20, NewFile{}); err != nil {
@@ -58,7 +58,7 @@ func TestAPathSaysNothingAboutLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const refcountOrder = 96 // of the header: one that no image has, which only QEMU looks at
+	const refcountOrder = 96 // of the header: an invalid value that only QEMU checks
 	_, err = f.WriteAt([]byte{0, 0, 0, 7}, refcountOrder)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)

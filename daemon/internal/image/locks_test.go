@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// opensInQEMU has a program of QEMU's open an image until what it returns is called, at the latest
-// at the end of the test.
+// opensInQEMU lets a QEMU program keep an image open until closes is called, or the test ends.
 func opensInQEMU(t *testing.T, args ...string) (closes func()) {
 	t.Helper()
 	qemu, err := exec.LookPath("qemu-io")
@@ -39,7 +38,7 @@ func opensInQEMU(t *testing.T, args ...string) (closes func()) {
 	}
 	answered := make(chan error, 1)
 	go func() { _, err := out.Read(make([]byte, 64)); answered <- err }()
-	select { // it prompts when it has the image open
+	select { // its prompt: it has the image open
 	case err := <-answered:
 		if err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ func TestAPassphraseThatLibvirtDoesNotGiveIsRefusedUnlessLibvirtIsAway(t *testin
 		t.Errorf("a passphrase: %v", err)
 	}
 	for what, s := range map[string]image.Storage{"private": gives("", errors.New("private")), "no such secret": gives("", hv.ErrNotFound), "empty": gives("", nil)} {
-		// hv.ErrNotFound would be taken for a domain that is gone.
+		// hv.ErrNotFound would mean that a domain is gone.
 		if err := s.CheckSecret(t.Context(), container); api.CodeOf(err) != api.CodeStateForbidden || errors.Is(err, hv.ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
 		}

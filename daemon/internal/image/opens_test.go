@@ -26,7 +26,7 @@ func TestAnImageThatQEMUCannotOpenIsNamed(t *testing.T) {
 		who      hv.ProcessUser
 		uid, gid int
 		mode     os.FileMode
-		words    string // of the refusal, none if it can be opened
+		words    string // in the refusal, none if it can be opened
 	}{
 		"root's, which libvirt gives":              {given, 0, 0, 0o600, ""},
 		"root's, which libvirt does not give":      {qemu, 0, 0, 0o600, "dynamic_ownership"},

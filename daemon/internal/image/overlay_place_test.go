@@ -17,7 +17,7 @@ import (
 )
 
 // TestAnOverlayIsNotReachedByALinkBelowTheSharedOverlayDirectory: with overlay_dir_shared the root
-// of another host can replace the directory of this host's overlays there.
+// user of another host can replace the directory of this host's overlays there.
 func TestAnOverlayIsNotReachedByALinkBelowTheSharedOverlayDirectory(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// reachable is a directory that everybody gets to, with two more in it.
+// reachable makes a directory that every user can reach, with two nested ones in it.
 func reachable(t *testing.T) (outer, inner string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -58,7 +58,7 @@ func TestADirectoryThatQEMUMayNotPassIsNamed(t *testing.T) {
 	}
 }
 
-// QEMU goes to the link first, and from there to the socket.
+// QEMU needs access to the link, and to the socket.
 func TestASocketByASymbolicLinkIsReachedThroughTheDirectoriesOfBoth(t *testing.T) {
 	who := hv.ProcessUser{UID: 64055, GID: 64055}
 	outer, inner := reachable(t)
@@ -110,7 +110,7 @@ func TestToLookAsAnotherUserChangesNoOtherThread(t *testing.T) {
 		if err := (image.Storage{}).Reach(hv.ProcessUser{UID: 64055, GID: 107}, outer); err == nil {
 			t.Fatal("it was reached")
 		}
-		// Whoever runs next must be root still.
+		// The next goroutine on the thread must still be root.
 		if _, err := os.ReadDir(outer); err != nil {
 			t.Fatal(err)
 		}

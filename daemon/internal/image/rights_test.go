@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
-// accessList allows user 65534 to read, the group nothing, and nobody more than to read.
+// accessList permits user 65534 to read and the group nothing, with read as the maximum.
 func accessList() []byte {
 	acl := binary.LittleEndian.AppendUint32(nil, 2)
 	const nobodysID = 0xffffffff
@@ -32,7 +32,7 @@ func accessList() []byte {
 	return acl
 }
 
-// withAttributes is an empty file of user 1000 with an access list and a label.
+// withAttributes makes an empty file of user 1000 with an access list and a label.
 func withAttributes(t *testing.T, label string) *os.File {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -85,7 +85,7 @@ func hasRights(t *testing.T, path string, want *Rights) {
 	}
 }
 
-// The access list that a directory gives to what is made in it is none of the image's.
+// The access list that a file inherits from its directory is not the image's.
 func TestWhatTheDirectoryGivesIsTakenAway(t *testing.T) {
 	plain := withAttributes(t, testLabel)
 	if err := unix.Fremovexattr(int(plain.Fd()), attrACL); err != nil {
@@ -140,7 +140,7 @@ func TestWhatLibvirtRemembersIsTakenForTheRights(t *testing.T) {
 	}
 }
 
-// On a filesystem without owners or access lists nobody gets more rights than on src.
+// On a filesystem without owners or access lists no user gets more rights than on src.
 func TestRightsThatAreRefusedGiveNobodyMore(t *testing.T) {
 	f := withAttributes(t, testLabel)
 	rights, err := Storage{}.readRights(t.Context(), f)
@@ -180,7 +180,7 @@ func TestRightsThatAreRefusedGiveNobodyMore(t *testing.T) {
 	}
 }
 
-// Where root may not give a file away, as on NFS with root_squash, libvirt may not either.
+// If root may not change the owner of a file, as on NFS with root_squash, libvirt may not either.
 func TestAnImageThatNobodyCanGiveAwayIsNotTakenForGiven(t *testing.T) {
 	f := withAttributes(t, testLabel)
 	if err := errors.Join(unix.Fremovexattr(int(f.Fd()), attrACL), f.Chmod(0o600), os.Chmod(filepath.Dir(f.Name()), 0o711), os.Chmod(filepath.Dir(filepath.Dir(f.Name())), 0o711)); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// TestAnOverlayIsFoldedIntoTheBeginningOfALargerImage, and the whole image is what is looked at.
+// TestAnOverlayIsFoldedIntoTheBeginningOfALargerImage, and Inspect reports the whole image.
 func TestAnOverlayIsFoldedIntoTheBeginningOfALargerImage(t *testing.T) {
 	const size, whole = 1 << 20, 2<<20 + 512
 	for at, address := range map[string]func(*testing.T, string) string{

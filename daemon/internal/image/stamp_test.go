@@ -21,7 +21,7 @@ func stampOf(t *testing.T, path string) Stamp {
 	return s
 }
 
-// What another host has written is in the answer of the server, which an open alone asks for.
+// Only an open makes NFS ask the server, which knows the writes of other hosts.
 func TestAFileOnNFSIsOpenedForItsStamp(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "img")
@@ -123,7 +123,7 @@ func TestThereIsNoStampOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Not known to be written is not known to be unwritten.
+// Not known to be written is not the same as known to be unwritten.
 func TestAStampThatCannotTellSaysSoAndWhy(t *testing.T) {
 	device := Stamp{Device: true, Sectors: 8, Boot: "a"}
 	for name, c := range map[string]struct {

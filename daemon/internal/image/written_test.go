@@ -45,7 +45,7 @@ func TestAFileThatSomebodyWritesIsSeen(t *testing.T) {
 }
 
 func TestAFileWhoseWritersNobodyMaySeeIsNotCalledUnwritten(t *testing.T) {
-	path := "/etc/passwd" // root's, so that nobody else gets a lease of it
+	path := "/etc/passwd" // root's, so that no other user gets a lease on it
 	if os.Geteuid() == 0 {
 		path = fileOfAnotherUser(t)
 		dropLease(t)
@@ -68,7 +68,7 @@ func fileOfAnotherUser(t *testing.T) string {
 	return path
 }
 
-// dropLease takes CAP_LEASE from this goroutine for good: its thread ends with it.
+// dropLease permanently drops CAP_LEASE of this goroutine's thread, which ends with the goroutine.
 func dropLease(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

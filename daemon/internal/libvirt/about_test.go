@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// testAbout: what is said is what virsh says, and the process is the one at the socket.
+// testAbout: About agrees with virsh, and the process is the one at the socket.
 func testAbout(t *testing.T, env *realEnv) {
 	about, err := env.conn.About(t.Context())
 	must(t, err)
@@ -64,7 +64,7 @@ func TestHookIsAskedOnceLibvirtWasReloaded(t *testing.T) {
 	hooks := filepath.Join(libvirtd.HooksDir, "qemu.d")
 	must(t, os.MkdirAll(hooks, 0o755))
 	must(t, os.WriteFile(filepath.Join(hooks, "no"), []byte("#!/bin/sh\n[ \"$2 $3\" != 'prepare begin' ]\n"), 0o755))
-	must(t, asked(false)) // libvirtd does not know of it
+	must(t, asked(false)) // libvirtd has not noticed it
 	must(t, libvirtd.Reload())
 	again := func(error) bool { return true }
 	must(t, retry.Do(t.Context(), retry.Backoff{First: 50 * time.Millisecond, Max: time.Second}, time.Minute, func() error { return asked(true) }, again))

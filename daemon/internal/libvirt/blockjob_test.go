@@ -4,10 +4,10 @@ package libvirt
 
 import "testing"
 
-// What libvirt makes of QEMU's numbers; see qemuBlockJobInfoTranslate.
+// libvirt's conversion of QEMU's counters; see qemuBlockJobInfoTranslate.
 func TestAJobTracksWritesOnceQEMUHasSetItsLength(t *testing.T) {
 	for numbers, want := range map[[2]uint64]bool{
-		{0, 1}:            false, // len 0, not ready: it looks through the disk, or libvirt knows nothing
+		{0, 1}:            false, // len 0, not ready: it scans the disk, or libvirt knows nothing
 		{1, 1}:            true,  // len 0, ready: there is nothing to copy
 		{0, 65536}:        true,  // the first length
 		{65535, 65536}:    true,  // all is copied, and not ready yet

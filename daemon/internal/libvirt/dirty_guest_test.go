@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/test/lab/workload"
 )
 
-// trackedUnit is what a bit of these bitmaps stands for.
+// trackedUnit is the unit of these bitmaps.
 const trackedUnit = 64 << 10
 
 // unitSet is a set of units by number.
@@ -28,8 +28,8 @@ func (s unitSet) without(of unitSet) []int64 {
 	return slices.Sorted(maps.Keys(left))
 }
 
-// writtenBy are the units of the acknowledged operations that pass. What a discard leaves is
-// not said, so that it may be in a bitmap, and need not be.
+// writtenBy returns the units of the acknowledged operations for which pass returns true. The
+// content after a discard is undefined, so a bitmap may or may not have its units.
 func writtenBy(h *lab.History, discards bool, pass func(lab.Ack) bool) unitSet {
 	units := unitSet{}
 	for _, a := range h.Acks {
@@ -88,9 +88,9 @@ func (s *sharing) read(t *testing.T, id, name string) unitSet {
 	return units
 }
 
-// Two real guests write to one volume without a rest while bitmaps are swapped under them.
-// Every write that a guest was told is done is in a bitmap of its own process that was there
-// when it was made, and in none that came later.
+// Two real guests write to one volume without pause while their bitmaps are swapped. Every
+// acknowledged write must be in a bitmap of the guest's own process that existed at the write, and
+// in no later one.
 func TestEveryAcknowledgedWriteIsInTheBitmapsOfItsTime(t *testing.T) {
 	leftToTestConformance(t)
 	s := newSharing(t)
@@ -122,15 +122,15 @@ func TestEveryAcknowledgedWriteIsInTheBitmapsOfItsTime(t *testing.T) {
 	}
 }
 
-// checkRounds holds the bitmaps of a guest against what it was told.
+// checkRounds compares a guest's bitmaps with its acknowledged writes.
 func (s *sharing) checkRounds(t *testing.T, i int, h *lab.History, before, after []time.Time, name func(int) string) {
 	t.Helper()
 	so, acks := unitSet{}, 0
 	for round := range before {
 		bits := s.read(t, s.ids[i], name(round))
 		maps.Copy(so, bits)
-		// An acknowledgement that came after the bitmap was there, by which time four
-		// others may have been in flight, was of a write after tracking began.
+		// After the bitmap's creation at most four acknowledgements can be for writes that began
+		// earlier. All later ones are for writes since the start of tracking.
 		next := time.Now()
 		if round+1 < len(before) {
 			next = before[round+1]
@@ -152,8 +152,8 @@ func (s *sharing) checkRounds(t *testing.T, i int, h *lab.History, before, after
 	t.Logf("guest %d: %d acknowledged, %d units in %d bitmaps", i+1, len(h.Acks), len(so), len(before))
 }
 
-// afterInFlight are the operations that were begun after a moment: all that were acknowledged
-// after it, but those that may have been in flight then.
+// afterInFlight returns the operations that began after a moment: all that were acknowledged after
+// it, except those that may have been in flight then.
 func afterInFlight(h *lab.History, at time.Time) map[uint64]bool {
 	began, seen := map[uint64]bool{}, 0
 	for _, a := range h.Acks {
@@ -167,8 +167,8 @@ func afterInFlight(h *lab.History, at time.Time) map[uint64]bool {
 	return began
 }
 
-// exact has a guest write between two swaps with nothing in flight at either: the bitmap is
-// what it wrote, unit for unit.
+// exact lets a guest write between two swaps with nothing in flight at either: the bitmap must have
+// exactly the written units.
 func exact(t *testing.T, s *sharing, i int, name func(int) string) {
 	t.Helper()
 	g := s.guests[i]
@@ -203,8 +203,8 @@ func exact(t *testing.T, s *sharing, i int, name func(int) string) {
 	t.Logf("guest %d: %d operations between two swaps, %d units", i+1, len(h.Acks), len(bits))
 }
 
-// testDirtyLeftBehind: a daemon that died in a read leaves an export and its server. The next
-// read removes both. The server of somebody else is left alone.
+// testDirtyLeftBehind: a daemon that died in a read leaves an export and its server. The next read
+// removes both, but not another program's server.
 func testDirtyLeftBehind(t *testing.T, env *realEnv) {
 	id, _ := env.define(t)
 	env.Start(t, id)
@@ -220,7 +220,7 @@ func testDirtyLeftBehind(t *testing.T, env *realEnv) {
 	must(t, err)
 	node := "libvirt-1-storage"
 	if about.Libvirt.Before(hv.Version{Major: 9, Minor: 10}) {
-		node = "libvirt-1-format" // a raw image has a node of its own for its format
+		node = "libvirt-1-format" // a raw image has a separate format node
 	}
 	qmp := func(text string) { env.virsh(t, "qemu-monitor-command", id, text) }
 	serve := func(socket, export string) {

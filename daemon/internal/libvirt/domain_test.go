@@ -16,7 +16,7 @@ func TestOnlyAPausedDomainThatIsStartingUpIsStarting(t *testing.T) {
 	}{
 		{golibvirt.DomainPaused, golibvirt.DomainPausedStartingUp, true},
 		{golibvirt.DomainPaused, golibvirt.DomainPausedUser, false},
-		{golibvirt.DomainRunning, golibvirt.DomainPausedStartingUp, false}, // the reasons of a state are its own
+		{golibvirt.DomainRunning, golibvirt.DomainPausedStartingUp, false}, // a reason belongs to one state
 	} {
 		if got := isStarting(c.state, int32(c.reason)); got != c.want {
 			t.Errorf("state %d, reason %d: starting is %t, want %t", c.state, c.reason, got, c.want)

@@ -9,8 +9,7 @@ func (c *Conn) Unsynced() []string {
 	return c.library.dirs(c.library.changed | c.library.doubtful)
 }
 
-// WatchSyncs has seen called with each directory that is synced, just before. It returns what ends
-// that.
+// WatchSyncs calls seen with each directory just before it is synced, until stop is called.
 func (c *Conn) WatchSyncs(seen func(dir string)) (stop func()) {
 	before := c.library.sync
 	c.library.sync = func(dir string) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// What QEMU 7.2 says under libvirt 9.0, and what it would say where libvirt leaves out raw.
+// Output of QEMU 7.2 under libvirt 9.0, and the expected output where libvirt omits raw.
 func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
 	const address, other, tcp = "nbd+unix:///web?socket=/run/nbd.sock", "nbd+unix:///other?socket=/run/nbd.sock", "nbd://nbd.example:10809/web"
 	node := func(driver, file string, readOnly bool) graphNode {
@@ -56,7 +56,7 @@ func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
 	}
 }
 
-// What QEMU 7.2 says of images of Ceph. Their clients are counted, so each is found.
+// Output of QEMU 7.2 for Ceph images. Their clients are counted, so each must be found.
 func TestTheGraphSaysHowManyClientsOfAnRBDImageThereAre(t *testing.T) {
 	const (
 		id       = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"

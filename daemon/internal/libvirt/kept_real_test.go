@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// testKept makes every call that changes a domain, and compares what libvirt has
-// changed on disk with what the connection would sync.
+// testKept makes every call that changes a domain, and compares libvirt's changes on disk with the
+// directories that the connection would sync.
 func testKept(t *testing.T, env *realEnv) {
 	leftToTestConformance(t)
 	definitions := filepath.Join(env.libvirtd.EtcDir, "qemu")
@@ -120,7 +120,7 @@ func (e *realEnv) awaitReady(t *testing.T, id string) {
 	}
 }
 
-// filesIn reads the files of a directory, or where its links lead.
+// filesIn reads the files of a directory, and the targets of its links.
 func filesIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// syncs is a library that notes what is synced instead.
+// syncs returns a library that records syncs instead of making them.
 func syncs(t *testing.T) (l *library, take func() []string) {
 	t.Helper()
 	l = newLibrary(t.TempDir(), "/state")
@@ -63,7 +63,7 @@ func TestOnlyWhatCallsHaveChangedIsSynced(t *testing.T) {
 	}
 }
 
-// libvirtd may still be at a call whose answer is not known.
+// libvirtd may still execute a call with an unknown answer.
 func TestAfterAnUnknownOutcomeItIsSyncedWithEveryRecord(t *testing.T) {
 	l, synced := syncs(t)
 	durable(t, l)
@@ -94,7 +94,7 @@ func TestWhatCouldNotBeSyncedIsSyncedTheNextTime(t *testing.T) {
 	}
 }
 
-// A record may not be written because somebody else has begun to sync what it says.
+// A record must not be written before another step's sync of the same data has ended.
 func TestASyncOfAnotherStepIsWaitedFor(t *testing.T) {
 	l, _ := syncs(t)
 	l.sync = func(string) error {

@@ -29,7 +29,7 @@ func (e *realEnv) Export(tb testing.TB, sizeBytes int64) hv.Image {
 	return hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export.URI()}
 }
 
-// exportXML is the <source> of an export, or of its beginning.
+// exportXML returns the <source> of an export, or of its beginning.
 func exportXML(img hv.Image) (string, error) {
 	slices := ""
 	if img.SliceBytes != 0 {

@@ -30,10 +30,9 @@ import (
 // callTimeout is long enough for a busy machine.
 const callTimeout = 45 * time.Second
 
-// realEnv is the conformance suite's view of a private libvirtd, which may have
-// several: each has a connection, a pool and images of its own. Its guests
-// have firmware and no operating system; what they would write goes through
-// QEMU's monitor into the same block layer.
+// realEnv is the conformance suite's view of a private libvirtd, which may have several views: each
+// has its own connection, pool and images. Its guests have firmware and no operating system; their
+// writes go through QEMU's monitor into the same block layer.
 type realEnv struct {
 	libvirtd *lab.Libvirtd
 	conn     *libvirt.Conn
@@ -42,15 +41,14 @@ type realEnv struct {
 	paths    int
 }
 
-// newRealEnv starts a libvirtd and a connection to it, or skips the test where
-// that is impossible.
+// newRealEnv starts a libvirtd and a connection to it, or skips the test if that is impossible.
 func newRealEnv(t *testing.T) *realEnv {
 	t.Helper()
 	lab.Require(t)
 	return realEnvIn(t, lab.TempDir(t))
 }
 
-// realEnvIn is newRealEnv of a libvirtd that has its files below dir.
+// realEnvIn is newRealEnv for a libvirtd with its files below dir.
 func realEnvIn(t *testing.T, dir string) *realEnv {
 	t.Helper()
 	installHook(t, dir)
@@ -64,15 +62,15 @@ func realEnvIn(t *testing.T, dir string) *realEnv {
 		}
 	})
 	env := viewOf(t, libvirtd, "images")
-	// A new libvirtd asks every QEMU what it can do before it answers this. On a busy
-	// machine that takes longer than callTimeout.
+	// A new libvirtd probes every QEMU before it answers this. On a busy machine that takes longer
+	// than callTimeout.
 	env.virsh(t, "capabilities")
 	must(t, libvirtd.HandOnCapabilities())
 	env.run(t)
 	return env
 }
 
-// viewOf is a view of a libvirtd with this name among those of the same one.
+// viewOf returns a view of a libvirtd with a unique name.
 func viewOf(t *testing.T, libvirtd *lab.Libvirtd, name string) *realEnv {
 	t.Helper()
 	env := &realEnv{libvirtd: libvirtd, conn: newConn(t, libvirtd, callTimeout), pool: name, dir: filepath.Join(libvirtd.Dir, name)}
@@ -85,7 +83,7 @@ func viewOf(t *testing.T, libvirtd *lab.Libvirtd, name string) *realEnv {
 	return env
 }
 
-// newConn is a connection that is not up yet.
+// newConn returns a connection that is not up yet.
 func newConn(t *testing.T, libvirtd *lab.Libvirtd, callTimeout time.Duration) *libvirt.Conn {
 	t.Helper()
 	return libvirt.New(libvirt.Config{
@@ -94,7 +92,7 @@ func newConn(t *testing.T, libvirtd *lab.Libvirtd, callTimeout time.Duration) *l
 	})
 }
 
-// views are n views of the libvirtd of this one, itself among them.
+// views returns n views of this view's libvirtd, including this one.
 func (e *realEnv) views(t *testing.T, n int) []*realEnv {
 	t.Helper()
 	all := []*realEnv{e}
@@ -106,23 +104,21 @@ func (e *realEnv) views(t *testing.T, n int) []*realEnv {
 	return all
 }
 
-// hookScript refuses to start a domain of which refused/NAME says why, and one whose
-// XML does not have the text of tokens/NAME.
+// hookScript refuses to start a domain with a reason in refused/NAME, and a domain without the text
+// of tokens/NAME in its XML.
 const hookScript = `#!/bin/sh
 case "$2 $3" in "prepare begin") ;; *) exit 0 ;; esac
 [ ! -e '%[1]s'/"$1" ] || { cat '%[1]s'/"$1" >&2; exit 1; }
 [ ! -e '%[2]s'/"$1" ] || grep -qF "$(cat '%[2]s'/"$1")" || { echo "it has no pass" >&2; exit 1; }
 `
 
-// noLeaks fails the test if a goroutine outlives all that the test began after this
-// call.
+// noLeaks fails the test if a goroutine outlives everything that the test starts after this call.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 }
 
-// installHook must come before the start of libvirtd, which looks once whether
-// there is one.
+// installHook must run before libvirtd starts, because libvirtd looks only once for a hook.
 func installHook(t *testing.T, dir string) {
 	t.Helper()
 	hooks, refused, tokens := filepath.Join(dir, "etc", "hooks"), filepath.Join(dir, "refused"), filepath.Join(dir, "tokens")
@@ -132,7 +128,7 @@ func installHook(t *testing.T, dir string) {
 	must(t, os.WriteFile(filepath.Join(hooks, "qemu"), fmt.Appendf(nil, hookScript, refused, tokens), 0o755))
 }
 
-// leftToTestConformance skips a test that make test has no time for.
+// leftToTestConformance skips a test that takes too long for make test.
 func leftToTestConformance(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -163,8 +159,7 @@ func (e *realEnv) RefuseWithout(tb testing.TB, id, token string) {
 	}
 }
 
-// run keeps the connection up until the end of the test, and returns when it is
-// up.
+// run keeps the connection up until the end of the test, and returns when it is up.
 func (e *realEnv) run(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -183,7 +178,7 @@ func (e *realEnv) run(t *testing.T) {
 	await(t, e.conn.Events(t.Context()), hv.EventConnected)
 }
 
-// await reads on until an event of this kind comes.
+// await reads events until one of this kind comes.
 func await(t *testing.T, events <-chan hv.Event, kind hv.EventKind) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
@@ -278,7 +273,7 @@ func (e *realEnv) CheckImage(tb testing.TB, img hv.Image, block int64, value byt
 	checkRead(tb, command(tb, "qemu-io", "-U", "-r", "-f", img.Format, "-c", ioCommand("read", block, value), img.Path))
 }
 
-// ioCommand is a command of qemu-io, which its monitor namesake shares. A read
+// ioCommand returns a command of qemu-io, which QEMU's monitor command of that name shares. A read
 // with a pattern compares.
 func ioCommand(verb string, block int64, value byte) string {
 	return fmt.Sprintf("%s -P %d %d %d", verb, value, block*hvtest.BlockSize, hvtest.BlockSize)
@@ -315,7 +310,7 @@ func (e *realEnv) defineXML(tb testing.TB, name, doc string) {
 	e.virsh(tb, "define", path)
 }
 
-// domainXML carries an element, <blockio>, that package hv knows nothing of.
+// domainXML has an element, <blockio>, that is unknown to package hv.
 var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"text": escape, "export": exportXML}).Parse(`
 <domain type='qemu'>
   <name>{{.Name}}</name>
@@ -358,7 +353,7 @@ var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"tex
 
 func escape(s string) string {
 	var out strings.Builder
-	_ = xml.EscapeText(&out, []byte(s)) // a strings.Builder takes everything
+	_ = xml.EscapeText(&out, []byte(s)) // a strings.Builder never fails
 	return out.String()
 }
 
@@ -372,14 +367,13 @@ func (e *realEnv) Destroy(tb testing.TB, id string) {
 	e.virsh(tb, "destroy", id)
 }
 
-// LetGo resets the machine: QEMU takes what was to go out of it before the
-// firmware starts again.
+// LetGo resets the machine: QEMU removes the requested devices before the firmware starts again.
 func (e *realEnv) LetGo(tb testing.TB, id, _ string) {
 	tb.Helper()
 	e.virsh(tb, "reset", id)
 }
 
-// BeginBackup begins a backup to which readers would come at a socket.
+// BeginBackup starts a backup with a socket for its readers.
 func (e *realEnv) BeginBackup(tb testing.TB, id, target string) func() {
 	tb.Helper()
 	dir := e.Path(tb, "backup")
@@ -397,19 +391,19 @@ func (e *realEnv) BeginBackup(tb testing.TB, id, target string) func() {
 	return func() { e.virsh(tb, "domjobabort", id) }
 }
 
-// GuestWrite writes through the virtual device of a disk, and flushes, so that
-// another process can read it.
+// GuestWrite writes through the virtual device of a disk, and flushes, so that another process can
+// read the data.
 func (e *realEnv) GuestWrite(tb testing.TB, id, target string, block int64, value byte) {
 	tb.Helper()
 	number := strings.Index("abcdefgh", strings.TrimPrefix(target, "vd"))
 	device := fmt.Sprintf("/machine/peripheral/virtio-disk%d/virtio-backend", number)
 	for _, io := range []string{ioCommand("write", block, value), "flush"} {
-		// Says nothing: what it prints goes to QEMU's standard output.
+		// Returns nothing: its output goes to QEMU's standard output.
 		e.virsh(tb, "qemu-monitor-command", id, "--hmp", fmt.Sprintf("qemu-io -d %s %q", device, io))
 	}
 }
 
-// CheckGuest reads the chain that the process uses, whatever the headers say.
+// CheckGuest reads the chain that the process uses, whatever the headers contain.
 func (e *realEnv) CheckGuest(tb testing.TB, id, target string, block int64, value byte) {
 	tb.Helper()
 	d, err := e.conn.Domain(tb.Context(), id)

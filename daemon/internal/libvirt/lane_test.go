@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A libvirtd that hangs is noticed by whoever asks it something, who then closes all sessions: also
-// that which is being made, and takes as long as its own watchdog.
+// The caller that notices a hung libvirtd closes all sessions. That includes a session that is
+// still being made, with a watchdog of its own.
 func TestALaneIsClosedWhileItsSessionIsBeingMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lane
@@ -21,7 +21,7 @@ func TestALaneIsClosedWhileItsSessionIsBeingMade(t *testing.T) {
 		ask := func() {
 			_, err := l.session(t.Context(), func(ctx context.Context) (*session, error) {
 				dials++
-				<-ctx.Done() // nothing else ends it
+				<-ctx.Done() // only this ends it
 				return nil, context.Cause(ctx)
 			})
 			answers <- err

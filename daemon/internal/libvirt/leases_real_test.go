@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// leasedEnv is a realEnv whose libvirtd has the lock manager lockd.
+// leasedEnv is a realEnv with the lock manager lockd.
 type leasedEnv struct {
 	*realEnv
 	leaseOf func(path string) string
@@ -66,8 +66,8 @@ func TestGuestsKeepTheirLeasesOnRealVirtlockd(t *testing.T) {
 	}
 }
 
-// libvirt gives an image of a suspended guest a lease, and refuses to resume the guest for that. It
-// does so too where its owner has plugged the disk in.
+// libvirt gives an image of a suspended guest a lease, and then refuses to resume the guest. It
+// does so too if the owner has attached the disk.
 func TestAGuestIsResumedThatHasTheLeaseOfItsImage(t *testing.T) {
 	leftToTestConformance(t)
 	noLeaks(t)

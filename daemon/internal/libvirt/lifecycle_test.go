@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// The suite's domains do not boot. This one does, by its firmware and from its root
-// disk, so that what it needs of its definition has to be there.
+// The suite's domains do not boot. This one boots from its root disk with its firmware, so its
+// definition must be complete.
 func TestAUEFIGuestObeysLeavesAndComesBack(t *testing.T) {
 	leftToTestConformance(t)
 	noLeaks(t)
@@ -47,7 +47,7 @@ func TestAUEFIGuestObeysLeavesAndComesBack(t *testing.T) {
 		t.Errorf("NVRAM after the undefine: %v", err)
 	}
 
-	// On another host there is no such file.
+	// Another host does not have this file.
 	must(t, os.Remove(old))
 	must(t, env.conn.DefineDomain(ctx, g.UUID, def, []hv.DiskSpec{{Target: "vda", Image: second, Slot: slot}}))
 	after, err := env.conn.Domain(ctx, g.UUID)
@@ -65,7 +65,7 @@ func TestAUEFIGuestObeysLeavesAndComesBack(t *testing.T) {
 	env.obeys(t, g)
 }
 
-// bootVolume makes a volume that says its name when a guest boots from it.
+// bootVolume makes a volume that prints its name when a guest boots from it.
 func (e *realEnv) bootVolume(t *testing.T, name string) hv.Image {
 	t.Helper()
 	img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: filepath.Join(e.dir, name+".raw")}
@@ -83,7 +83,7 @@ func (e *realEnv) boots(t *testing.T, g *lab.Guest, want string) {
 	}
 }
 
-// obeys asks a guest to shut down.
+// obeys requests a guest to shut down.
 func (e *realEnv) obeys(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	must(t, e.conn.Shutdown(t.Context(), g.UUID))

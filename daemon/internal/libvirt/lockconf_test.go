@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A guest that sleeps keeps its leases. A suspended guest may be resumed at any moment, and libvirt
-// takes the lease of its top image then.
+// A sleeping guest keeps its leases. A suspended guest may be resumed at any moment, and libvirt
+// then takes the lease of its top image.
 func TestALeaseThatAGuestMayNeedIsNotDropped(t *testing.T) {
 	image := func(path string) hv.Image { return hv.Image{Type: hv.SourceFile, Path: path} }
 	domain := func(state hv.State, chain ...hv.Image) *hv.Domain {
@@ -44,7 +44,7 @@ func TestALeaseThatAGuestMayNeedIsNotDropped(t *testing.T) {
 	}
 }
 
-// libvirt takes strings in quotes of either kind.
+// libvirt accepts strings in quotes of either kind.
 func TestTheLockManagerIsReadAsLibvirtReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

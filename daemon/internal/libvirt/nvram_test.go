@@ -52,7 +52,8 @@ func TestNVRAMIsReadAndReplacedInItsDirectoryOnly(t *testing.T) {
 	}
 }
 
-// A wrong libvirt_state_dir is no guest without NVRAM: its shelf would lose it.
+// A wrong libvirt_state_dir must not look like a guest without NVRAM: shelving would lose the
+// NVRAM.
 func TestNVRAMIsNotTakenForNoneWhereTheDirectoryOfLibvirtIsNotThere(t *testing.T) {
 	c := New(Config{StateDir: filepath.Join(t.TempDir(), "elsewhere")})
 	doc, err := domainxml.ParseDoc("<domain><os><nvram>" + domainxml.NVRAMHome + "web_VARS.fd</nvram></os></domain>")

@@ -18,7 +18,7 @@ import (
 
 const openFilesID = "5f6d9a53-0000-4000-8000-000000000001"
 
-// fakeProc is a /proc without processes.
+// fakeProc makes a /proc without processes.
 func fakeProc(t *testing.T) {
 	t.Helper()
 	old := procDir
@@ -26,7 +26,7 @@ func fakeProc(t *testing.T) {
 	t.Cleanup(func() { procDir = old })
 }
 
-// fakeProcess adds a process that says it is the domain, and has these files open.
+// fakeProcess adds a process that claims to be the domain, and has these files open.
 func fakeProcess(t *testing.T, pid int, uid uint32, exe string, open map[string]string) {
 	t.Helper()
 	dir := filepath.Join(string(procDir), fmt.Sprint(pid))
@@ -62,7 +62,7 @@ const (
 	nobody  = 65534
 )
 
-// connOfQEMU is a Conn that is not connected, and knows as which user QEMU runs.
+// connOfQEMU returns a Conn that is not connected, and knows QEMU's user.
 func connOfQEMU() *Conn {
 	c := New(Config{Socket: "/nonexistent"})
 	c.qemuDefault.Store(&hv.ProcessUser{UID: qemuUID, GID: 107})
@@ -111,7 +111,7 @@ func TestOpenFilesOfSeveralImagesSayWhichIsWhich(t *testing.T) {
 	}
 }
 
-// Any user may start a QEMU with the UUID of another's guest.
+// Any user may start a QEMU with the UUID of another user's guest.
 func TestAnotherUsersQEMUWithTheUUIDHidesNothing(t *testing.T) {
 	src := emptyFile(t, "src")
 	for _, pid := range []int{41, 43} { // before and after the true one
@@ -125,7 +125,7 @@ func TestAnotherUsersQEMUWithTheUUIDHidesNothing(t *testing.T) {
 	}
 }
 
-// Nothing open is the answer only where the domain's own process was looked at.
+// An empty result is only correct if the domain's own process was examined.
 func TestWithoutTheDomainsProcessWhatIsOpenIsUnknown(t *testing.T) {
 	src := emptyFile(t, "src")
 	for name, add := range map[string]func(){
@@ -135,7 +135,7 @@ func TestWithoutTheDomainsProcessWhatIsOpenIsUnknown(t *testing.T) {
 	} {
 		fakeProc(t)
 		add()
-		// libvirt, which could say that the domain is off, is away.
+		// libvirt, which could report that the domain is off, is down.
 		if files, err := connOfQEMU().OpenFiles(t.Context(), openFilesID, src); !errors.Is(err, hv.ErrUnavailable) {
 			t.Errorf("%s: OpenFiles = %+v, %v; want ErrUnavailable", name, files, err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// testOwners: libvirt gives an image to QEMU's user, and gives it back when a domain lets go of it.
-// Were that done to an image that another domain has too, that one could not open it again.
+// testOwners: libvirt gives an image to QEMU's user, and restores the owner when a domain releases
+// the image. If another domain had the image too, that domain could not open it again.
 func testOwners(t *testing.T, env *realEnv) {
 	const nobody = 65534
 	user, err := env.conn.QEMUUser(t.Context(), "")
@@ -29,7 +29,7 @@ func testOwners(t *testing.T, env *realEnv) {
 	env.Start(t, second)
 	for _, c := range []struct {
 		spec  hv.DiskSpec
-		after int // owner when nobody has it any more
+		after int // owner after the last domain has released it
 	}{
 		{hv.DiskSpec{}, nobody},
 		{hv.DiskSpec{Shareable: true}, qemu}, // libvirt cannot know that it was the last
@@ -37,7 +37,7 @@ func testOwners(t *testing.T, env *realEnv) {
 		{hv.DiskSpec{ReadOnly: true, Shareable: true}, qemu},
 	} {
 		spec := c.spec
-		spec.Target, spec.Bus = "sda", "scsi" // which goes without the guest
+		spec.Target, spec.Bus = "sda", "scsi" // removed without the guest
 		spec.Image = hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: env.Path(t, "shared.raw")}
 		env.CreateImage(t, spec.Image.Path, hvtest.Raw, 1<<20)
 		must(t, os.Chown(spec.Image.Path, nobody, nobody))
@@ -60,8 +60,8 @@ func wantOwner(t *testing.T, spec hv.DiskSpec, when string, want int) {
 	}
 }
 
-// awaitOwner is wantOwner behind a disk that was taken away: libvirt gives the owner back when the
-// XML has no such disk any more.
+// awaitOwner is wantOwner after a disk was removed: libvirt restores the owner after it has removed
+// the disk from the XML.
 func awaitOwner(t *testing.T, spec hv.DiskSpec, when string, want int) {
 	t.Helper()
 	_, err := retry.Poll(t.Context(), 20*time.Millisecond, 5*time.Second, func() (bool, error) { return ownerOf(t, spec) == want, nil })
@@ -77,7 +77,7 @@ func ownerOf(t *testing.T, spec hv.DiskSpec) int {
 	return int(stat.Uid)
 }
 
-// unplug takes the disk sda from a domain.
+// unplug removes the disk sda from a domain.
 func (e *realEnv) unplug(t *testing.T, id string) {
 	t.Helper()
 	events := e.conn.Events(t.Context())

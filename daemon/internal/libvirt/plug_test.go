@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// The suite's domains have no operating system that would let go of a disk.
-// These have, and a program that writes to it.
+// The suite's domains have no operating system that would release a disk. These have one, and a
+// program that writes to the disk.
 func TestDisksComeToAndLeaveGuestsThatRun(t *testing.T) {
 	leftToTestConformance(t)
 	noLeaks(t)
@@ -49,13 +49,13 @@ func (e *realEnv) bootGuest(t *testing.T, machine string) *lab.Guest {
 	return g
 }
 
-// plugged is how it is for a guest when a disk comes and goes.
+// plugged is the state of a guest when a disk is attached and removed.
 type plugged struct {
-	paused  bool // it is paused while it is asked
-	writing bool // it writes when the disk is to go
+	paused  bool // paused during the request
+	writing bool // it writes when the disk is removed
 }
 
-// testPlug gives a guest a disk, lets it write, and takes it away.
+// testPlug attaches a disk, lets the guest write, and removes the disk.
 func testPlug(t *testing.T, env *realEnv, g *lab.Guest, serial string, how plugged) {
 	t.Helper()
 	ctx := t.Context()
@@ -90,7 +90,7 @@ func testPlug(t *testing.T, env *realEnv, g *lab.Guest, serial string, how plugg
 		if !how.paused {
 			return
 		}
-		must(t, env.conn.DetachDisk(ctx, g.UUID, hv.Live, "vdb")) // asked again
+		must(t, env.conn.DetachDisk(ctx, g.UUID, hv.Live, "vdb")) // requested again
 		if d, err := env.conn.Domain(ctx, g.UUID); err != nil || d.LiveDisk("vdb") == nil {
 			t.Errorf("a paused guest let go of its disk: %+v, %v", d, err)
 		}
@@ -102,7 +102,7 @@ func testPlug(t *testing.T, env *realEnv, g *lab.Guest, serial string, how plugg
 	if d.LiveDisk("vdb") != nil {
 		t.Errorf("the domain still has the disk that its guest let go of")
 	}
-	if how.writing { // what was in flight has failed, and that is all
+	if how.writing { // only the requests in flight have failed
 		must(t, g.Quiesce(ctx, seen.Name))
 	}
 	r, err := lab.Check(ctx, vol, g.History(seen.Name))
@@ -113,7 +113,7 @@ func testPlug(t *testing.T, env *realEnv, g *lab.Guest, serial string, how plugg
 	}
 }
 
-// testFullMachine plugs disks until the machine has no place for another.
+// testFullMachine attaches disks until the machine has no place for another.
 func testFullMachine(t *testing.T, env *realEnv, g *lab.Guest, machine string) {
 	t.Helper()
 	const most = 40
@@ -140,7 +140,7 @@ func testFullMachine(t *testing.T, env *realEnv, g *lab.Guest, machine string) {
 	}
 }
 
-// A port that libvirt adds to the definition of a guest that has none stays there.
+// A port that libvirt adds to the definition of a guest without free ports would stay there.
 func testNoPortIsAdded(t *testing.T, env *realEnv, g *lab.Guest, path string) {
 	t.Helper()
 	before := env.virsh(t, "dumpxml", "--inactive", g.UUID)

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// definePooled makes a domain whose vda is a volume of the pool, by its name there.
+// definePooled makes a domain with a volume of the pool, named by pool and volume, as vda.
 func (e *realEnv) definePooled(t *testing.T) (id string, src hv.Image) {
 	t.Helper()
 	id = uuid.NewString()
@@ -52,7 +52,7 @@ func (e *realEnv) wantChains(t *testing.T, id string, live, config []hv.Image) {
 	}
 }
 
-// testPooled walks a disk that is named by its pool through all that a move does with it.
+// testPooled makes all changes of a move to a disk that is named by its pool.
 func testPooled(t *testing.T, env *realEnv) {
 	id, src := env.definePooled(t)
 	srcChain := []hv.Image{src}

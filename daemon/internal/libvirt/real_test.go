@@ -25,9 +25,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// promisesLeft are the promises that take several guests in turn, or a slow one, or are about a
-// case of what their siblings try: most of the time of all. make test has none for them, as for
-// what leftToTestConformance says.
+// promisesLeft are the slowest promises: those with several guests in turn, or a slow guest, and
+// those for a special case of another promise. make test omits them, as it omits the tests with
+// leftToTestConformance.
 var promisesLeft = []string{
 	"ABitmapEndsWithItsProcess",
 	"ABitmapWithoutAWriteIsEmptyAndNotMissing",
@@ -67,7 +67,7 @@ var promisesLeft = []string{
 	"WhatIsStoppedIsGoneAndOthersBitmapsStay",
 }
 
-// viewsOfEach is how many tests are at one libvirtd at once.
+// viewsOfEach is how many tests use one libvirtd in parallel.
 const viewsOfEach = 4
 
 // The tests share two libvirtds, which take a while to start.
@@ -99,7 +99,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 		"ADiskOfAPoolThatIsNotActiveHasNoPath":        testPoolGone,
 		"AReadOfABitmapThatWasCutOffIsInNobodysWay":   testDirtyLeftBehind,
 	})
-	// What these see, or do, is all of a libvirtd's.
+	// These tests observe or change the whole libvirtd.
 	hvtest.AtOnce(t, both, map[string]func(*testing.T, *realEnv){
 		"WhatACallChangesOfWhatLibvirtKeepsIsSynced": testKept,
 		"HungLibvirtdIsNoticedAndGotOver":            testHung,
@@ -150,7 +150,7 @@ func testTransient(t *testing.T, env *realEnv) {
 	env.defineXML(t, "again", doc)
 }
 
-// testKeepsPort has disks come while one is away: more than there are ports.
+// testKeepsPort attaches more disks than there are ports while one disk is removed.
 func testKeepsPort(t *testing.T, env *realEnv) {
 	id := uuid.NewString()
 	image := func(name string) hv.Image {
@@ -281,15 +281,15 @@ func testKilled(t *testing.T, env *realEnv) {
 	if err != nil || d.State != hv.StateRunning {
 		t.Fatalf("Domain after the restart = %+v, %v", d, err)
 	}
-	// Events flow on the new connection too.
+	// Events arrive on the new connection too.
 	if err := env.conn.Suspend(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	await(t, events, hv.EventLifecycle)
 }
 
-// testSaving: a domain that stood still before looks no different while it is saved, and whoever
-// asked for the save need not be there. What it is saved into is a pipe that nobody reads yet.
+// testSaving: a domain that was paused before looks the same while it is saved, and the caller of
+// the save may be gone. It is saved into a pipe without a reader.
 func testSaving(t *testing.T, env *realEnv) {
 	id, _ := env.define(t)
 	env.Start(t, id)
@@ -304,7 +304,7 @@ func testSaving(t *testing.T, env *realEnv) {
 	}
 	pipe := filepath.Join(t.TempDir(), "memory")
 	must(t, unix.Mkfifo(pipe, 0o600))
-	r, err := os.OpenFile(pipe, os.O_RDWR, 0) // libvirtd would wait for a reader with the domain locked
+	r, err := os.OpenFile(pipe, os.O_RDWR, 0) // otherwise libvirtd would wait for a reader with the domain locked
 	must(t, err)
 	ended := make(chan error, 1)
 	go func() {
@@ -329,7 +329,7 @@ func testSaving(t *testing.T, env *realEnv) {
 	}
 }
 
-// testPastCache: a guest's RAM does not drive out of the page cache what others have there.
+// testPastCache: a guest's RAM does not evict the cached data of others.
 func testPastCache(t *testing.T, env *realEnv) {
 	leftToTestConformance(t)
 	dir := t.TempDir()
@@ -348,7 +348,7 @@ func testPastCache(t *testing.T, env *realEnv) {
 		t.Errorf("%d of %d pages of the file are in the page cache", cached, pages)
 	}
 	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}))
-	// What is in memory itself is saved as ever.
+	// A file in memory is saved normally.
 	const tmpfs = "/dev/shm"
 	if inMemory, err := location.InMemory(tmpfs); err != nil || !inMemory {
 		t.Skipf("SKIPPED: this machine has no tmpfs at %s (%v)", tmpfs, err)
@@ -361,8 +361,8 @@ func testPastCache(t *testing.T, env *realEnv) {
 	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}))
 }
 
-// testChannels: a file that channels wrote has a place for each page, which its head says, and
-// channels read it. Past the page cache they do so where the release has them.
+// testChannels: a file written by channels has a place for each page, according to its header, and
+// channels read it. They bypass the page cache in releases with that feature.
 func testChannels(t *testing.T, env *realEnv) {
 	leftToTestConformance(t)
 	about, err := env.conn.About(t.Context())
@@ -390,11 +390,11 @@ func testChannels(t *testing.T, env *realEnv) {
 	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}))
 }
 
-// savedHead is the length of what a file of saved memory begins with: a word of 16 bytes, then
-// numbers of four bytes: version, length of the definition, whether it ran, format.
+// savedHead is the length of the header of a saved-memory file: a word of 16 bytes, then numbers of
+// four bytes: version, length of the definition, whether it ran, format.
 const savedHead = 16 + 4*4
 
-// testOneStream: what an older Volferry, or somebody's virsh, wrote.
+// testOneStream: a file from an older Volferry, or from virsh.
 func testOneStream(t *testing.T, env *realEnv) {
 	leftToTestConformance(t)
 	id, _ := env.define(t)
@@ -404,7 +404,7 @@ func testOneStream(t *testing.T, env *realEnv) {
 	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{Paused: true}))
 }
 
-// inPageCache counts the pages of a file, and those that are in the page cache.
+// inPageCache counts the pages of a file, and those in the page cache.
 func inPageCache(t *testing.T, path string) (cached, pages int) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -425,7 +425,7 @@ func inPageCache(t *testing.T, path string) (cached, pages int) {
 	return cached, len(is)
 }
 
-// testUnfinished: the first word of a file reports whether libvirt was through with it.
+// testUnfinished: the first word of a file shows whether libvirt has finished it.
 func testUnfinished(t *testing.T, env *realEnv) {
 	const whole, part = "LibvirtQemudSave", "LibvirtQemudPart"
 	id, _ := env.define(t)

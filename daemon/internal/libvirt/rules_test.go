@@ -32,8 +32,7 @@ func confine(t *testing.T, pid, label, rules string) {
 	}
 }
 
-// The rules are those that Debian 12 writes of a guest that was started on an overlay, with what
-// it adds for a job.
+// The rules that Debian 12 writes for a guest started on an overlay, with its additions for a job.
 func TestARuleThatDeniesWinsOverThoseThatAJobGets(t *testing.T) {
 	src := emptyFile(t, "src.raw")
 	link, dir := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "dir")
@@ -80,11 +79,11 @@ func TestWithoutASecurityModuleNothingIsDenied(t *testing.T) {
 	}
 }
 
-// helper is libvirt's own program that makes the rules. It needs no kernel with AppArmor for a dry
-// run.
+// helper is libvirt's program that makes the rules. Its dry run works without AppArmor in the
+// kernel.
 const helper = "/usr/lib/libvirt/virt-aa-helper"
 
-// A libvirt in which it does not has none of what a cancel is refused for.
+// If libvirt does not write the rule, a cancel is not refused.
 func TestTheRulesOfLibvirtsHelperAreUnderstood(t *testing.T) {
 	if _, err := os.Stat(helper); err != nil {
 		lab.SkipOrFail(t, "the test needs "+helper+" (package libvirt-daemon): "+err.Error())

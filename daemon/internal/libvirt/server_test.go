@@ -42,17 +42,16 @@ const (
 	procListCheckpoints = 413
 )
 
-// request is what the server was asked. Payload is its arguments as XDR.
+// request is one request to the server. payload is its arguments as XDR.
 type request struct {
 	proc    uint32
 	payload []byte
 }
 
-// answer is XDR; nil leaves the request without one for as long as the connection
-// lasts.
+// answer returns XDR; nil leaves the request unanswered for the life of the connection.
 type answer func(request) []byte
 
-// refusal is the beginning of an answer that is an error.
+// refusal begins an answer that is an error.
 const refusal = "refused "
 
 // refuses answers with one of libvirt's errors.
@@ -62,7 +61,7 @@ func refuses(code golibvirt.ErrorNumber, message string) answer {
 	}
 }
 
-// server is a libvirtd that answers as a test says.
+// server is a libvirtd with answers from a test.
 type server struct {
 	path    string
 	answers map[uint32]answer
@@ -93,7 +92,7 @@ func newServer(t *testing.T, answers map[uint32]answer) *server {
 	return s
 }
 
-// headerBytes are the length, and the six numbers that follow it.
+// headerBytes is the size of the length and the six numbers that follow it.
 const headerBytes = 28
 
 func (s *server) serve(conn net.Conn) {
@@ -132,7 +131,7 @@ func (s *server) serve(conn net.Conn) {
 	}
 }
 
-// total is how many questions the server was asked.
+// total returns the number of requests to the server.
 func (s *server) total() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +141,7 @@ func (s *server) total() (n int) {
 	return n
 }
 
-// wait returns when the procedure was asked for n times.
+// wait returns when the procedure was called n times.
 func (s *server) wait(t *testing.T, proc uint32, n int) {
 	t.Helper()
 	for {
@@ -182,7 +181,7 @@ func xdr(values ...any) []byte {
 
 func always(values ...any) answer { return func(request) []byte { return xdr(values...) } }
 
-// linked is a connection to the server.
+// linked returns a connection to the server.
 func linked(t *testing.T, s *server) *Conn {
 	t.Helper()
 	c := New(Config{Socket: s.path})
@@ -200,9 +199,8 @@ func linked(t *testing.T, s *server) *Conn {
 
 var guestID = uuid.MustParse("5f6d9a53-0000-4000-8000-000000000001")
 
-// A pool whose server is away keeps neither a paused guest from running on, nor
-// another pool from being used; and it holds one call of libvirtd however often it is
-// asked for.
+// A pool with a server that is down delays neither the resume of a paused guest nor another pool;
+// and it occupies only one call of libvirtd, however often it is used.
 func TestADeadPoolHoldsUpNothingElse(t *testing.T) {
 	s := newServer(t, map[uint32]answer{
 		procPoolByName: func(r request) []byte { return append(append([]byte{}, r.payload...), guestID[:]...) },
@@ -244,7 +242,7 @@ func TestADeadPoolHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// A creation that is left would put the volume there later, when nobody looks.
+// An abandoned creation would make the volume later, unnoticed.
 func TestTheCreationOfAVolumeIsNotLeft(t *testing.T) {
 	release := make(chan struct{})
 	s := newServer(t, map[uint32]answer{
@@ -266,7 +264,7 @@ func TestTheCreationOfAVolumeIsNotLeft(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Errorf("CreateVolume = %v while nobody knows what becomes of it", err)
-	case <-time.After(50 * time.Millisecond): // it would have left at once
+	case <-time.After(50 * time.Millisecond): // otherwise it would have returned at once
 	}
 	close(release)
 	if err := <-done; err != nil {
@@ -276,7 +274,7 @@ func TestTheCreationOfAVolumeIsNotLeft(t *testing.T) {
 
 func TestADomainThatCannotBeReadLeavesTheOthers(t *testing.T) {
 	silent, broken := uuid.MustParse("5f6d9a53-0000-4000-8000-000000000002"), uuid.MustParse("5f6d9a53-0000-4000-8000-000000000003")
-	of := func(r request, id uuid.UUID) bool { // the id of the domain is its last argument but flags
+	of := func(r request, id uuid.UUID) bool { // the domain's id is the last argument before the flags
 		for i := range len(r.payload) - len(id) + 1 {
 			if uuid.UUID(r.payload[i:i+len(id)]) == id {
 				return true
@@ -304,7 +302,7 @@ func TestADomainThatCannotBeReadLeavesTheOthers(t *testing.T) {
 	})
 	c := linked(t, s)
 	c.listedTimeout = 50 * time.Millisecond
-	for range 2 * maxInFlight { // the places of the session are not used up by it
+	for range 2 * maxInFlight { // it does not use up the session's slots
 		doms, err := c.Domains(t.Context())
 		var unreadable *hv.Unreadable
 		if !errors.As(err, &unreadable) || len(unreadable.Domains) != 2 || unreadable.Domains[0].Name != "broken" || unreadable.Domains[1].ID != silent.String() {
@@ -319,7 +317,7 @@ func TestADomainThatCannotBeReadLeavesTheOthers(t *testing.T) {
 	}
 }
 
-// A guest that is paused waits for each question.
+// A paused guest waits for each call.
 func TestADomainIsReadByItsUUIDAlone(t *testing.T) {
 	s := newServer(t, map[uint32]answer{
 		procGetXMLDesc:      always("<domain type='qemu' id='7'><name>guest</name><memory>1024</memory><devices/></domain>"),

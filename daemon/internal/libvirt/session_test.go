@@ -28,7 +28,7 @@ func TestErrorsKeepLibvirtsWordsAndGainAKind(t *testing.T) {
 	}
 }
 
-// libvirt refuses a block job on a disk that a backup reads as an operation that is unsupported.
+// libvirt refuses a block job on a disk with a running backup as an unsupported operation.
 func TestADiskInABlockJobIsBusyWhateverTheCode(t *testing.T) {
 	err := classify(golibvirt.Error{Code: uint32(golibvirt.ErrOperationUnsupported), Message: "disk 'vda' already in active block job"})
 	if !errors.Is(err, hv.ErrBusy) || errors.Is(err, hv.ErrUnsupported) {
@@ -100,7 +100,7 @@ func TestACallerMayLeaveWithoutEndingTheSession(t *testing.T) {
 	}
 }
 
-// A change that is left takes effect later, when the caller has looked already.
+// An abandoned change takes effect later, after the caller has looked.
 func TestAChangeIsNotLeftWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := net.Pipe()
@@ -149,7 +149,7 @@ func TestRunEndsWithItsContextWhileLibvirtIsAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
-	<-c.Ready() // nobody has to wait for what is away
+	<-c.Ready() // a libvirtd that is down does not delay readiness
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Run = %v, want nil", err)

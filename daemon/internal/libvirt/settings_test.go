@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// testSettings has disks with all that libvirt lets an owner set leave and come back
-// with other images, running and defined: a SCSI disk, which goes without the guest, and
-// a virtio disk in the definition.
+// testSettings removes and attaches disks with all settings that libvirt permits an owner, with
+// other images, running and defined: a SCSI disk, which is removed without the guest, and a virtio
+// disk in the definition.
 func testSettings(t *testing.T, env *realEnv) {
 	id, _ := env.define(t)
 	ctx := t.Context()
@@ -77,8 +77,8 @@ func testSettings(t *testing.T, env *realEnv) {
 }
 
 // testImageKinds defines disks with the settings that a move refuses for some destinations: libvirt
-// allows each for the kind of image that the disk has, and refuses it for the kind that the move
-// would put there.
+// permits each setting for the kind of the present image, and refuses it for the destination's
+// kind.
 func testImageKinds(t *testing.T, env *realEnv, id string) {
 	t.Helper()
 	raw, qcow2 := env.Path(t, "vde.raw"), env.Path(t, "vde.qcow2")
@@ -103,7 +103,7 @@ func testImageKinds(t *testing.T, env *realEnv, id string) {
 	}
 }
 
-// wantSettings claims that a disk is what it was but for its image.
+// wantSettings checks that a disk is unchanged except for its image.
 func wantSettings(t *testing.T, env *realEnv, id string, where hv.Where, target, before string, was, is hv.Image) {
 	t.Helper()
 	after, err := env.conn.DiskDefinition(t.Context(), id, where, target)
@@ -113,7 +113,7 @@ func wantSettings(t *testing.T, env *realEnv, id string, where hv.Where, target,
 	}
 }
 
-// lines are those of a document, in which the path of the image has no name.
+// lines returns the lines of a document without the image's path.
 func lines(doc, path string) []string {
 	if path != "" {
 		doc = strings.ReplaceAll(doc, path, "IMAGE")
@@ -125,5 +125,5 @@ func lines(doc, path string) []string {
 	return out
 }
 
-// indexOfImage numbers the images of a process, each anew.
+// indexOfImage matches the numbers that each process gives its images.
 var indexOfImage = regexp.MustCompile(` index=['"]\d+['"]`)

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Any user may start a program that is named as QEMU is, with the UUID of a guest.
+// Any user may start a program named like QEMU, with the UUID of a guest.
 func testFalseClaims(t *testing.T, env *realEnv) {
 	id, src := env.define(t)
 	env.Start(t, id)

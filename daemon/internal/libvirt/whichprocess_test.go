@@ -20,7 +20,7 @@ func writeProc(t *testing.T, name, content string) {
 	}
 }
 
-// identityOf7 is the identity of process 7.
+// identityOf7 returns the identity of process 7.
 func identityOf7(t *testing.T) (string, error) {
 	t.Helper()
 	about, err := procDir.About(t.Context(), 7)
@@ -30,7 +30,7 @@ func identityOf7(t *testing.T) (string, error) {
 	return identity(7, about)
 }
 
-// A process may be named so that its line looks like two.
+// A process name may make its line look like two.
 func TestAProcessIsToldByItsBootNumberAndStart(t *testing.T) {
 	fakeProc(t)
 	writeProc(t, "7/comm", "qemu\n")

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// cloneSite has one linked clone, which moves.
+// cloneSite has one linked clone, with a migration.
 type cloneSite struct{ clone api.Location }
 
 func (s cloneSite) Volumes(context.Context) ([]api.Volume, error) {
@@ -58,7 +58,7 @@ func TestABaseImageIsSpokenForButForOtherClones(t *testing.T) {
 	}
 }
 
-// movingSite has a volume whose move ends while a look reads what the site has.
+// movingSite has a volume with a migration that ends while a look reads the site.
 type movingSite struct {
 	cloneSite
 	moved bool

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// TestACloneThatNobodyKnowsIsFoundByItsHeader: in any pool of files, by whatever name of its base.
+// TestACloneThatNobodyKnowsIsFoundByItsHeader: in any pool of files, under any name of its base.
 func TestACloneThatNobodyKnowsIsFoundByItsHeader(t *testing.T) {
 	bases, clones := t.TempDir(), t.TempDir()
 	base := filepath.Join(bases, "base.raw")

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt: it would be the disk of a guest.
+// TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt: that file would be a guest's disk.
 func TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt(t *testing.T) {
 	const somebody = 4711
 	for name, c := range map[string]struct {

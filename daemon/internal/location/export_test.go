@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// socket makes a socket, which may be reached by a link too.
+// socket makes a socket, and a link to it.
 func socket(t *testing.T) (path, link string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "s")

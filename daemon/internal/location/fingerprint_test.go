@@ -67,7 +67,7 @@ func TestADeviceIsWhatItSaysOfItselfAndNotItsNumber(t *testing.T) {
 	}
 }
 
-// TestALoopDeviceWithAnotherFileIsAnother: also if that file is at the path of the first.
+// TestALoopDeviceWithAnotherFileIsAnother, even if that file is at the path of the first.
 func TestALoopDeviceWithAnotherFileIsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for loop devices")
@@ -77,7 +77,7 @@ func TestALoopDeviceWithAnotherFileIsAnother(t *testing.T) {
 	for _, path := range []string{ours, other} {
 		check(t, os.WriteFile(path, make([]byte, 1<<20), 0o600))
 	}
-	const node = "/dev/loop913" // whoever looks for a free one gets a lower one
+	const node = "/dev/loop913" // programs that look for a free device get a lower one
 	attached := func(file string) string {
 		t.Helper()
 		losetup(t, node, file)
@@ -112,7 +112,7 @@ func TestAPartitionAtAnotherSectorIsAnother(t *testing.T) {
 	disk, err := os.Open(node)
 	check(t, err)
 	defer disk.Close()
-	check(t, unix.Flock(int(disk.Fd()), unix.LOCK_EX)) // or udev opens each partition
+	check(t, unix.Flock(int(disk.Fd()), unix.LOCK_EX)) // otherwise udev opens each partition
 	at := func(start, sectors string) string {
 		t.Helper()
 		tool(t, "addpart", node, "1", start, sectors)
@@ -175,7 +175,7 @@ func TestAnIdentityIsWhatADeviceSaysAndAFileHasNone(t *testing.T) {
 	}
 }
 
-// A host may have multipath and another one none, for the LUNs of one array.
+// Of two hosts with the same LUNs one may have multipath.
 func TestALUNIsTheSameWithMultipathAndWithout(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
@@ -197,7 +197,7 @@ func TestALUNIsTheSameWithMultipathAndWithout(t *testing.T) {
 	}
 }
 
-// A host may have multipath or a newer kernel than another one, or than it had itself.
+// Two hosts, or one host over time, may differ in multipath or in the kernel version.
 func TestAPartitionIsTheSameWhateverMoreTheKernelSaysOfIt(t *testing.T) {
 	const (
 		old  = "partition 1 at sector 2048 of naa.6001405aa"

@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestALinkInThePlaceOfAVolumeIsNotFollowed: whoever can write in the directory of a pool, on this
-// host or on another one, could have made it.
+// TestALinkInThePlaceOfAVolumeIsNotFollowed: any user who can write in the directory of a pool, on
+// this host or another, could have made it.
 func TestALinkInThePlaceOfAVolumeIsNotFollowed(t *testing.T) {
 	dir := realDir(t)
 	for _, sub := range []string{"pool", "other", "free", "secret", "state", "linked-to"} {
@@ -82,8 +82,8 @@ func TestALinkInThePlaceOfAVolumeIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestADeviceNodeInThePlaceOfAVolumeIsNotOpened: the root of another host can make one on a
-// filesystem that both have.
+// TestADeviceNodeInThePlaceOfAVolumeIsNotOpened: the root user of another host can make one on a
+// shared filesystem.
 func TestADeviceNodeInThePlaceOfAVolumeIsNotOpened(t *testing.T) {
 	dir := realDir(t)
 	if err := unix.Mknod(dir+"/node", unix.S_IFBLK|0o600, int(unix.Mkdev(240, 99))); err != nil {
@@ -111,7 +111,7 @@ func TestAPipeInThePlaceOfAVolumeIsRefused(t *testing.T) {
 	}
 }
 
-// TestALinkIsNotFollowedWhileThePoolsCannotBeSeen, and the error says that this passes.
+// TestALinkIsNotFollowedWhileThePoolsCannotBeSeen, and the error is a temporary one.
 func TestALinkIsNotFollowedWhileThePoolsCannotBeSeen(t *testing.T) {
 	dir := realDir(t)
 	write(t, dir+"/a")
@@ -138,7 +138,7 @@ func TestAPipeBelowADiskDoesNotHoldUpTheComparison(t *testing.T) {
 	}
 }
 
-// poolsOfFiles are pools whose volumes are files.
+// poolsOfFiles are pools with files as volumes.
 type poolsOfFiles struct{ storage }
 
 func (p poolsOfFiles) LookupVolume(_ context.Context, pool, name string) (*hv.PoolVolume, error) {
@@ -150,8 +150,8 @@ func (p poolsOfFiles) LookupVolume(_ context.Context, pool, name string) (*hv.Po
 	return nil, hv.ErrNotFound
 }
 
-// TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths, with its base images: this is what
-// attach, unshelve, moves, restores and resizes ask.
+// TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths, with its base images: attach, unshelve,
+// moves, restores and resizes make this check.
 func TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths(t *testing.T) {
 	dir := realDir(t)
 	for _, sub := range []string{"pool", "free", "secret"} {

@@ -16,8 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// silent makes everything below dir a filesystem that does not answer, until the
-// test ends.
+// silent makes everything below dir a filesystem that does not answer, until the test ends.
 func silent(t *testing.T, dir string) {
 	t.Helper()
 	call := stats.call
@@ -108,8 +107,8 @@ func TestABindMountIsTheSameDirectory(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeLookedAtIsNotTakenForAnotherImage: an answer that is missing must
-// never let a volume be overwritten.
+// TestWhatCannotBeLookedAtIsNotTakenForAnotherImage: a missing answer must never let a volume be
+// overwritten.
 func TestWhatCannotBeLookedAtIsNotTakenForAnotherImage(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(dir+"/a", nil, 0o600))
@@ -127,15 +126,15 @@ func TestWhatCannotBeLookedAtIsNotTakenForAnotherImage(t *testing.T) {
 	if same, err := SameImage(dir+"/away/x", dir+"/away/x"); err != nil || !same {
 		t.Errorf("one path: %t, %v, want the same without a look", same, err)
 	}
-	// What names it by the same text does, whatever else cannot be told.
+	// An image with the same text in its path is found in any case.
 	doms = append(doms, hv.Domain{Name: "db", Config: []hv.Disk{{Target: "vdb", Chain: []hv.Image{{Path: dir + "/a"}}}}})
 	if domain, target, err := DiskOf(doms, dir+"/a"); domain+target != "dbvdb" || err != nil {
 		t.Errorf("DiskOf found %s %s, %v", domain, target, err)
 	}
 }
 
-// TestAServerThatIsAwayDoesNotStopWhatIsElsewhere: the kernel knows which filesystem
-// a path is on without asking its server.
+// TestAServerThatIsAwayDoesNotStopWhatIsElsewhere: the kernel knows the filesystem of a path
+// without its server.
 func TestAServerThatIsAwayDoesNotStopWhatIsElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(dir+"/a", nil, 0o600))
@@ -181,8 +180,8 @@ func TestMountOfFindsTheDeepestMount(t *testing.T) {
 	}
 }
 
-// TestABackingImageThatOnlyAHeaderNamesIsFound: the definition of a domain that is off
-// names the top of a chain.
+// TestABackingImageThatOnlyAHeaderNamesIsFound: the definition of a domain that is off names the
+// top of a chain.
 func TestABackingImageThatOnlyAHeaderNamesIsFound(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"base.raw", "json.raw", "other.raw"} {
@@ -204,8 +203,8 @@ func TestABackingImageThatOnlyAHeaderNamesIsFound(t *testing.T) {
 		{disk("top.qcow2", "qcow2", false), "middle.qcow2", true},
 		{disk("top.qcow2", "qcow2", false), "other.raw", false},
 		{disk("json.qcow2", "qcow2", false), "json.raw", true},
-		// libvirt asks no image where the definition says that the chain ends, and
-		// a guest may write anything into a raw one.
+		// libvirt reads no header if the definition states the end of the chain, and a guest may
+		// write anything into a raw image.
 		{disk("top.qcow2", "qcow2", true), "alias.raw", false},
 		{disk("top.qcow2", "raw", false), "alias.raw", false},
 		{disk("gone.qcow2", "qcow2", false), "alias.raw", false},
@@ -217,7 +216,7 @@ func TestABackingImageThatOnlyAHeaderNamesIsFound(t *testing.T) {
 	}
 }
 
-// qcow2Over is the header of a qcow2 image over another one.
+// qcow2Over returns the header of a qcow2 image over another one.
 func qcow2Over(backing, format string) []byte {
 	h := make([]byte, 512)
 	be := binary.BigEndian

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestAnImageIsInThePoolWhoseDirectoryHasIt by whatever path it is known, and in no pool that
-// only has a directory above it, or a directory of the whole host.
+// TestAnImageIsInThePoolWhoseDirectoryHasIt under any path, and in no pool that only has a
+// directory above it, or a directory of the whole host.
 func TestAnImageIsInThePoolWhoseDirectoryHasIt(t *testing.T) {
 	dir := realDir(t)
 	for _, made := range []error{
@@ -56,7 +56,7 @@ func TestAnImageIsInThePoolWhoseDirectoryHasIt(t *testing.T) {
 	}
 }
 
-// Anybody who can write in the pool can change the link, and an attach refuses another path than
+// Any user who can write in the pool can change the link, and an attach refuses another path than
 // the pool's.
 func TestAnImageBehindALinkInItsPoolHasThePathOfThePool(t *testing.T) {
 	dir := realDir(t)
@@ -76,7 +76,7 @@ func TestAnImageBehindALinkInItsPoolHasThePathOfThePool(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt, if no pool is seen to have it.
+// TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt, if no pool is known to have it.
 func TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt(t *testing.T) {
 	unseen, no := hv.ErrNotConnected, hv.ErrNotFound
 	for name, c := range map[string]struct {
@@ -105,7 +105,7 @@ func TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt(t *testing.T) {
 	}
 }
 
-// saying is a hypervisor with pools of connectors, and what each says of every volume.
+// saying is a hypervisor with connector pools, and the answer of each about every volume.
 type saying map[string]error
 
 func (s saying) Pools(context.Context) (pools []hv.PoolInfo, err error) {
@@ -123,7 +123,7 @@ func (s saying) LookupVolume(_ context.Context, pool, name string) (*hv.PoolVolu
 	return &hv.PoolVolume{Name: name}, s[pool]
 }
 
-// listed is a hypervisor with one pool, of which libvirt lists all but what is thin.
+// listed is a hypervisor with one pool; libvirt lists all of its volumes except thin ones.
 type listed struct{ pool hv.PoolInfo }
 
 func (l listed) Pools(context.Context) ([]hv.PoolInfo, error) { return []hv.PoolInfo{l.pool}, nil }

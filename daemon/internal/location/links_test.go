@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// tree is a directory with directories and files (all names without a / at their end), and links by
+// tree makes a directory with directories and files (all names without a final /), and links by
 // their targets.
 func tree(t *testing.T, dirs, files []string, links map[string]string) string {
 	t.Helper()
@@ -35,7 +35,7 @@ func tree(t *testing.T, dirs, files []string, links map[string]string) string {
 	return dir
 }
 
-// poolsAt are pools of files, each with the name of its directory.
+// poolsAt are pools of files, each named by its directory.
 type poolsAt []string
 
 func (p poolsAt) Pools(context.Context) (all []hv.PoolInfo, err error) {
@@ -58,7 +58,7 @@ func (p poolsAt) LookupVolume(_ context.Context, pool, name string) (*hv.PoolVol
 	return nil, hv.ErrNotFound
 }
 
-// finds reports the code of the refusal of a path, and whether the open agrees with the check.
+// finds returns the code of the refusal of a path, and checks that the open agrees with it.
 func finds(t *testing.T, rules Rules, path string) api.Code {
 	t.Helper()
 	err := rules.CheckOpen(path)
@@ -72,8 +72,8 @@ func finds(t *testing.T, rules Rules, path string) api.Code {
 	return api.CodeOf(err)
 }
 
-// TestNoLinkLeadsOutOfThePoolThatItIsIn, neither in the place of an image nor in that of a
-// directory on the way to one: the root of another host that has the pool can make links there.
+// TestNoLinkLeadsOutOfThePoolThatItIsIn, neither in the place of an image nor of a directory above
+// one: the root user of another host with the pool can make links there.
 func TestNoLinkLeadsOutOfThePoolThatItIsIn(t *testing.T) {
 	dir := tree(t,
 		[]string{"shared/real/deep", "local", "free", "mounted/below", "shared/inner", "inner", "shared/state"},
@@ -92,9 +92,9 @@ func TestNoLinkLeadsOutOfThePoolThatItIsIn(t *testing.T) {
 		"shared/real/base":           "", // a base image in a subdirectory
 		"shared/real/deep/base":      "",
 		"pool/below/base":            "", // the pool's own path has a link
-		"mounted/below/base":         "", // and this none
+		"mounted/below/base":         "", // and this one has none
 		"alias/real/base":            "",
-		"shared/inner/pool/b":        "", // the configuration says so
+		"shared/inner/pool/b":        "", // the configuration permits it
 		"shared/to-local/web":        api.CodePermissionDenied,
 		"shared/to-free/web":         api.CodePermissionDenied,
 		"shared/real/to-local/web":   api.CodePermissionDenied,
@@ -120,7 +120,7 @@ func TestNoLinkLeadsOutOfThePoolThatItIsIn(t *testing.T) {
 }
 
 // TestAVolumeBelowALinkInItsPoolIsRefused: while the link leads to the pool itself, libvirt's path
-// and this one are one image, and later it may lead elsewhere.
+// and this one are one image, but later it may lead elsewhere.
 func TestAVolumeBelowALinkInItsPoolIsRefused(t *testing.T) {
 	dir := tree(t, []string{"shared", "local"}, []string{"shared/web", "local/web"}, map[string]string{"shared/d": "."})
 	pools := poolsAt{dir + "/shared", dir + "/local"}
@@ -164,9 +164,8 @@ func TestACloneIsNotTakenOverWhatIsVolferrysOwn(t *testing.T) {
 	}
 }
 
-// TestALinkElsewhereCountsIfRootOfThisHostAloneCanHaveMadeIt: in an allowed path on a filesystem
-// that other hosts have, or in a directory where a user may write, it may have been made to get
-// another guest's image.
+// TestALinkElsewhereCountsIfRootOfThisHostAloneCanHaveMadeIt: on a shared filesystem, or in a
+// directory where a user may write, a link in an allowed path may lead to another guest's image.
 func TestALinkElsewhereCountsIfRootOfThisHostAloneCanHaveMadeIt(t *testing.T) {
 	dir := tree(t, []string{"pool", "nfs/sub", "local", "open", "user", "plain"}, []string{"pool/web", "nfs/a", "nfs/sub/a", "open/a", "user/a"},
 		map[string]string{
@@ -190,13 +189,13 @@ func TestALinkElsewhereCountsIfRootOfThisHostAloneCanHaveMadeIt(t *testing.T) {
 		"nfs/sub/a":       "",
 		"nfs-alias/a":     "",
 		"local/web":       "",
-		"plain/web":       "", // in no allowed path: it counts where it leads
+		"plain/web":       "", // in no allowed path: the target counts
 		"open/a":          "",
 		"nfs/web":         api.CodePermissionDenied,
 		"nfs/to-pool/web": api.CodePermissionDenied,
 		"nfs/alias":       api.CodePermissionDenied,
 		"nfs-alias/web":   api.CodePermissionDenied,
-		"local/nfs":       api.CodePermissionDenied, // by a link there to one on the network
+		"local/nfs":       api.CodePermissionDenied, // through a link there to one on the network
 		"open/web":        api.CodePermissionDenied,
 		"user/web":        api.CodePermissionDenied,
 	} {
@@ -223,9 +222,9 @@ func TestALinkThatIsExchangedMeanwhileIsNotTakenForTheOneThatWasFollowed(t *test
 	}
 }
 
-// TestALinkBelowVolferrysOwnDirectoryIsNotFollowed: with overlay_dir_shared the root of another
-// host can make one there, in the place of an overlay or of this host's directory. The directory
-// itself may be reached by links.
+// TestALinkBelowVolferrysOwnDirectoryIsNotFollowed: with overlay_dir_shared the root user of
+// another host can make one there, in the place of an overlay or of this host's directory. The path
+// of the directory itself may contain links.
 func TestALinkBelowVolferrysOwnDirectoryIsNotFollowed(t *testing.T) {
 	dir := tree(t, []string{"mounted/this-host", "secret", "pool"}, []string{"mounted/this-host/m.qcow2", "secret/m.qcow2", "pool/web"},
 		map[string]string{
@@ -258,7 +257,7 @@ func TestALinkBelowVolferrysOwnDirectoryIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestAPathOfVolferrysOwnNeedsNoPools: overlays are opened while libvirt is away.
+// TestAPathOfVolferrysOwnNeedsNoPools: overlays are opened while libvirt is down.
 func TestAPathOfVolferrysOwnNeedsNoPools(t *testing.T) {
 	dir := tree(t, []string{"state"}, []string{"state/m.qcow2"}, map[string]string{"alias": "DIR/state"})
 	rules := Rules{Own: []string{dir + "/alias"}, Storage: awayPools{}}

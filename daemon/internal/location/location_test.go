@@ -53,7 +53,7 @@ func TestPoolIsRefusedWhereNoVolumeCanBe(t *testing.T) {
 	}
 }
 
-// realDir is a temporary directory by its real name.
+// realDir returns a temporary directory by its path without links.
 func realDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placeOf is the place of what has an identity.
+// placeOf returns the place of an identity.
 func placeOf(id Identity) Place {
 	return Place{id: id, madeOf: func() (parts, error) { return madeOf(id) }}
 }
@@ -27,10 +27,10 @@ func TestADeviceOverlapsWhatItIsMadeOf(t *testing.T) {
 	}, map[string]string{
 		"sda/dev": "8:0", "sda/device/wwid": "naa.6001", "sda/sda1/dev": "8:1", "sda/sda1/partition": "1", "sda/sda1/start": "2048",
 		"sda/sda2/dev": "8:2", "sda/sda2/partition": "2", "sda/sda2/start": "4096",
-		// The same LUN by another path, and a disk that says nothing.
+		// The same LUN on another path, and a disk without an identity.
 		"sdb/dev": "8:16", "sdb/device/wwid": "naa.6001", "sdb/sdb1/dev": "8:17", "sdb/sdb1/partition": "1", "sdb/sdb1/start": "2048",
 		"sdc/dev": "8:32", "sdc/sdc1/dev": "8:33", "sdc/sdc1/partition": "1", "sdc/sdc1/start": "2048",
-		// Two volumes of LVM on sdc1, one over the first, and one on the file of a loop device.
+		// Two LVM volumes on sdc1, one over the first, and one on the file of a loop device.
 		"dm-0/slaves/sdc1/dev": "8:33", "dm-1/slaves/sdc1/dev": "8:33", "dm-2/slaves/dm-0/dev": "253:0", "dm-3/slaves/loop0/dev": "7:0",
 		"loop0/loop/backing_file": file, "loop0/loop/offset": "0", "loop1/loop/backing_file": file, "loop1/loop/offset": "0",
 		"loop2/loop/backing_file": file, "loop2/loop/offset": "4096", "loop3/loop/backing_file": file + " (deleted)",

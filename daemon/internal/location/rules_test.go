@@ -62,7 +62,7 @@ func (s storage) VolumeAt(_ context.Context, path string) (string, error) {
 	return "", fmt.Errorf("%w: %s", hv.ErrNotFound, path)
 }
 
-// TestOnlyPoolsAndListedPathsAreAllowed also for what does not exist yet.
+// TestOnlyPoolsAndListedPathsAreAllowed, also for nonexistent files.
 func TestOnlyPoolsAndListedPathsAreAllowed(t *testing.T) {
 	dir := realDir(t)
 	for _, sub := range []string{"images", "images/sub", "off", "lvm", "free"} {
@@ -109,8 +109,8 @@ func TestOnlyPoolsAndListedPathsAreAllowed(t *testing.T) {
 	}
 	rules.AllowedPaths = []string{dir + "/free", "/dev"}
 	for path, want := range map[string]api.Code{
-		dir + "/free/a.raw": "", dir + "/images/innocent.raw": api.CodePermissionDenied, // a link in a pool of files leads nowhere
-		"/dev/shm/a.raw": api.CodePermissionDenied, "/dev/null": api.CodePermissionDenied, // what is listed in /dev are devices
+		dir + "/free/a.raw": "", dir + "/images/innocent.raw": api.CodePermissionDenied, // a link in a pool of files is not followed
+		"/dev/shm/a.raw": api.CodePermissionDenied, "/dev/null": api.CodePermissionDenied, // entries in /dev are for devices
 	} {
 		if got := api.CodeOf(rules.CheckPath(t.Context(), path)); got != want {
 			t.Errorf("%s with %v: code %q, want %q", path, rules.AllowedPaths, got, want)
@@ -125,8 +125,8 @@ func TestPoolsThatCannotBeSeenAreNoRefusalOfThePlace(t *testing.T) {
 	}
 }
 
-// TestABlockDeviceIsAllowedByAPoolOrByTheNameThatIsGiven: where the name leads, dm-N,
-// says nothing to who writes the configuration.
+// TestABlockDeviceIsAllowedByAPoolOrByTheNameThatIsGiven: the target dm-N of the name means nothing
+// to the author of the configuration.
 func TestABlockDeviceIsAllowedByAPoolOrByTheNameThatIsGiven(t *testing.T) {
 	loop := aLoopDevice(t)
 	vg := filepath.Join("/dev", "vf-"+filepath.Base(realDir(t))+fmt.Sprint(os.Getpid()))
@@ -183,7 +183,7 @@ func TestABlockDeviceIsAllowedByAPoolOrByTheNameThatIsGiven(t *testing.T) {
 	}
 }
 
-// TestTheTextOfAPathThatIsNotCleanAllowsNothing: libvirt takes such a path in a definition.
+// TestTheTextOfAPathThatIsNotCleanAllowsNothing: libvirt accepts such a path in a definition.
 func TestTheTextOfAPathThatIsNotCleanAllowsNothing(t *testing.T) {
 	loop := aLoopDevice(t)
 	path := "/dev/mapper/../" + filepath.Base(loop)
@@ -192,7 +192,7 @@ func TestTheTextOfAPathThatIsNotCleanAllowsNothing(t *testing.T) {
 	}
 }
 
-// aLoopDevice is a block device of this machine; nothing is done to it.
+// aLoopDevice returns a block device of this machine, which the test does not change.
 func aLoopDevice(t *testing.T) string {
 	t.Helper()
 	for n := range 8 {

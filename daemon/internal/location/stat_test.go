@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hanging is a stat under which everything in /dead hangs until the server is back.
+// hanging returns a stat that hangs for everything in /dead until back is called.
 func hanging(calls *atomic.Int32) (b *bounded[unix.Stat_t], back func()) {
 	server := make(chan struct{})
 	b = &bounded[unix.Stat_t]{timeout: statTimeout, hung: map[string]int{}, call: func(path string, into *unix.Stat_t) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// mounted has a directory read-only, by a table of mounts that says why.
+// mounted makes a directory read-only, with a reason in the table of mounts.
 func mounted(t *testing.T, dir, line string) {
 	t.Helper()
 	table := filepath.Join(t.TempDir(), "mountinfo")
@@ -66,7 +66,7 @@ func TestAPathThatTheUnitHidesIsRefusedWithTheReason(t *testing.T) {
 		{"1", filepath.Join("/home", "ann", "not-there", "new.raw"), true},
 		{"1", "/tmp/not-there-of-volferry/new.raw", true},
 		{"1", "/srv/not-there-of-volferry/new.raw", false},
-		{"", filepath.Join("/root", "not-there", "new.raw"), false}, // by hand
+		{"", filepath.Join("/root", "not-there", "new.raw"), false}, // not started by systemd
 	} {
 		t.Setenv("INVOCATION_ID", c.unit)
 		err := (Rules{}).CheckPath(t.Context(), c.path)

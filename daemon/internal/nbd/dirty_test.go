@@ -20,15 +20,15 @@ import (
 
 const miB = 1 << 20
 
-// server answers one client. Its fields say how; the zero value has no bitmap and no bytes.
+// server answers one client as its fields configure; the zero value has no bitmap and no bytes.
 type server struct {
 	sizeBytes uint64
 	bitmap    string
-	// answer returns the extents for a question, in pairs of length and flags.
+	// answer returns the extents for a request, in pairs of length and flags.
 	answer func(off, n uint64) []uint32
-	// fail has the answer be an error, and noSize leaves out the size.
+	// fail makes the answer an error, and noSize omits the size.
 	fail, noSize bool
-	// raw, if set, returns all that is sent for a request with this cookie.
+	// raw, if set, returns the whole reply to a request with this cookie.
 	raw func(cookie []byte) []byte
 }
 
@@ -48,7 +48,7 @@ func (s *server) listen(t *testing.T) string {
 			return
 		}
 		defer conn.Close()
-		_ = s.serve(conn) // a client that goes away ends it
+		_ = s.serve(conn) // a client that disconnects ends it
 	}()
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -128,11 +128,11 @@ func (s *server) transmit(conn io.ReadWriter) error {
 func TestDirtyRangesAreJoinedAcrossAnswers(t *testing.T) {
 	s := &server{sizeBytes: 5 << 30, bitmap: "b", answer: func(off, n uint64) []uint32 {
 		switch off {
-		case 0: // less than was asked for
+		case 0: // less than requested
 			return []uint32{miB, 0, miB, 1}
 		case 2 * miB:
 			return []uint32{2 * miB, 1, uint32(n) - 2*miB, 0}
-		case 5<<30 - miB: // more than there is
+		case 5<<30 - miB: // more than the export has
 			return []uint32{8 * miB, 1}
 		}
 		return []uint32{uint32(min(n, 5<<30-miB-off)), 0}
@@ -165,7 +165,7 @@ func TestAnAnswerThatIsNotWholeIsAnError(t *testing.T) {
 
 func TestAServerThatIsSilentIsLeftWithTheContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path) // accepts, and says nothing
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path) // accepts, and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}

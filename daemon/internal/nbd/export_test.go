@@ -25,7 +25,7 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// serve has QEMU serve an image with this content.
+// serve lets QEMU serve an image with this content.
 func serve(t *testing.T, content []byte) *lab.Export {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-nbd"); err != nil {
@@ -54,7 +54,7 @@ func open(t *testing.T, socket, name string) *nbd.Export {
 	return e
 }
 
-// stuck is a connection on which nothing comes any more once it is told so.
+// stuck is a connection that receives nothing any more once now is set.
 type stuck struct {
 	net.Conn
 
@@ -77,7 +77,7 @@ func (s *stuck) Close() error {
 	return s.Conn.Close()
 }
 
-// deaf is a connection whose other end reads nothing any more once it is told so: its buffers are
+// deaf is a connection with a peer that reads nothing any more once now is set: its buffers are
 // full.
 type deaf struct {
 	stuck
@@ -91,7 +91,7 @@ func (d *deaf) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// A capped copy has one request under way, so that nobody waits for an answer while it is sent.
+// A capped copy has one request under way, so no call waits for an answer while it is sent.
 func TestAStorageThatReadsNoRequestIsGivenUp(t *testing.T) {
 	server := serve(t, make([]byte, miB))
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "unix", server.Socket)
@@ -241,27 +241,27 @@ func TestAnExportThatThereIsNotIsRefusedByTheServer(t *testing.T) {
 	}
 }
 
-// answering is a server whose export answers each request so.
+// answering returns a server that answers each request in this way.
 func answering(t *testing.T, answer func(cookie []byte) []byte) *nbd.Export {
 	t.Helper()
 	s := &server{sizeBytes: miB, raw: answer}
 	return open(t, s.listen(t), "e")
 }
 
-// reply is a piece of a structured reply, the last.
+// reply returns the last chunk of a structured reply.
 func reply(cookie []byte, kind uint16, payload []byte) []byte {
 	b := be.AppendUint16(be.AppendUint16(be.AppendUint32(nil, 0x668e33ef), 1), kind)
 	return append(be.AppendUint32(append(b, cookie...), uint32(len(payload))), payload...)
 }
 
-// more is a piece of a structured reply, after which others come.
+// more returns a chunk of a structured reply that is not the last.
 func more(cookie []byte, kind uint16, payload []byte) []byte {
 	b := reply(cookie, kind, payload)
 	b[5] = 0
 	return b
 }
 
-// pieceOf is data of a read, each byte of which is b.
+// pieceOf returns read data in which each byte is b.
 func pieceOf(off uint64, n int, b byte) []byte {
 	return append(be.AppendUint64(nil, off), bytes.Repeat([]byte{b}, n)...)
 }
@@ -358,7 +358,7 @@ func TestAServerOverTCPIsConnectedToByTheCallersDialAlone(t *testing.T) {
 	var asked []string
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		asked = append(asked, address)
-		return new(net.Dialer).DialContext(ctx, "unix", server.Socket) // which stands for a connection that was handed over
+		return new(net.Dialer).DialContext(ctx, "unix", server.Socket) // plays a connection from another process
 	}
 	e, err := nbd.Open(t.Context(), dial, api.NBDExport{Name: "web", Server: "nbd.example:10809"})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/network"
 )
 
-// mute listens at a socket, and says nothing to anybody.
+// mute listens at a socket, and sends nothing.
 func mute(t *testing.T) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -37,7 +37,7 @@ func TestAServerThatSaysNothingUntilTheDeadlineDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A refusal is an answer; what the kernel says of a machine that nobody reaches is none.
+// A refusal is an answer; the kernel's error for an unreachable machine is none.
 func TestAMachineThatNobodyReachesDoesNotAnswer(t *testing.T) {
 	for errno, silent := range map[unix.Errno]bool{
 		unix.EHOSTUNREACH: true, unix.ENETUNREACH: true, unix.EHOSTDOWN: true, unix.ETIMEDOUT: true, unix.ECONNREFUSED: false,

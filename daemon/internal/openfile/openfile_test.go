@@ -37,7 +37,7 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// asked notes what it was asked, and allows it.
+// asked records its calls, and permits everything.
 type asked struct{ found []string }
 
 func (a *asked) CheckFound(path, real string, device bool) error {
@@ -48,7 +48,7 @@ func (a *asked) CheckFound(path, real string, device bool) error {
 	return nil
 }
 
-// TestWhatIsNoImageIsRefusedAtOnce: to open a pipe is to wait for its other end.
+// TestWhatIsNoImageIsRefusedAtOnce: opening a pipe would wait for its other end.
 func TestWhatIsNoImageIsRefusedAtOnce(t *testing.T) {
 	dir := realDir(t)
 	must(t, unix.Mkfifo(dir+"/pipe", 0o600))
@@ -105,7 +105,7 @@ func TestALinkIsFollowedOnlyWhereThePlacesSaySo(t *testing.T) {
 	}
 }
 
-// TestWhatWasFoundIsWhatIsOpened, whatever is put in its place meanwhile.
+// TestWhatWasFoundIsWhatIsOpened, whatever replaces it meanwhile.
 func TestWhatWasFoundIsWhatIsOpened(t *testing.T) {
 	dir := realDir(t)
 	path, secret := write(t, dir+"/image", "image"), write(t, dir+"/secret", "secret")

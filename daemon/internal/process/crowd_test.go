@@ -33,7 +33,7 @@ func crowd(t *testing.T, dir Dir, uid uint32, pids ...int) {
 	}
 }
 
-// opens has a process open a file.
+// opens lets a process open a file.
 func opens(t *testing.T, dir Dir, pid, fd int, path, flags string) {
 	t.Helper()
 	of := dir.of(pid)
@@ -50,8 +50,7 @@ func upTo(first, last int) (all []int) {
 	return all
 }
 
-// longest is how long an answer may be as JSON, in the base64 of which package sandbox sends it in
-// at most 256 KiB.
+// longest bounds an answer as JSON, because package sandbox sends its base64 in at most 256 KiB.
 const longest = 190 << 10
 
 func TestACrowdOfFalseClaimsHidesNoTrueOne(t *testing.T) {
@@ -73,7 +72,7 @@ func TestACrowdOfFalseClaimsHidesNoTrueOne(t *testing.T) {
 		opens(t, dir, 9000, fd, path, "02")
 		opens(t, dir, 10+fd, fd, path, "00")
 	}
-	// That an image is open is never hidden, whoever has it open.
+	// An open image is never hidden, whichever process has it open.
 	opens(t, dir, 210, 7, filepath.Join(images, "src"), "02")
 	got, err := dir.Claims(t.Context(), "a", wanted)
 	if err != nil {
@@ -95,7 +94,7 @@ func TestACrowdOfFalseClaimsHidesNoTrueOne(t *testing.T) {
 	}
 }
 
-// A user may have as many users more as subuid(5) says.
+// A user may have as many further users as subuid(5) permits.
 func TestACrowdOfUsersHidesNoTrueClaimAndFitsInTheAnswer(t *testing.T) {
 	claims := []Claim{{PID: 1, UID: 0}, {PID: 2, UID: 64055, Files: []File{{Image: 1, FD: 9}}}}
 	for i := range uint32(60000) {

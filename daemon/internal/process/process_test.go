@@ -40,7 +40,7 @@ func TestWhatAProcessBeganWithIsReadFromItsCommandLine(t *testing.T) {
 	}
 }
 
-// What is open of the others is not said, nor is anything of a process that claims another domain.
+// Neither other open files nor processes that claim another domain are listed.
 func TestOnlyTheImagesThatAreAskedForAreListed(t *testing.T) {
 	dir, images := Dir(t.TempDir()), t.TempDir()
 	for _, name := range []string{"one", "other"} {

@@ -29,7 +29,7 @@ func builders() map[string][]string {
 	}
 }
 
-// unformatted returns the image arguments whose format is not stated.
+// unformatted returns the image arguments without a stated format.
 func unformatted(args []string) []string {
 	var formats, options, bad []string
 	images := 0
@@ -38,7 +38,7 @@ func unformatted(args []string) []string {
 		case "-f", "-F", "-O":
 			formats = append(formats, args[i])
 			i++
-		case "-b", "--size": // of an image that is not there
+		case "-b", "--size": // of an image that is not opened
 			images++
 			i++
 		case "-o", "-t", "-T", "--object":

@@ -20,7 +20,7 @@ func qemuImg(t *testing.T, args ...string) {
 	}
 }
 
-// over makes a linked clone of an image, with content of its own.
+// over makes a linked clone of an image, with its own content.
 func over(t *testing.T, backing Image, name string, patterns ...string) Image {
 	t.Helper()
 	clone := Image{Path: filepath.Join(t.TempDir(), name), Format: FormatQCOW2, Backing: &backing}
@@ -29,7 +29,7 @@ func over(t *testing.T, backing Image, name string, patterns ...string) Image {
 	return clone
 }
 
-// clones is a chain of three: a raw image, a clone of it, and a clone of that.
+// clones makes a chain of three: a raw image, its clone, and the clone's clone.
 func clones(t *testing.T) Image {
 	t.Helper()
 	base := newImage(t, "b,ase", FormatRaw)
@@ -44,7 +44,7 @@ func TestALinkedCloneIsServedWithWhatIsBelowIt(t *testing.T) {
 	}
 }
 
-// A header may be changed after it was looked at: the end of the chain is not left to it.
+// A header may change after the check: so the end of the chain is explicit.
 func TestANodeOfQcow2NamesWhatIsBelowOrThatNothingIs(t *testing.T) {
 	top, err := open(clones(t), os.O_RDONLY)
 	must(t, err)
@@ -115,8 +115,7 @@ func TestAChainIsReadFromItsHeaders(t *testing.T) {
 	}
 }
 
-// The parent of a directory that is reached by a symbolic link is that of where it leads, for the
-// kernel.
+// For the kernel, .. after a symbolic link is the parent of the link's target.
 func TestABackingFileAboveASymbolicLinkIsTheOneThatTheKernelOpens(t *testing.T) {
 	dir := t.TempDir()
 	there, link := filepath.Join(dir, "there", "clones"), filepath.Join(dir, "link")
@@ -149,7 +148,7 @@ func TestABackingFileWithoutAFormatIsNotProbed(t *testing.T) {
 	if _, err := serve(t, top, false, nil); !errors.As(err, &open) {
 		t.Errorf("served: %v", err)
 	}
-	// The way out is what the message says.
+	// The command in the message solves the problem.
 	_, command, _ := strings.Cut(err.Error(), "`qemu-img ")
 	command, _, _ = strings.Cut(command, "`")
 	qemuImg(t, strings.Fields(strings.Replace(command, "FORMAT", "raw", 1))...)
@@ -212,7 +211,7 @@ func TestARawBaseThatLooksLikeQcow2IsReadAsBytes(t *testing.T) {
 	}
 }
 
-// dropFormat takes the format of the backing file out of a header, as programs wrote it of old.
+// dropFormat removes the format of the backing file from a header, as older programs wrote it.
 func dropFormat(t *testing.T, path string) {
 	t.Helper()
 	b := read(t, path)
@@ -220,7 +219,7 @@ func dropFormat(t *testing.T, path string) {
 	if at < 0 {
 		t.Fatal("there is no format")
 	}
-	copy(b[at:], "none") // an extension that nobody knows
+	copy(b[at:], "none") // an unknown extension
 	must(t, os.WriteFile(path, b, 0o600))
 }
 

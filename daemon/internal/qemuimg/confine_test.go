@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// childRuns has a script run in the place of qemu-img and returns its output.
+// childRuns runs a script in the place of qemu-img and returns its output.
 func childRuns(t *testing.T, script string, opts childOptions) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func childRuns(t *testing.T, script string, opts childOptions) string {
 }
 
 func TestAChildIsBoundedInMemoryFilesAndCores(t *testing.T) {
-	// It waits until the bounds are there, for they are set once it runs.
+	// The script waits for the limits, which are set after its start.
 	out := childRuns(t, `until [[ $(ulimit -Hn) == 1024 ]]; do :; done; ulimit -Hv; ulimit -Hc; ulimit -v; ulimit -c`, childOptions{})
 	kib := strconv.Itoa(childAddressSpaceBytes >> 10)
 	if want := []string{kib, "0", kib, "0"}; strings.Join(strings.Fields(out), " ") != strings.Join(want, " ") {

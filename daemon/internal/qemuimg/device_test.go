@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// anyDevice has nothing against a device.
+// anyDevice accepts every device.
 func anyDevice(*os.File) error { return nil }
 
-// deviceOf makes a block device of this many bytes, which are not zeros.
+// deviceOf makes a block device of this many nonzero bytes.
 func deviceOf(t *testing.T, sizeBytes int64) Image {
 	t.Helper()
 	file := Image{Path: filepath.Join(t.TempDir(), "device"), Format: FormatRaw}
@@ -30,7 +30,7 @@ func deviceOf(t *testing.T, sizeBytes int64) Image {
 	return device
 }
 
-// fullBytesForTest is how large a device has to be for an image of overlayTestBytes, in whole
+// fullBytesForTest returns the necessary device size for an image of overlayTestBytes, in whole
 // sectors.
 func fullBytesForTest(t *testing.T) int64 {
 	t.Helper()
@@ -44,8 +44,7 @@ func fullBytesForTest(t *testing.T) int64 {
 	return full
 }
 
-// A device of just the size that an image needs when it is full takes all of it, in whatever order
-// it is written.
+// A device of exactly the size of the full image holds all of it, in any order of writes.
 func TestAnImageFitsOnTheSmallestDeviceThatItIsMadeOn(t *testing.T) {
 	device := deviceOf(t, fullBytesForTest(t))
 	if err := CreateOnDevice(t.Context(), device, overlayTestBytes, anyDevice); err != nil {
@@ -72,7 +71,7 @@ func TestAnImageFitsOnTheSmallestDeviceThatItIsMadeOn(t *testing.T) {
 	if err != nil || room.FullBytes != room.DeviceBytes {
 		t.Errorf("the room is %+v, %v", room, err)
 	}
-	// Made once more it is empty again.
+	// A new image is empty again.
 	if err := CreateOnDevice(t.Context(), device, overlayTestBytes, anyDevice); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +114,7 @@ func TestNoImageIsMadeOnAnotherDeviceOrOneThatSomebodyHas(t *testing.T) {
 	}
 }
 
-// assertOld claims that nothing was written to a device of deviceOf.
+// assertOld checks that a device of deviceOf is unchanged.
 func assertOld(t *testing.T, device Image) {
 	t.Helper()
 	got, err := os.ReadFile(device.Path)
@@ -124,7 +123,7 @@ func assertOld(t *testing.T, device Image) {
 	}
 }
 
-// How large an image gets depends on how it was made.
+// The maximum size of an image depends on its layout.
 func TestTheRoomOfAnImageIsThatOfItsLayout(t *testing.T) {
 	const sizeBytes = 8 << 20
 	for options, clusterBytes := range map[string]int64{
@@ -153,7 +152,7 @@ func TestTheRoomOfAnImageIsThatOfItsLayout(t *testing.T) {
 	}
 }
 
-// endOf is where the image on a device ends, in bytes.
+// endOf returns the end of the image on a device, in bytes.
 func endOf(t *testing.T, device Image) int64 {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "qemu-img", "check", "--output", "json", "-f", "qcow2", device.Path).Output()

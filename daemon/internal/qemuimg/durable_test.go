@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onBothFilesystems runs a test on a filesystem that can have files without a name,
-// and as on one that cannot.
+// onBothFilesystems runs a test on a filesystem with unnamed files, and as on one without.
 func onBothFilesystems(t *testing.T, test func(t *testing.T)) {
 	t.Run("nameless", test)
 	t.Run("named", func(t *testing.T) {
@@ -61,7 +60,7 @@ func TestCreateTouchesNoOtherFile(t *testing.T) {
 	})
 }
 
-// TestWhatAppearsAtThePathMeanwhileIsLeftAlone: the file was free when it was looked at.
+// TestWhatAppearsAtThePathMeanwhileIsLeftAlone: the path was free when it was checked.
 func TestWhatAppearsAtThePathMeanwhileIsLeftAlone(t *testing.T) {
 	onBothFilesystems(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -82,8 +81,8 @@ func TestWhatAppearsAtThePathMeanwhileIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestATemporaryFileThatIsSwappedIsNotFollowed: whoever may write to the directory can
-// put a link in the place of the temporary file while it is being filled.
+// TestATemporaryFileThatIsSwappedIsNotFollowed: any user who may write to the directory can replace
+// the temporary file by a link while it is being filled.
 func TestATemporaryFileThatIsSwappedIsNotFollowed(t *testing.T) {
 	was := openNameless
 	t.Cleanup(func() { openNameless = was })
@@ -104,7 +103,7 @@ func TestATemporaryFileThatIsSwappedIsNotFollowed(t *testing.T) {
 	if b, err := os.ReadFile(secret); err != nil || string(b) != "root's" {
 		t.Errorf("the file behind the link has %d bytes (%v)", len(b), err)
 	}
-	// The file that was swapped has no name any more, and nothing else got its.
+	// The replaced file has no name any more, and no other file got its path.
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeSymlink {
 		t.Error("a link of somebody else is at the path")
 	}

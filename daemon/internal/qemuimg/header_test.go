@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// overlayBytes is what qemu-img makes for an overlay over backing.
+// overlayBytes returns qemu-img's overlay over backing.
 func overlayBytes(t testing.TB, backing Image, sizeBytes int64) []byte {
 	t.Helper()
 	path := t.TempDir() + "/ovl"
@@ -74,8 +74,8 @@ func TestCraftedHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParseHeader: no input makes the parser panic, and what it accepts keeps
-// the promises of Header.
+// FuzzParseHeader: no input makes the parser panic, and accepted headers keep the promises of
+// Header.
 func FuzzParseHeader(f *testing.F) {
 	good := overlayBytes(f, Image{Path: "/pool/a", Format: FormatRaw}, 1<<20)
 	f.Add(good[:1024])

@@ -24,7 +24,7 @@ var (
 	plaintext  = bytes.Repeat([]byte{0xa7}, 4096)
 )
 
-// keyArgs are how a tool of the test gets the passphrase.
+// keyArgs are the passphrase arguments of a test's tools.
 func keyArgs(t *testing.T) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
@@ -40,13 +40,13 @@ func tool(t *testing.T, name string, args ...string) {
 	}
 }
 
-// firstContainer is what newContainer made first, with the largest payload. QEMU measures for
-// seconds how fast it hashes, also for a container that is to be opened at once.
+// firstContainer is the first result of newContainer, with the largest payload. QEMU measures its
+// hashing speed for seconds, even with a short hashing time.
 var firstContainer []byte
 
 const largestPayload = 8 << 20
 
-// newContainer is a LUKS container with this payload, a copy of the first one as far as that.
+// newContainer makes a LUKS container with this payload size, from the beginning of the first one.
 func newContainer(t *testing.T, payloadBytes int) Image {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "container.raw")
@@ -60,7 +60,7 @@ func newContainer(t *testing.T, payloadBytes int) Image {
 	return Image{Path: path, Format: FormatRaw, LUKS: true}
 }
 
-// leftToTestSimulation skips a test that make test has no time for.
+// leftToTestSimulation skips a test that takes too long for make test.
 func leftToTestSimulation(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -68,7 +68,7 @@ func leftToTestSimulation(t *testing.T) {
 	}
 }
 
-// encrypted makes a container whose passphrase is hashed for so long.
+// encrypted makes a container with this hashing time of its passphrase.
 func encrypted(t *testing.T, path string, payloadBytes int64, hashMS string) {
 	t.Helper()
 	args := append([]string{"create", "-q", "-f", "luks", "-o", "key-secret=" + keyID + ",iter-time=" + hashMS}, keyArgs(t)...)
@@ -81,7 +81,7 @@ func encrypted(t *testing.T, path string, payloadBytes int64, hashMS string) {
 	}))
 }
 
-// guestReads has a guest on an image find what it expects, or write.
+// guestReads lets a guest compare or write an image's content.
 func guestReads(t *testing.T, options string, commands ...string) {
 	t.Helper()
 	args := append(keyArgs(t), "--image-opts")
@@ -105,7 +105,7 @@ func TestAnOverlayOverALUKSContainerIsEncryptedAndFoldsIntoAnyCopyOfIt(t *testin
 
 	ovl := filepath.Join(t.TempDir(), "ovl")
 	about := NewFile{Passphrase: passphrase}
-	for range 2 { // the second time it is there already
+	for range 2 { // the second time it exists already
 		must(t, CreateOverlay(t.Context(), ovl, src, payload, about))
 	}
 	if empty, err := CheckOverlay(ovl, src, payload); err != nil || !empty {
@@ -147,7 +147,7 @@ func TestAnOverlayThatIsNotEncryptedAsItsVolumeIsIsNoOverlayOfIt(t *testing.T) {
 	clear := Image{Path: src.Path, Format: FormatRaw}
 	dir := t.TempDir()
 	open, encrypted := filepath.Join(dir, "clear"), filepath.Join(dir, "encrypted")
-	// By its header this one is over the container.
+	// Its header names the container.
 	tool(t, "qemu-img", "create", "-q", "-u", "-f", "qcow2", "-F", "luks", "-b", src.Path, open, fmt.Sprint(payload))
 	must(t, CreateOverlay(t.Context(), encrypted, src, payload, NewFile{Passphrase: passphrase}))
 	key := CommitOptions{Passphrase: passphrase}
@@ -163,7 +163,7 @@ func TestAnOverlayThatIsNotEncryptedAsItsVolumeIsIsNoOverlayOfIt(t *testing.T) {
 		"a fold of an encrypted as clear": CommitOffline(t.Context(), encrypted, clear, CommitOptions{}),
 	} {
 		var refused *ImageError
-		var size *SizeError // the payload is not the container
+		var size *SizeError // the payload is smaller than the container
 		if !errors.As(err, &refused) && !errors.As(err, &size) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -176,7 +176,7 @@ func TestAnOverlayThatIsNotEncryptedAsItsVolumeIsIsNoOverlayOfIt(t *testing.T) {
 	}
 }
 
-// The count is of the time that a processor takes, which is not the same each time.
+// The count depends on CPU time, which varies.
 func TestAnOverlayIsAsHardToOpenAsItsContainer(t *testing.T) {
 	leftToTestSimulation(t)
 	var counts []uint32
@@ -234,18 +234,18 @@ func TestALUKSHeaderThatQEMUDoesNotOpenIsAnError(t *testing.T) {
 	}
 }
 
-// The passphrase is looked for while a child is at work.
+// The test searches for the passphrase while a child runs.
 func TestThePassphraseIsInNoArgumentAndNoEnvironmentOfAChild(t *testing.T) {
 	src := newContainer(t, 1<<20)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "qemu-img")
-	// In its place a program that prints what it was given, and the key if it can read that.
+	// A replacement that prints its arguments and environment, and the key if it can read it.
 	script := "#!/bin/sh\ncat /proc/$$/cmdline /proc/$$/environ | tr '\\0' '\\n' >&2\necho KEY >&2\nfor a; do case $a in secret,*) cat ${a##*file=} >&2;; esac; done\nexit 1\n"
 	must(t, os.WriteFile(program, []byte(script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	// What that makes is no overlay.
+	// Its result is no overlay.
 	err := CreateOverlay(ctx, filepath.Join(dir, "ovl"), src, 1<<20, NewFile{Passphrase: passphrase})
 	failed := (*CommandError)(nil)
 	if !errors.As(err, &failed) {

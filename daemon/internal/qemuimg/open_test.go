@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// swapBefore has something else be at the path of an image when a program of QEMU begins: a link to
-// a file of the host, as whoever may write to the image's directory could put there.
+// swapBefore replaces the path of an image when a QEMU program starts: by a link to a file of the
+// host, as any user who may write to the image's directory could do.
 func swapBefore(t *testing.T, program string, image Image) (victim string) {
 	t.Helper()
 	real, err := exec.LookPath(program)
@@ -37,7 +37,7 @@ func swapBefore(t *testing.T, program string, image Image) (victim string) {
 	return victim
 }
 
-// assertNotTouched claims that a victim is as it was, and puts the image back.
+// assertNotTouched checks that a victim is unchanged, and puts the image back.
 func assertNotTouched(t *testing.T, victim string, image Image) {
 	t.Helper()
 	got, err := os.ReadFile(victim)
@@ -129,7 +129,7 @@ func TestAnOverlayIsNoLink(t *testing.T) {
 	}
 }
 
-// The words of qemu-img name the image, and not the number that it was given.
+// The error names the image, and not the number of its descriptor.
 func TestAFailureNamesThePath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

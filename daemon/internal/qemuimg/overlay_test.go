@@ -16,7 +16,7 @@ import (
 
 const overlayTestBytes = 64 << 20
 
-// guestWrites lets qemu-io do to an image what a guest might.
+// guestWrites lets qemu-io change an image as a guest might.
 func guestWrites(t *testing.T, image Image, commands ...string) {
 	t.Helper()
 	args := []string{"--image-opts", "-d", "unmap"}
@@ -29,7 +29,7 @@ func guestWrites(t *testing.T, image Image, commands ...string) {
 	}
 }
 
-// protocolAt is the protocol driver of what is at a path.
+// protocolAt returns the protocol driver for the file at a path.
 func protocolAt(t *testing.T, path string) string {
 	t.Helper()
 	st, err := os.Stat(path)
@@ -61,7 +61,7 @@ func newImage(t *testing.T, name, format string) Image {
 	return image
 }
 
-// content is what a guest reads from the image.
+// content returns the content that a guest reads from the image.
 func content(t *testing.T, image Image) []byte {
 	t.Helper()
 	out := newImage(t, "content.raw", FormatRaw)
@@ -198,7 +198,7 @@ func TestCommitIntoAnImageOfAnotherSizeIsRefusedUntouched(t *testing.T) {
 	}
 }
 
-// loopDevice is a block device of which an image has the bytes.
+// loopDevice makes a block device of an image.
 func loopDevice(t *testing.T, backing Image) Image {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -16,8 +16,8 @@ func openPieces(path string) (*Overlay, error) {
 	return OpenOverlay(path, openfile.Files{}, overlayTestBytes, func(*os.File) error { return nil })
 }
 
-// What a guest has written is in its overlay, and QEMU has written the tables. What they cannot say
-// is not believed.
+// The guest's data is in its overlay, and QEMU has written the tables. Impossible tables are
+// refused.
 func TestTablesThatNoOverlayOfOursHasAreRefused(t *testing.T) {
 	base := newImage(t, "base.raw", FormatRaw)
 	for name, spoil := range map[string]func(entry []byte){
@@ -66,7 +66,7 @@ func TestTablesThatNoOverlayOfOursHasAreRefused(t *testing.T) {
 func TestAnOverlayOverAnAddressIsMadeAndKnownByIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "overlay.qcow2")
 	over := Image{Path: "nbd+unix:///web?socket=/run/nbd.sock", Format: FormatRaw}
-	for range 2 { // there by then, and empty
+	for range 2 { // the second time it exists, and is empty
 		if err := CreateOverlay(t.Context(), path, over, overlayTestBytes, NewFile{}); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// serve has an image served until the end of the test, or until it is closed.
+// serve serves an image until the end of the test, or until it is closed.
 func serve(t *testing.T, image Image, writable bool, is func(*os.File) error) (*nbd.Export, error) {
 	t.Helper()
 	opts := ServeOptions{Writable: writable, Is: is}
@@ -44,7 +44,7 @@ func serve(t *testing.T, image Image, writable bool, is func(*os.File) error) (*
 	return export, nil
 }
 
-// servedContent is all that is served of an image.
+// servedContent returns the whole served content of an image.
 func servedContent(t *testing.T, image Image) []byte {
 	t.Helper()
 	export, err := serve(t, image, false, nil)
@@ -153,7 +153,8 @@ func TestAFailureCarriesTheWordsOfQemuImg(t *testing.T) {
 	}
 }
 
-// TestAProgramOfQEMUDiesWithUs kills the process that has begun one, which does not end by itself.
+// TestAProgramOfQEMUDiesWithUs kills the process that has started one, which does not end by
+// itself.
 func TestAProgramOfQEMUDiesWithUs(t *testing.T) {
 	const role = "VOLFERRY_TEST_ROLE"
 	switch what, path, _ := strings.Cut(os.Getenv(role), " "); what {
@@ -201,7 +202,7 @@ func TestAProgramOfQEMUDiesWithUs(t *testing.T) {
 	}
 }
 
-// childOf is the child of a process, by the kernel's word.
+// childOf returns the child of a process, from /proc.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -211,7 +212,7 @@ func childOf(t *testing.T, pid int) int {
 	for _, list := range lists {
 		text, err := os.ReadFile(list)
 		if err != nil {
-			continue // a thread that ended
+			continue // an ended thread
 		}
 		for _, field := range strings.Fields(string(text)) {
 			child, err := strconv.Atoi(field)

@@ -22,10 +22,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
-// inUnits is set where the tests of this package are run with the programs in units.
+// inUnits is set while the tests of this package run with the programs in units.
 const inUnits = "VOLFERRY_TEST_IN_UNITS"
 
-// unitRole has the test program be the unit, of one connection, which is its first file.
+// unitRole makes the test program the unit of one connection, which is its first file.
 const unitRole = "VOLFERRY_TEST_UNIT"
 
 func TestMain(m *testing.M) {
@@ -52,7 +52,7 @@ func runInUnits(m *testing.M) int {
 		panic(err)
 	}
 	code := m.Run()
-	_, _ = fmt.Fprintln(os.Stdout, "units:", len(u.started)) // for the test that began this process
+	_, _ = fmt.Fprintln(os.Stdout, "units:", len(u.started)) // for the test that started this process
 	return code
 }
 
@@ -107,7 +107,7 @@ func (u *units) serve() {
 	}
 }
 
-// unitsOf are units until the test ends.
+// unitsOf returns units that run until the test ends.
 func unitsOf(t *testing.T) *units {
 	t.Helper()
 	u, err := newUnits(filepath.Join(t.TempDir(), "images.sock"))
@@ -118,7 +118,7 @@ func unitsOf(t *testing.T) *units {
 	return u
 }
 
-// inUnit has the programs run in units until the test ends.
+// inUnit runs the programs in units until the test ends.
 func inUnit(t *testing.T) <-chan *os.Process {
 	t.Helper()
 	u := unitsOf(t)
@@ -130,7 +130,7 @@ func inUnit(t *testing.T) <-chan *os.Process {
 	return u.started
 }
 
-// Tests of this package once more: what they say holds of programs in units too.
+// Runs tests of this package again, with the programs in units.
 func TestImagesAreTheSameByProgramsInUnits(t *testing.T) {
 	const which = "Served|Serve$|Swapped|PassphraseIsInNo|AChild|Fail|Commit|ThatIsNotInstalled|Killed|Stops"
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run", which, "-test.skip", "Unit|DeadDaemon")
@@ -145,7 +145,7 @@ func TestImagesAreTheSameByProgramsInUnits(t *testing.T) {
 	}
 }
 
-// slow is a qemu-img that says that it has begun and does not end.
+// slow installs a qemu-img that reports its start and does not end.
 func slow(t *testing.T) (progress func(float64), begun <-chan struct{}) {
 	t.Helper()
 	dir := t.TempDir()
@@ -190,7 +190,7 @@ func TestAProgramThatIsNoneOfQEMUsIsNotRunInAUnit(t *testing.T) {
 	}
 }
 
-// A daemon that starts while programs of one that was killed are still ending waits for them.
+// A new daemon waits for the ending programs of a killed one.
 func TestAProgramOfADeadDaemonHasEndedBeforeTheNextOneBegins(t *testing.T) {
 	const role = "VOLFERRY_TEST_DAEMON"
 	if socket, lock, ok := strings.Cut(os.Getenv(role), " "); ok {
@@ -215,7 +215,7 @@ func TestAProgramOfADeadDaemonHasEndedBeforeTheNextOneBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The unit does nothing: what kills its program when the daemon dies is not at work yet.
+	// The stopped unit cannot kill its program yet when the daemon dies.
 	helper := <-u.started
 	program, err := unix.PidfdOpen(childOf(t, helper.Pid), 0)
 	if err != nil {

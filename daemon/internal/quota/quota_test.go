@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whose files the tests limit: numbers that this machine has no other files of.
+// The owners with limits in the tests: numbers without other files on this machine.
 const (
 	user    = 54321
 	group   = 54322
@@ -35,11 +35,11 @@ var filesystems = []struct {
 	{"xfs", []string{"mkfs.xfs", "-q"}, []string{"-o", "loop,uquota,gquota,pquota"}},
 }
 
-// requireEnv is set where the kernel has quotas, as that of test/storage has.
+// requireEnv is set if the kernel has quotas, as in test/storage.
 const requireEnv = "VOLFERRY_QUOTAS"
 
-// mounted makes a filesystem and returns where it is mounted with these options. It skips the test
-// where the kernel has no quotas.
+// mounted makes a filesystem and returns its mount point with these options. It skips the test if
+// the kernel has no quotas.
 func mounted(t *testing.T, make []string, with []string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -91,7 +91,7 @@ func limit(t *testing.T, at *os.File, number uintptr, id uint32, bytes uint64) {
 	}
 }
 
-// inherit makes a directory one of a project.
+// inherit makes a directory pass its project on to new files.
 func inherit(t *testing.T, dir *os.File) {
 	t.Helper()
 	const setAttributes = 0x401c5820 // FS_IOC_FSSETXATTR
@@ -103,8 +103,8 @@ func inherit(t *testing.T, dir *os.File) {
 	}
 }
 
-// overfill writes more than the limit to a new file of the user's, with no more rights than that
-// user has, and returns what the kernel says.
+// overfill writes more than the limit to a new file of the user, with only that user's rights, and
+// returns the kernel's error.
 func overfill(t *testing.T, path string) error {
 	t.Helper()
 	f, err := os.Create(path)

@@ -26,7 +26,7 @@ import (
 
 const web = "rbd://" + id + "/rbd/web"
 
-// theKey is a key as Ceph has them: a type, a time, a length, and the key.
+// theKey is a decoded Ceph key: a type, a time, a length, and the key.
 const theKey = "\x01\x00timetime\x07\x00the key"
 
 // fakeReach is a cluster with one image.
@@ -35,7 +35,8 @@ type fakeReach struct {
 	keys    []string
 }
 
-// fakePool is a cluster whose images are made and removed. Lost is what is done, and not answered.
+// fakePool is a cluster with images that can be made and removed. lost selects the changes with a
+// lost answer.
 type fakePool struct {
 	fakeReach
 
@@ -75,7 +76,7 @@ func (f *fakePool) Change(_ context.Context, image api.RBDImage, change rbd.Chan
 		f.images[name] = info
 	}
 	if f.lost != nil && f.lost(change) {
-		return unix.EEXIST // as to whoever asks again
+		return unix.EEXIST // as for a repeated request
 	}
 	return nil
 }
@@ -187,7 +188,7 @@ func TestAProgramReadsTheKeyFromTheFileThatItIsGivenAsOftenAsItWants(t *testing.
 	}
 }
 
-// A client that has died has the image open for half a minute more, by the cluster's word.
+// For a cluster, a dead client has the image open for half a minute more.
 func TestWhoHasAnImageIsWaitedForAsLongAsItMayBeDead(t *testing.T) {
 	for name, c := range map[string]struct {
 		lasts time.Duration
@@ -216,7 +217,7 @@ func TestWhoHasAnImageIsWaitedForAsLongAsItMayBeDead(t *testing.T) {
 	}
 }
 
-// Guests of this host are clients as well, and a cluster does not say whose a client is.
+// Guests of this host are clients too, and a cluster does not report the owner of a client.
 func TestWhoHasAnImageBesideTheGuestsIsToldByTheirNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeReach{watched: func() bool { return true }}
@@ -236,7 +237,7 @@ func TestWhoHasAnImageBesideTheGuestsIsToldByTheirNumber(t *testing.T) {
 			t.Errorf("uncounted: %v", err)
 		}
 		began := time.Now()
-		starts := func(context.Context) (least, most int, err error) { // a guest of ours, in the middle of the look
+		starts := func(context.Context) (least, most int, err error) { // one of our guests starts during the look
 			n := min(1, int(time.Since(began)/time.Second))
 			return n, n, nil
 		}
@@ -256,8 +257,8 @@ func fd(f *os.File) string {
 	return strconv.Itoa(int(n))
 }
 
-// TestASecretThatIsNoKeyIsRefusedAndNotShown: Ceph's libraries show what they cannot decode, and it
-// may be a key in another form.
+// TestASecretThatIsNoKeyIsRefusedAndNotShown: Ceph's libraries print values that they cannot
+// decode, and the value may be a key in another form.
 func TestASecretThatIsNoKeyIsRefusedAndNotShown(t *testing.T) {
 	for name, value := range map[string]string{
 		"encoded twice": base64.StdEncoding.EncodeToString([]byte(theKey)),

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes of this program a tool of Ceph's that prints which signal the kernel sends when
-// the parent process dies.
+// TestMain makes this program a Ceph tool that prints which signal the kernel sends when the parent
+// process dies.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "ceph" {
 		os.Exit(m.Run())

@@ -11,7 +11,7 @@ import (
 
 const ours = "volferry-6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa"
 
-// What rbd of Ceph 16 says.
+// Output of rbd of Ceph 16.
 const listed = `[{"id":4,"name":"daily","size":67108864,"protected":"false","timestamp":"Sat Nov 28 04:43:28 2026"},` +
 	`{"id":5,"name":"` + ours + `","size":67108864,"protected":"true","timestamp":"Sat Nov 28 04:43:29 2026"}]`
 
@@ -48,7 +48,7 @@ func TestAnImageWasWrittenIfRbdDiffNamesAnything(t *testing.T) {
 	}
 }
 
-// The program beside the daemon has the rights of the site's cephx user.
+// The program outside the daemon has the rights of the site's cephx user.
 func TestNoOtherSnapshotIsLookedAtMadeOrRemovedThanOneOfAMove(t *testing.T) {
 	if err := checkSnapshotName(SnapshotName("6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa")); err != nil {
 		t.Error(err)

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The answers are the kernel's, whoever asks it.
+// The kernel answers, whichever program asks.
 func TestWhatAUserMayDoIsSaidOfTheOpenFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root to ask as another user")
 	}
 	for who, a := range map[string]Access{"itself": {}, "another program": {Socket: serving(t, ServeAccess)}} {
 		t.Run(who, func(t *testing.T) {
-			dir := t.TempDir() // which no other user can pass: a name would not lead there
+			dir := t.TempDir() // no other user can traverse it: the path would not work
 			user := User{UID: 64055, GID: 64055, Groups: []int{64055, 4242}}
 			image := filepath.Join(dir, "image")
 			if err := os.WriteFile(image, nil, 0o600); err != nil {

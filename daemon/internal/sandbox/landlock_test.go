@@ -19,8 +19,8 @@ import (
 
 const shell = "/bin/sh"
 
-// programsOf are programs that RunProgram runs, one for each connection, until the test ends. The
-// test is skipped where the kernel has no Landlock.
+// programsOf returns programs that RunProgram runs, one for each connection, until the test ends.
+// It skips the test if the kernel has no Landlock.
 func programsOf(t *testing.T) Programs {
 	t.Helper()
 	l, socket := listen(t)
@@ -38,7 +38,7 @@ func programsOf(t *testing.T) Programs {
 	}}
 }
 
-// printed is what a script prints by the end of its run.
+// printed returns the output of a script.
 func printed(t *testing.T, p Programs, c child.Command) string {
 	t.Helper()
 	var out, failed bytes.Buffer
@@ -64,7 +64,7 @@ func openFor(t *testing.T, path, text string, flags int) *os.File {
 	return f
 }
 
-// All programs are root's, so the kernel by itself lets each have what another has open.
+// All programs are root's, so the kernel would let each have the open files of another.
 func TestAProgramReachesNothingOfAnotherProgram(t *testing.T) {
 	p := programsOf(t)
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ echo after >/dev/null || echo null: no`},
 	}
 }
 
-// A program that has its lock open for writing could fill the filesystem of the journal.
+// A program with its lock open for writing could fill the filesystem of the journal.
 func TestTheLockOfAProgramIsOpenForReadingAlone(t *testing.T) {
 	p := programsOf(t)
 	out := printed(t, p, child.Command{Args: []string{"-c", "echo more >&3 || echo no"}})

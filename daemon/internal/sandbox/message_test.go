@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// Its path is all by which an operator knows the file that a quota, or a disk that is full, refuses
-// to write.
+// Only its path identifies the file for an operator when a quota, or a full disk, refuses a write.
 func TestAFileThatComesWithAMessageHasItsPathInErrors(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	expect.OK(t, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
-// listen opens a socket as systemd does. It has no file: any user gets to it.
+// listen opens a socket as systemd does. It has no file, so any user can connect.
 func listen(t *testing.T) (*net.UnixListener, string) {
 	t.Helper()
 	address := &net.UnixAddr{Name: "@volferry-" + strings.ReplaceAll(t.Name(), "/", "-"), Net: "unixpacket"}
@@ -58,7 +58,7 @@ func file(t *testing.T) *os.File {
 	return f
 }
 
-// The same holds whoever makes the calls.
+// The result does not depend on the program that makes the calls.
 func TestPrivilegedCallsAreOfDevicesAndLibvirtsAttributesAlone(t *testing.T) {
 	for who, p := range map[string]Privileged{"itself": {}, "another program": {Socket: serving(t, ServePrivileged)}} {
 		t.Run(who, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 	f := file(t)
 	asked := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and the thread ends with this goroutine
+		runtime.LockOSThread() // the thread ends with this goroutine
 		const nobody = 65534
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
 			asked <- nil
@@ -139,7 +139,7 @@ func TestARequestIsMadeAgainIfItsAnswerDoesNotCome(t *testing.T) {
 	socket := serving(t, func(ctx context.Context, l *net.UnixListener, log *slog.Logger) error {
 		conn, err := l.AcceptUnix()
 		if err == nil {
-			err = conn.Close() // as a program that is restarted
+			err = conn.Close() // as a restarted program does
 		}
 		return errors.Join(err, ServePrivileged(ctx, l, log))
 	})
@@ -251,7 +251,7 @@ func TestAConnectorIsAskedByTheNameOfItsPool(t *testing.T) {
 	}
 }
 
-// TestWhatAConnectorDoesIsDoneToItsEnd, although the program that has it done is told to stop.
+// TestWhatAConnectorDoesIsDoneToItsEnd, although the program that runs it is told to stop.
 func TestWhatAConnectorDoesIsDoneToItsEnd(t *testing.T) {
 	l, socket := listen(t)
 	ctx, stop := context.WithCancel(t.Context())

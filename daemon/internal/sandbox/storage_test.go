@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo is a storage whose images say what is said to them.
+// echo is a storage with images that echo their input.
 type echo struct{ ended chan string }
 
 func (echo) Check(_ context.Context, cluster string, _ *os.File) error {
@@ -66,7 +66,7 @@ func (e echo) Open(_ context.Context, address string, writable bool, _ *os.File)
 	return os.NewFile(uintptr(ends[0]), "client"), func() error { e.ended <- address; return nil }, nil
 }
 
-// keyFile is a file with "key".
+// keyFile returns a file with "key".
 func keyFile(t *testing.T) *os.File {
 	t.Helper()
 	f := file(t)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What others see of the process in /proc is the main thread's, which cannot end if its rights do
-// not come back.
+// /proc shows other programs the main thread's rights, and the main thread cannot end if its rights
+// cannot be restored.
 func TestTheMainThreadNeverHasTheRightsOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: it needs root, who may take the rights of another user")
@@ -26,7 +26,7 @@ func TestTheMainThreadNeverHasTheRightsOfAnotherUser(t *testing.T) {
 				if syscall.Gettid() == syscall.Getpid() {
 					onMain.Add(1)
 				}
-				together.Done() // each has a thread of its own until all have one
+				together.Done() // each keeps its thread until all have one
 				together.Wait()
 				return nil
 			}); err != nil {

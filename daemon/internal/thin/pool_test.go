@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The lines are those that a kernel prints (`dmsetup status`).
+// The lines are a kernel's output (`dmsetup status`).
 func TestTheStatusOfAPoolSaysHowFullItIs(t *testing.T) {
 	for status, want := range map[string]Usage{
 		"1 120/1024 512/2048 - rw discard_passdown queue_if_no_space - 1024":                {Data: 0.25, Metadata: 0.1171875},

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tables are those that a kernel prints (`dmsetup table`).
+// The tables are a kernel's output (`dmsetup table`).
 func TestAPoolPromisesZerosOnlyWhereItClearsItsBlocks(t *testing.T) {
 	for params, want := range map[string]int64{
 		"253:0 253:1 128 0 0":                              64 << 10,

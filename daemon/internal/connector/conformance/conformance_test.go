@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/connectortest"
 )
 
-// try runs the kit on a fake and returns what it has found, by check.
+// try runs the kit on a fake and returns its findings, by check.
 func try(t *testing.T, f connectortest.Fake) (found map[string]error, checks int) {
 	t.Helper()
 	var volumes []string
@@ -91,7 +91,7 @@ func TestAStorageThatCopiesPasses(t *testing.T) {
 	}
 }
 
-// TestEachFlawOfACopyIsFound, by the check that is about it.
+// TestEachFlawOfACopyIsFound by its own check.
 func TestEachFlawOfACopyIsFound(t *testing.T) {
 	for flaw, check := range map[connectortest.Flaw]string{
 		connectortest.CopiesNothing: "copy copies a range",
@@ -113,7 +113,7 @@ func TestEachFlawOfACopyIsFound(t *testing.T) {
 	}
 }
 
-// TestNothingIsCopiedBetweenVolumesThatMayNotBeWritten, though the storage could.
+// TestNothingIsCopiedBetweenVolumesThatMayNotBeWritten, though the storage could copy.
 func TestNothingIsCopiedBetweenVolumesThatMayNotBeWritten(t *testing.T) {
 	f := connectortest.Fake{Dir: t.TempDir(), Target: true, Copies: true}
 	if err := f.AddVolume("one", "FAKE-one", connectortest.GranularityBytes); err != nil {
@@ -139,7 +139,7 @@ func (noWriter) ReadAt([]byte, int64) (int, error)  { return 0, errors.New("it w
 func (noWriter) WriteAt([]byte, int64) (int, error) { return 0, errors.New("it was written") }
 func (noWriter) Sync() error                        { return nil }
 
-// TestEachFlawOfATargetIsFound, by the check that is about it.
+// TestEachFlawOfATargetIsFound by its own check.
 func TestEachFlawOfATargetIsFound(t *testing.T) {
 	for flaw, check := range map[connectortest.Flaw]string{
 		connectortest.LiesOfIdentity:   "connect gives a volume its device",
@@ -166,7 +166,7 @@ func TestEachFlawOfATargetIsFound(t *testing.T) {
 	}
 }
 
-// TestATargetWithoutVolumesToTryFails: nothing would be known of it.
+// TestATargetWithoutVolumesToTryFails, because nothing would be tested.
 func TestATargetWithoutVolumesToTryFails(t *testing.T) {
 	f := connectortest.Fake{Dir: t.TempDir(), Target: true}
 	failed := conformance.Run(t.Context(), conformance.Subject{Run: runOf(f), Look: f.Look, Report: func(conformance.Finding) {}})
@@ -175,7 +175,7 @@ func TestATargetWithoutVolumesToTryFails(t *testing.T) {
 	}
 }
 
-// TestEachFlawIsFound, by the check that is about it.
+// TestEachFlawIsFound by its own check.
 func TestEachFlawIsFound(t *testing.T) {
 	for flaw, check := range map[connectortest.Flaw]string{
 		connectortest.WrongSize:       "create makes a volume of exactly that size",

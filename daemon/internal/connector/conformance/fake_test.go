@@ -12,7 +12,7 @@ import (
 
 var conformanceInterrupts = []time.Duration{time.Nanosecond, time.Hour}
 
-// runOf has a fake as a program that is not run any more once it was told to end.
+// runOf runs a fake like a program that does not run any more after ctx has ended.
 func runOf(f connectortest.Fake) func(context.Context, connector.Request) (connector.Answer, error) {
 	return func(ctx context.Context, in connector.Request) (connector.Answer, error) {
 		if err := ctx.Err(); err != nil {

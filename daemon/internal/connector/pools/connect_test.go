@@ -18,7 +18,7 @@ import (
 
 const dbPath = connectortest.Directory + "/db"
 
-// newTarget is a host with the pool "san", of a target with the volumes db and web.
+// newTarget returns a host with the pool "san", of a target with the volumes db and web.
 func newTarget(t *testing.T, flaw connectortest.Flaw) (*pools.Host, connectortest.Fake) {
 	t.Helper()
 	f := connectortest.Fake{Dir: t.TempDir(), Flaw: flaw, Target: true}
@@ -90,7 +90,8 @@ func TestOtherPathsAreNotConnected(t *testing.T) {
 	}
 }
 
-// TestADeviceThatIsNotWhatTheConnectorSaysIsRefused: a volume with another identity is never taken.
+// TestADeviceThatIsNotWhatTheConnectorSaysIsRefused: a volume with another identity is never
+// accepted.
 func TestADeviceThatIsNotWhatTheConnectorSaysIsRefused(t *testing.T) {
 	for _, flaw := range []connectortest.Flaw{connectortest.LiesOfIdentity, connectortest.LiesOfSize, connectortest.LiesOfPath} {
 		h, _ := newTarget(t, flaw)

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// copying is a host whose pool has the volumes a and b, and copies between them.
+// copying returns a host with a pool that has the volumes a and b, and may copy between them.
 func copying(t *testing.T, copies bool) (*pools.Host, connectortest.Fake) {
 	t.Helper()
 	h, f := newHost(t, "")
@@ -58,8 +58,8 @@ func TestAPoolCopiesBetweenTwoOfItsVolumes(t *testing.T) {
 	}
 }
 
-// TestACopyIsOfferedOnlyWhereThePoolDoes, between volumes of one size; what was asked for before
-// can be asked for again in any case.
+// TestACopyIsOfferedOnlyWhereThePoolDoes, between volumes of one size; an earlier request may be
+// repeated in any case.
 func TestACopyIsOfferedOnlyWhereThePoolDoes(t *testing.T) {
 	h, _ := copying(t, false)
 	if c, err := h.FindDeviceCopy(t.Context(), at("a"), at("b")); err != nil || c.Offered {
@@ -74,8 +74,7 @@ func TestACopyIsOfferedOnlyWhereThePoolDoes(t *testing.T) {
 	}
 }
 
-// TestWhatACopyMeans: an error that the connector says is an answer, and nothing else that fails
-// is.
+// TestWhatACopyMeans: a connector's error is an answer, and no other failure is.
 func TestWhatACopyMeans(t *testing.T) {
 	says := func(answer connector.Answer, err error) func(context.Context, string, connector.Request) (connector.Answer, error) {
 		return func(context.Context, string, connector.Request) (connector.Answer, error) { return answer, err }
@@ -107,8 +106,8 @@ func TestWhatACopyMeans(t *testing.T) {
 	}
 }
 
-// TestNothingIsCopiedBetweenOtherDevices than those that were found, and an answer about others is
-// none.
+// TestNothingIsCopiedBetweenOtherDevices than those of FindDeviceCopy, and an answer about other
+// devices is no answer.
 func TestNothingIsCopiedBetweenOtherDevices(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		for _, during := range []bool{false, true} {

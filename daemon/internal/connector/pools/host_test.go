@@ -22,7 +22,7 @@ import (
 
 const size = 4 * connectortest.GranularityBytes
 
-// newHost is a host with a pool of libvirt, "files", and one of a connector, "fast".
+// newHost returns a host with a libvirt pool, "files", and a connector's pool, "fast".
 func newHost(t *testing.T, flaw connectortest.Flaw) (*pools.Host, connectortest.Fake) {
 	t.Helper()
 	libvirt := hvtest.New()
@@ -100,7 +100,7 @@ func TestAPoolOfAConnectorIsAPoolAsAnyOther(t *testing.T) {
 	}
 }
 
-// TestWhatTheKernelDoesNotHaveIsNotBelieved, and nothing goes on with it.
+// TestWhatTheKernelDoesNotHaveIsNotBelieved, and nothing uses it.
 func TestWhatTheKernelDoesNotHaveIsNotBelieved(t *testing.T) {
 	for _, flaw := range []connectortest.Flaw{
 		connectortest.WrongSize, connectortest.LiesOfSize, connectortest.LiesOfIdentity, connectortest.LiesOfPath, connectortest.ForgetsOp, connectortest.TakesOver,
@@ -157,8 +157,8 @@ func TestTheDeviceThatWasLookedUpIsDeletedAndNoOther(t *testing.T) {
 	}
 }
 
-// TestAConnectorThatFailsAtAVerbIsNoAbsence, and no success: whoever looks for a volume there
-// learns that nobody knows.
+// TestAConnectorThatFailsAtAVerbIsNoAbsence, and no success: a lookup of a volume there returns
+// that it is unknown.
 func TestAConnectorThatFailsAtAVerbIsNoAbsence(t *testing.T) {
 	broken := &connector.BrokenError{Verb: "x", Err: errors.New("exit status 3")}
 	for _, verb := range connector.Verbs {
@@ -226,7 +226,7 @@ func TestAnErrorOfAConnectorIsOneOfTheHypervisor(t *testing.T) {
 	}
 }
 
-// deletion is the error of a deletion that a connector refuses by a code.
+// deletion returns the error of a delete that a connector refuses with a code.
 func deletion(t *testing.T, code string) error {
 	h, f := newHost(t, "")
 	if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size, nil); err != nil {
@@ -241,8 +241,8 @@ func deletion(t *testing.T, code string) error {
 	return h.DeleteVolume(t.Context(), "fast", "db")
 }
 
-// TestAConnectorThatHangsHoldsUpNoList of the pools for long, and is not asked once more before
-// it has answered.
+// TestAConnectorThatHangsHoldsUpNoList of the pools for long, and gets no second request before it
+// has answered.
 func TestAConnectorThatHangsHoldsUpNoList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := newHost(t, "")
@@ -268,15 +268,15 @@ func TestAConnectorThatHangsHoldsUpNoList(t *testing.T) {
 		}
 		close(answers)
 		synctest.Wait()
-		<-time.After(time.Minute) // what it has said is old by then
+		<-time.After(time.Minute) // its answer is old by then
 		if p := pool(t, h, "fast"); !p.Active || asked.Load() != 2 {
 			t.Errorf("it answers, and the pool is %+v, asked %d times", p, asked.Load())
 		}
 	})
 }
 
-// TestAConnectorThatIsSlowHasItsPool, as a host has that is busy: what was found counts while the
-// next look is going on, also after a change, and no longer.
+// TestAConnectorThatIsSlowHasItsPool, as on a busy host: the last result is valid during the next
+// inspection, also after a change, and no longer.
 func TestAConnectorThatIsSlowHasItsPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := newHost(t, "")
@@ -305,16 +305,16 @@ func TestAConnectorThatIsSlowHasItsPool(t *testing.T) {
 		}
 		broken.Store(true)
 		<-time.After(20 * time.Second)
-		pool(t, h, "fast") // begins to look
+		pool(t, h, "fast") // starts an inspection
 		<-time.After(10 * time.Second)
 		if p := pool(t, h, "fast"); p.Active {
 			t.Errorf("the array is away, and the pool is %+v", p)
 		}
-		<-time.After(10 * time.Second) // what that list has begun
+		<-time.After(10 * time.Second) // until the end of the inspection that the list started
 	})
 }
 
-// TestAPoolThatIsKnownIsNotInspectedForEachVolume: each run of a program takes its time.
+// TestAPoolThatIsKnownIsNotInspectedForEachVolume: each run of a program takes time.
 func TestAPoolThatIsKnownIsNotInspectedForEachVolume(t *testing.T) {
 	h, f := newHost(t, "")
 	var ran []string
@@ -346,7 +346,7 @@ func TestAPoolThatIsKnownIsNotInspectedForEachVolume(t *testing.T) {
 	}
 }
 
-// TestAnAbsenceIsThatOfAPoolThatIsThere by then, and not only when it was listed.
+// TestAnAbsenceIsThatOfAPoolThatIsThere at that moment, and not only when it was listed.
 func TestAnAbsenceIsThatOfAPoolThatIsThere(t *testing.T) {
 	h, _ := newHost(t, "")
 	if p := pool(t, h, "fast"); !p.Active {
@@ -366,8 +366,8 @@ func TestAnAbsenceIsThatOfAPoolThatIsThere(t *testing.T) {
 	}
 }
 
-// TestARequestWhoseTimeIsOverIsToldSo: nothing is known of the volume, neither that it is there
-// nor that it is not.
+// TestARequestWhoseTimeIsOverIsToldSo: the volume is then neither known to exist nor known to be
+// absent.
 func TestARequestWhoseTimeIsOverIsToldSo(t *testing.T) {
 	h, _ := newHost(t, "")
 	h.Run = func(ctx context.Context, _ string, in connector.Request) (connector.Answer, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// diskAt is a disk as a definition has it; an empty address is none.
+// diskAt returns a definition's disk; an empty address means none.
 func diskAt(target, bus, address string) string {
 	return fmt.Sprintf(`<disk type='file' device='disk'><source file='/%s'/><target dev='%s' bus='%s'/>%s</disk>`, target, target, bus, address)
 }
@@ -28,7 +28,7 @@ func pciController(index uint, model, address string) string {
 	return fmt.Sprintf(`<controller type='pci' index='%d' model='%s'>%s</controller>`, index, model, address)
 }
 
-// express is a machine with PCI Express and this many ports.
+// express returns a machine with PCI Express and this many ports.
 func express(ports uint) string {
 	all := pciController(0, "pcie-root", "")
 	for n := uint(1); n <= ports; n++ {

@@ -17,20 +17,20 @@ var (
 	overlay = hv.Image{Type: hv.SourceFile, Format: "qcow2", Path: "/overlays/o.qcow2"}
 )
 
-// exportDisk is a disk with something more in its <source>.
+// exportDisk returns a disk with additions to its <source>.
 func exportDisk(attrs, children string) string {
 	return `<disk type="network" device="disk"><driver name="qemu" type="raw" cache="none"/><source protocol="nbd" name="web" ` + attrs +
 		`><host transport="unix" socket="/run/nbd.sock"/>` + children + `</source><backingStore/><target dev="vda" bus="virtio"/></disk>`
 }
 
-// remoteDisk is a disk of an export whose server is at a <host> with these attributes.
+// remoteDisk returns a disk with an export at a <host> with these attributes.
 func remoteDisk(host string) string {
 	return strings.Replace(exportDisk("", ""), `transport="unix" socket="/run/nbd.sock"`, host, 1)
 }
 
 var remote = hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: "nbd://nbd.example:10809/web"}
 
-// Libvirt adds the transport and the port where none was said.
+// libvirt adds the default transport and port.
 func TestAnExportOverTCPIsReadHoweverItIsWritten(t *testing.T) {
 	for _, host := range []string{`name="nbd.example"`, `name="nbd.example" port="10809"`, `transport="tcp" name="nbd.example" port="10809"`} {
 		d, err := domainxml.ParseDisk(remoteDisk(host), nil)
@@ -52,8 +52,8 @@ func TestAnExportIsReadFromADefinitionOfAnyVersion(t *testing.T) {
 	}
 }
 
-// The beginning of what is at an address is a disk as that of a file is, as the top, below an
-// overlay, as the target of a job and as a new disk; and the next image has nothing of it.
+// The beginning of an image at an address works like that of a file: as the top, below an overlay,
+// as the target of a job and in a new disk. The next image inherits nothing of it.
 func TestADiskIsTheBeginningOfWhatIsAtAnAddress(t *testing.T) {
 	file := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/pool/web.raw"}
 	for _, img := range []hv.Image{export, remote, rbdImage} {
@@ -93,7 +93,8 @@ func TestADiskIsTheBeginningOfWhatIsAtAnAddress(t *testing.T) {
 	}
 }
 
-// What the address does not say would be lost with another image, so it is no volume.
+// Settings that the address cannot express would be lost with another image, so the disk is no
+// volume.
 func TestAnExportThatIsOpenedInAnotherWayHasNoAddress(t *testing.T) {
 	for name, disk := range map[string]string{
 		"TLS":        exportDisk(`tls="yes"`, ""),

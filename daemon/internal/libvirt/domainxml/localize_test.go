@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// rootSlot is the disk of portableXML, with another image.
+// rootSlot returns the disk of portableXML, with another image.
 func rootSlot() []hv.DiskSpec {
 	return []hv.DiskSpec{{
 		Target: "vda", Image: hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/srv/pool/root.raw"},
@@ -20,7 +20,7 @@ func rootSlot() []hv.DiskSpec {
 	}}
 }
 
-// libvirt's own word of what it has defined is what counts, whatever was read here.
+// libvirt's dump of the new definition counts, whatever was read here.
 func TestWhatLibvirtMadeOfADefinitionIsComparedWithWhatWasMeant(t *testing.T) {
 	n, err := Localize(webID, hv.DomainDefinition{Domain: portable("", "")}, rootSlot(), nil)
 	if err != nil {
@@ -66,8 +66,8 @@ func TestASlotFromElsewhereIsPlainAndHandsNoCommandsToTheDevice(t *testing.T) {
 	}
 }
 
-// FuzzPortable: of what passes nothing reaches into the host, read by another parser
-// and by rules that look at the text alone.
+// FuzzPortable: nothing in an accepted definition reaches into the host, according to another
+// parser and to rules on the text alone.
 func FuzzPortable(f *testing.F) {
 	f.Add(portable("", ""))
 	f.Add(portable("<os><kernel><?a b?>/etc/shadow</kernel></os>", ""))
@@ -83,12 +83,12 @@ func FuzzPortable(f *testing.F) {
 	})
 }
 
-// mustReachNothing walks the tokens of a definition that is about to be defined.
+// mustReachNothing checks the tokens of a definition before it is defined.
 func mustReachNothing(t *testing.T, doc string) {
 	t.Helper()
 	var place []string
 	var texts []string
-	free := func() bool { // what libvirt does not read
+	free := func() bool { // libvirt ignores these
 		return len(place) > 1 && (place[1] == "metadata" || place[1] == "title" || place[1] == "description")
 	}
 	look := func(where, value string) {

@@ -14,7 +14,7 @@ import (
 
 const luksSecret = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
 
-// luksDisk is a disk with this in its <source>.
+// luksDisk returns a disk with these children of its <source>.
 func luksDisk(children string) string {
 	return `<disk type="file" device="disk"><driver name="qemu" type="raw" cache="none"/><source file="/old">` + children + `</source><backingStore/><target dev="vda" bus="virtio"/></disk>`
 }
@@ -49,7 +49,7 @@ func TestALUKSContainerIsReadWithItsSecretAndMovesWithIt(t *testing.T) {
 	}
 }
 
-// What the UUID does not say would be lost with another image, so it is not carried.
+// Settings that the UUID cannot express would be lost with another image, so they are not carried.
 func TestAnEncryptionThatTheSecretAloneDoesNotSayIsNotCarried(t *testing.T) {
 	for name, disk := range map[string]string{
 		"a secret by its usage": luksDisk(encryption("", `<secret type="passphrase" usage="web"/>`)),

@@ -15,8 +15,7 @@ import (
 
 const webID = "5f6d9a53-0000-4000-8000-000000000001"
 
-// portableXML is a definition as libvirt writes it of an ordinary UEFI guest. A
-// test puts something else in the place of EXTRA or DEVICE.
+// portableXML is libvirt's definition of an ordinary UEFI guest. Tests replace EXTRA or DEVICE.
 const portableXML = `<domain type='kvm'>
   <name>web</name>
   <uuid>` + webID + `</uuid>
@@ -96,7 +95,7 @@ func TestWhatReachesIntoAHostIsNotPortable(t *testing.T) {
 			`<channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channel/target/domain-1-other/agent'/><target type='virtio' name='x'/></channel>`),
 		"relative channel socket": portable("",
 			`<channel type='unix'><source mode='connect' path='run/docker.sock'/><target type='virtio' name='x'/></channel>`),
-		// libvirtd removes what is there before it makes the socket.
+		// libvirtd removes an existing file before it makes the socket.
 		"relative console socket": portable("", `<serial type='unix'><source mode='bind' path='srv/pool/other.raw'/></serial>`),
 		"randomness of a socket":  portable("", `<rng model='virtio'><backend model='egd' type='unix'><source mode='connect' path='x'/></backend></rng>`),
 		"image behind a drive": strings.Replace(portable("", ""), "<target dev='sda'",
@@ -184,7 +183,7 @@ func TestADefinitionFromElsewhereIsMadeThisHosts(t *testing.T) {
 	}
 }
 
-// A disk that came to a domain without its root may have got the root's address.
+// A disk that was attached to a domain without its root may have got the root's address.
 func TestOfTwoDisksWithOneAddressTheFirstKeepsIt(t *testing.T) {
 	slot := func(target string) hv.DiskSpec {
 		return hv.DiskSpec{

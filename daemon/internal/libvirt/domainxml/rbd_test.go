@@ -30,8 +30,8 @@ const (
 	cephAuth = `<auth username="libvirt"><secret type="ceph" uuid="` + cephSecret + `"/></auth>`
 )
 
-// rbdDisk is a disk of an RBD image with these attributes and children of its <source>, and this
-// beside it.
+// rbdDisk returns a disk of an RBD image with these attributes and children of its <source>, and
+// these sibling elements.
 func rbdDisk(attrs, children, beside string) string {
 	return `<disk type="network" device="disk"><driver name="qemu" type="raw" cache="none"/>` + beside + `<source protocol="rbd" name="rbd/web" ` + attrs +
 		`>` + children + `</source><backingStore/><target dev="vda" bus="virtio"/></disk>`
@@ -52,7 +52,8 @@ func TestAnRBDImageIsReadHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-// What the address does not say would be lost with another image, so it is no volume.
+// Settings that the address cannot express would be lost with another image, so the disk is no
+// volume.
 func TestAnRBDImageThatIsOpenedInAnotherWayHasNoAddress(t *testing.T) {
 	for name, disk := range map[string]string{
 		"no auth":              rbdDisk("", monitors, ""),

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// sample reads XML that a libvirtd 9.0 wrote.
+// sample reads XML from a libvirtd 9.0.
 func sample(t *testing.T, name string) string {
 	t.Helper()
 	doc, err := os.ReadFile(filepath.Join("testdata", name))
@@ -86,7 +86,7 @@ func TestSnapshotLeavesADefinitionWithoutStatedEnd(t *testing.T) {
 	}
 }
 
-// The facts that make Volferry refuse a disk must not be lost in translation.
+// The translation must keep every fact because of which Volferry refuses a disk.
 func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 	for doc, want := range map[string]hv.Disk{
 		`<disk type='volume' device='lun'><source pool='p' volume='v'/></disk>`: {

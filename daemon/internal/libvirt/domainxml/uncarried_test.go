@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A disk that was detached comes back with everything that its owner had set.
+// A detached disk gets all of its owner's settings back.
 func TestASlotKeepsEverySettingOfItsDisk(t *testing.T) {
 	const disk = `<disk type="file" device="disk" snapshot="no" model="virtio-transitional">` +
 		`<driver name="qemu" type="qcow2" cache="writeback" error_policy="stop" rerror_policy="report" io="threads" ioeventfd="on"` +
@@ -34,8 +34,8 @@ func TestASlotKeepsEverySettingOfItsDisk(t *testing.T) {
 	}
 }
 
-// libvirt refuses a metadata cache with an image of any other format, and moves are made
-// while nobody sees the disk: its instance is on the shelf, or it is detached.
+// libvirt refuses a metadata cache with an image of any other format. A move cannot check that
+// while its instance is shelved or the disk is detached.
 func TestASlotLeavesTheMetadataCacheWithQcow2(t *testing.T) {
 	const cache = "<metadata_cache>"
 	disk := `<disk type='file'><driver name='qemu' type='qcow2'><metadata_cache><max_size unit='bytes'>1048576</max_size></metadata_cache></driver>` +
@@ -48,8 +48,8 @@ func TestASlotLeavesTheMetadataCacheWithQcow2(t *testing.T) {
 	}
 }
 
-// What says how to open the image that was there is no other image's, and a disk
-// without it is another disk: a LUKS disk would show its guest ciphertext.
+// Settings that define how to open the old image do not belong to another image. A disk without
+// them would be a different disk: a LUKS disk would show its guest ciphertext.
 func TestASlotWithWhatCannotBeCarriedIsRefusedByName(t *testing.T) {
 	for rest, name := range map[string]string{
 		`<source file='/a'><encryption format='luks'><secret type='passphrase' uuid='u'/></encryption></source>`: "<encryption> in its <source>",
