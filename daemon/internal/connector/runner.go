@@ -80,7 +80,7 @@ type Runner struct {
 }
 
 // Run runs a verb of the connector of a pool; the configuration's options replace the request's.
-// Errors are those of the package's Run, and of the configuration.
+// Errors come from the package's Run, and from the configuration.
 func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, error) {
 	dir, pools, err := r.Config()
 	if err != nil {

@@ -130,7 +130,7 @@ const (
 	// recordAsked: the storage was requested to copy a range. The range is open until another
 	// record follows.
 	recordAsked = 'A'
-	// recordCopied has the offset up to which dst equals src on stable storage.
+	// recordCopied has the end of the range where dst equals src on stable storage.
 	recordCopied = 'C'
 	// recordRefused: the storage answered, and copied nothing.
 	recordRefused = 'R'

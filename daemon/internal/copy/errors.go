@@ -14,7 +14,7 @@ type (
 	// SizeError reports that an image does not have its required size: the size of src, or the size
 	// that the caller stated.
 	SizeError = qemuimg.SizeError
-	// MismatchError has the first offset at which dst differs from src.
+	// MismatchError has the first offset where dst differs from src.
 	MismatchError = qemuimg.MismatchError
 	// ImageError reports that an image cannot be copied.
 	ImageError = qemuimg.ImageError

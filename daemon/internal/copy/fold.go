@@ -67,7 +67,7 @@ func openOverlay(path string, files openfile.Files, sizeBytes int64) (*qemuimg.O
 	})
 }
 
-// overlaySpans returns the chunks in which the overlay may have data.
+// overlaySpans returns the chunks where the overlay may have data.
 func overlaySpans(overlay *qemuimg.Overlay, sizeBytes int64) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		for off := overlay.Next(0); off < sizeBytes; off = overlay.Next(off + chunkBytes) {

@@ -48,7 +48,7 @@ func sameChain(a, b *qemuimg.Image) bool {
 }
 
 // spans divides src into chunks that it has at least in part, and runs of chunks that it does not
-// have. It omits the chunks for which skip returns true.
+// have. It omits a chunk if skip returns true.
 func (k *keptBase) spans(skip func(chunk int) bool) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		size := k.src.Size()

@@ -16,7 +16,7 @@ import (
 
 // The locked bytes of an image. They need not exist: locks ignore the file's size.
 const (
-	// copyLockOffset is the byte with which copies exclude each other.
+	// copyLockOffset is a byte that copies lock to exclude each other.
 	copyLockOffset = 1 << 62
 	// QEMU locks single bytes from 100 on for its own use of an image, and from 200 on for the uses
 	// that it denies to others. Locking all of them excludes every guest and every QEMU tool.

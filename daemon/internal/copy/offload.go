@@ -12,9 +12,9 @@ type Offload struct {
 	// Offered: the storage may get new requests. Otherwise it may only get its unanswered range
 	// again.
 	Offered bool
-	// Ask requests a copy of n bytes from off, and returns the offset up to which dst equals src
-	// after a flush. answered is true if the storage answered and has stopped.
-	// errors.ErrUnsupported is the answer of a storage that does not copy between these ends.
+	// Ask requests a copy of n bytes from off, and returns where dst ceases to equal src after a
+	// flush. answered is true if the storage answered and has stopped. errors.ErrUnsupported is the
+	// answer of a storage that does not copy between these ends.
 	Ask func(ctx context.Context, off, n int64) (until int64, answered bool, err error)
 	// Refused, if set, is called with the reason why Volferry and not the storage copies.
 	Refused func(error)

@@ -13,7 +13,7 @@ type offloadLog struct {
 	cursor Cursor
 	head   []byte
 	begun  bool
-	// until is the offset up to which the storage copied.
+	// until is the end of the copied range.
 	until int64
 	// open: the storage has not answered the request for n bytes from off.
 	open   bool

@@ -18,7 +18,7 @@ type Pacer interface {
 	Allow() (inFlightBytes int64, rest time.Duration)
 	// Moved is called with the bytes of every finished request. It must not block.
 	Moved(bytes int64)
-	// Duty returns the share of time in which a child process may work, because its single requests
+	// Duty returns the share of time that a child process may work, because its single requests
 	// cannot be delayed.
 	Duty() float64
 }

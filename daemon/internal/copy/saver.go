@@ -37,7 +37,7 @@ type saver struct {
 	saved    sync.Cond
 	pending  []run
 	unsaved  int64 // bytes of data that are claimed and not yet recorded
-	due      int64 // those of them that were completed since the last save began
+	due      int64 // the part of unsaved that was completed since the last save began
 	lastSave time.Time
 	saving   bool
 	failure  error

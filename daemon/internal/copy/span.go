@@ -61,7 +61,7 @@ func (x *extentReader) holeUntil(off int64) (int64, error) {
 }
 
 // spans divides images of one size into spans, in order. A hole is a hole in all of the images. It
-// omits the chunks for which skip returns true.
+// omits a chunk if skip returns true.
 func spans(sizeBytes int64, skip func(chunk int) bool, ends ...End) iter.Seq2[span, error] {
 	readers := make([]extentReader, len(ends))
 	for i := range ends {

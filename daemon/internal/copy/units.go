@@ -13,7 +13,7 @@ import (
 
 // Units copies units from src to dst. When it returns nil, they are on stable storage, and with
 // Verify each was read back after that. The written data is at least as new as src at the call of
-// Units. Errors are those of Copy; a *MismatchError means that Still was promised, or that a unit
+// Units. Errors are as in Copy; a *MismatchError means that Still was promised, or that a unit
 // differed maxDiffering times. With a Cursor, Units may be called again with the same ranges, and
 // continues.
 func Units(ctx context.Context, spec UnitsSpec) (UnitsResult, error) {

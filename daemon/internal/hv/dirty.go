@@ -21,7 +21,7 @@ type DirtyTracker interface {
 	// oldName: both have a write between the two steps. It does both or nothing. ErrExists and
 	// ErrNotFound concern the bitmaps.
 	SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error
-	// Tracking lists the bitmaps of the disk, including those of other programs.
+	// Tracking lists the bitmaps of the disk, including other programs' bitmaps.
 	Tracking(ctx context.Context, id, target string) ([]DirtyBitmap, error)
 	// DirtyUnits reads a bitmap that no longer records. It returns the written ranges in order,
 	// each as long as possible. It returns ErrNotFound if the bitmap does not exist, and ErrBusy

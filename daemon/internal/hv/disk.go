@@ -27,8 +27,8 @@ type Image struct {
 	// SliceBytes, if not 0: the image is only the first SliceBytes of the larger file or device at
 	// Path (libvirt's <slice type='storage'>). Raw only.
 	SliceBytes int64
-	// LUKSSecret, if not empty, is the UUID of the libvirt secret with which QEMU opens the image
-	// as LUKS. The XML then has no other encryption settings.
+	// LUKSSecret, if not empty, is the UUID of the libvirt secret; QEMU opens the image as LUKS
+	// with it. The XML then has no other encryption settings.
 	LUKSSecret string
 }
 
@@ -49,7 +49,7 @@ type Mirror struct {
 	Ending bool
 }
 
-// CacheUnsafe is the cache mode in which QEMU omits its guest's flushes and its own.
+// CacheUnsafe is the cache mode without any flushes, the guest's or QEMU's.
 const CacheUnsafe = "unsafe"
 
 // Disk is one <disk> of a domain.

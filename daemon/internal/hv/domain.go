@@ -80,7 +80,7 @@ type Domain struct {
 
 // DomainFile is a file, a directory or a volume of a pool that a domain names.
 type DomainFile struct {
-	// What is the element that names the file, such as nvram, or the disk, such as cdrom sda.
+	// What names the element with the file, such as nvram, or the disk, such as cdrom sda.
 	What string
 	// Path is the absolute path as written. For a volume of a pool it is the volume's name.
 	Path string

@@ -302,12 +302,11 @@ type Hypervisor interface {
 	// FindDeviceCopy finds the storage that has both devices. It returns ErrNotFound if no known
 	// storage has them.
 	FindDeviceCopy(ctx context.Context, src, dst string) (*DeviceCopy, error)
-	// CopyDevice has that storage copy n bytes from off. It returns the end of the range in which
-	// dst equals src, at least off + 1. A flush of dst makes the range durable. ErrUnsupported: the
-	// storage cannot copy between these two. ErrNoAnswer and ErrUnavailable: the storage may still
-	// work on the range, until a later call for dst returns anything else; DeleteVolume,
-	// ConnectDevice and DisconnectDevice of dst wait for it. The deadline of ctx is its only time
-	// limit.
+	// CopyDevice has that storage copy n bytes from off. It returns up to where dst equals src, at
+	// least off + 1. A flush of dst makes the range durable. ErrUnsupported: the storage cannot
+	// copy between these two. ErrNoAnswer and ErrUnavailable: the storage may still work on the
+	// range, until a later call for dst returns anything else; DeleteVolume, ConnectDevice and
+	// DisconnectDevice of dst wait for it. The deadline of ctx is its only time limit.
 	CopyDevice(ctx context.Context, c DeviceCopy, off, n int64) (until int64, err error)
 
 	// About returns the hypervisor's description of itself. Unknown fields stay empty.

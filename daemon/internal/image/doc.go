@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image handles the image files and block devices of this host, by path: it finds out what
-// they are and which programs hold them, and makes, folds and removes them. It translates between
+// Package image handles the image files and block devices of this host, by path: it finds out their
+// type and which programs hold them, and makes, folds and removes them. It translates between
 // qemuimg and the kernel on one side and hv and api on the other, and must not know the purpose of
 // an image.
 package image

@@ -79,7 +79,7 @@ func locked(f *os.File, first, bytes int64) (bool, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: bytes}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock)
 	switch {
-	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // no locks are supported here
+	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // locks are unsupported
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("look at the locks of %s: %w", f.Name(), err)

@@ -42,8 +42,8 @@ func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 	return err
 }
 
-// PayloadBytes returns the size of the decrypted content of a LUKS container, from the header, to
-// which no guest can write.
+// PayloadBytes returns the size of the decrypted content of a LUKS container, from the header,
+// because no guest can write to it.
 func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
 	n, err := qemuimg.VirtualSize(ctx, s.qemuImage(img))
 	if err != nil {

@@ -27,8 +27,8 @@ type Stamp struct {
 	// writes is not usable: Linux counts a flush as a write of no sectors.
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
-	// Boot is the id of the boot in which the stamp was read, and BootedNS the start of that boot,
-	// by the clock of this host.
+	// Boot is the id of the boot when the stamp was read, and BootedNS the start of that boot, by
+	// the clock of this host.
 	Boot     string `json:"boot,omitempty"`
 	BootedNS int64  `json:"-"`
 }

@@ -177,7 +177,7 @@ func badImage(path string, format api.Format, err error) error {
 }
 
 // cannotOpen returns the error for an existing image that cannot be opened or read: a device
-// without a medium, a broken one, or one that another program has opened exclusively.
+// without a medium, a broken device, or a device that another program has opened exclusively.
 func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
@@ -233,8 +233,7 @@ func (s Storage) Fingerprint(ctx context.Context, path string) (string, error) {
 	return text, noImage(err)
 }
 
-// Beside returns the other files in the directory of path that differ from it only in the
-// extension.
+// Beside lists the other files in the directory of path that differ from it only in the extension.
 func (Storage) Beside(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -274,7 +273,7 @@ func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeByt
 func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
 
 // Answers returns an error if the server of an NBD export answers neither a read nor a flush within
-// a time in which any server does. It tests nothing else.
+// a time that suffices for any server. It tests nothing else.
 func (s Storage) Answers(ctx context.Context, path string) error {
 	if err := s.Network.Answers(ctx, path); err != nil {
 		return cannotReach(path, err)

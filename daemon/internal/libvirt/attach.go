@@ -68,7 +68,7 @@ func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
 	return domainxml.CheckPort(live, disk)
 }
 
-// keptBy returns the files in which libvirt keeps one of the descriptions.
+// keptBy returns libvirt's files of one of the descriptions.
 func keptBy(where hv.Where) kept {
 	if where == hv.Config {
 		return keptDefinitions
@@ -76,8 +76,8 @@ func keptBy(where hv.Where) kept {
 	return keptNothing
 }
 
-// explainAttach finds the reason of a refusal for which libvirt has one code, or a different code
-// for each description.
+// explainAttach finds the reason of a refusal if libvirt has one code for several reasons, or a
+// different code for each description.
 func (c *Conn) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrUnavailable) || errors.Is(err, hv.ErrNotFound) {
 		return err

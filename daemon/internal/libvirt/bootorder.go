@@ -17,7 +17,7 @@ func isBootClash(err error) bool {
 	return saidText(err, "per-device boot elements cannot be used together with os/boot elements")
 }
 
-// defineWithDisk adds a disk with a boot order to a definition in which only libvirt's own <boot
+// defineWithDisk adds a disk with a boot order to a definition if only libvirt's own <boot
 // dev='hd'/> prevents that. libvirt has no call for it, so the whole definition is read and
 // written. A concurrent edit of the definition may be lost.
 func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {

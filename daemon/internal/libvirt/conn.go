@@ -24,8 +24,8 @@ import (
 var _ hv.Hypervisor = (*Conn)(nil)
 
 const (
-	// defaultCallTimeout is above the 30 s for which libvirt itself waits for a domain that is busy
-	// with another job, so that libvirt answers first.
+	// defaultCallTimeout is above libvirt's own wait of 30 s for a domain that is busy with another
+	// job, so that libvirt answers first.
 	defaultCallTimeout = 45 * time.Second
 	// defaultListedTimeout is the default of Conn.listedTimeout.
 	defaultListedTimeout = 5 * time.Second

@@ -147,7 +147,7 @@ func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 			return lv.DomainUndefineFlags(dom, golibvirt.DomainUndefineKeepNvram)
 		})
 	}
-	if err != nil && !errors.Is(err, hv.ErrNotFound) { // it may be gone since
+	if err != nil && !errors.Is(err, hv.ErrNotFound) { // it may be gone by now
 		return fmt.Errorf("undefine domain %s: %w", id, err)
 	}
 	return nil

@@ -28,8 +28,8 @@ func (s unitSet) without(of unitSet) []int64 {
 	return slices.Sorted(maps.Keys(left))
 }
 
-// writtenBy returns the units of the acknowledged operations for which pass returns true. The
-// content after a discard is undefined, so a bitmap may or may not have its units.
+// writtenBy returns the units of the acknowledged operations that pass accepts. The content after a
+// discard is undefined, so a bitmap may or may not have its units.
 func writtenBy(h *lab.History, discards bool, pass func(lab.Ack) bool) unitSet {
 	units := unitSet{}
 	for _, a := range h.Acks {

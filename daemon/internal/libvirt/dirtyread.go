@@ -138,7 +138,7 @@ func dirtyBytes(dirty []hv.DirtyRange, unit, sizeBytes int64) (sum int64) {
 	return sum
 }
 
-// endExports removes what an earlier read left in the process: Volferry's exports and server. It
+// endExports removes Volferry's exports and server that an earlier read left in the process. It
 // returns ErrBusy if the server is another program's.
 func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
 	socket, err := c.exportSocket(ctx, id)
@@ -207,8 +207,8 @@ func (c *Conn) exports(ctx context.Context, what, id, target string) (all []expo
 	return all, err
 }
 
-// exportSocket returns a path at which the process of a domain can listen. It is in the directory
-// that libvirt makes for each process, and removes with it.
+// exportSocket returns a path where the process of a domain can listen. It is in the directory that
+// libvirt makes for each process, and removes with it.
 func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
 	_, dom, err := c.find(ctx, id)
 	if err != nil {

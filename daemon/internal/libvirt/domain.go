@@ -38,7 +38,7 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 		switch {
 		case err == nil:
 			found = append(found, *d)
-		case errors.Is(err, hv.ErrNotFound): // gone since the list was made
+		case errors.Is(err, hv.ErrNotFound): // deleted after the list was made
 		case ctx.Err() != nil || s.isLost():
 			return nil, fmt.Errorf("list domains: %w", err)
 		default:

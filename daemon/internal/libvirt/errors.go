@@ -31,8 +31,8 @@ var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrInvalidConn:          hv.ErrUnavailable,
 }
 
-// sayings are messages for which libvirt has no specific code: it passes on QEMU's message, or
-// fails with a generic or misleading code.
+// sayings are messages without a specific code of libvirt: it passes on QEMU's message, or fails
+// with a generic or misleading code.
 var sayings = []struct {
 	text string
 	kind error

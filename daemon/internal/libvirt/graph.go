@@ -116,7 +116,7 @@ func (n *graphNode) address(clusters rbd.Clusters) string {
 
 // export returns the address of the NBD export in QEMU's file name of a node.
 func (n *graphNode) export() string {
-	// The default export of a server, for which QEMU writes no name.
+	// The default export of a server; QEMU writes no name for it.
 	file := strings.Replace(n.File, "nbd+unix://?", api.NBDScheme+"?", 1)
 	if server, is := strings.CutPrefix(file, api.NBDTCPScheme); is && !strings.Contains(server, "/") {
 		file += "/"

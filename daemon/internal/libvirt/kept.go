@@ -23,9 +23,10 @@ const (
 	DefaultStateDir = "/var/lib/libvirt/qemu"
 )
 
-// kept is a set of directories in which libvirt makes, renames and removes files that a journal
-// relies on. libvirt syncs a file before the rename, but never the directory. So a power cut may
-// restore an old definition, while a journal on another filesystem records the new one.
+// kept is a set of libvirt directories with files that a journal relies on. libvirt makes, renames
+// and removes these files. libvirt syncs a file before the rename, but never the directory. So a
+// power cut may restore an old definition, while a journal on another filesystem records the new
+// one.
 type kept uint8
 
 const (
@@ -57,8 +58,8 @@ type library struct {
 	doubtful kept
 }
 
-// newLibrary makes a library in which everything counts as changed: the previous daemon may have
-// died before it synced.
+// newLibrary makes a library where everything counts as changed: the previous daemon may have died
+// before it synced.
 func newLibrary(definitions, state string) *library {
 	l := &library{definitions: definitions, state: state, changed: keptAll, sync: syncFile, syncAll: syncFilesystem}
 	if l.definitions == "" {

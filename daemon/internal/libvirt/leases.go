@@ -23,9 +23,8 @@ import (
 // of an aborted active commit, and refuses the next commit. And a resume that is refused for one
 // disk keeps the leases of the disks before that disk, so that the next resume is refused for
 // these. QEMU's own cont would resume the guest, but without the leases of its other disks. So
-// Volferry drops such a lease in the way in which libvirtd drops leases: after each change that
-// leaves one (leavingNoLease), and, if libvirt still refuses a lease, before another try
-// (takingAgain).
+// Volferry drops such a lease as libvirtd drops leases: after each change that leaves one
+// (leavingNoLease), and, if libvirt still refuses a lease, before another try (takingAgain).
 
 // CanSwitch implements hv.Hypervisor.
 func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
@@ -94,7 +93,7 @@ func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, r
 	return c.takingAgain(ctx, id, leases, resume)
 }
 
-// takingImage makes a call in which libvirt takes the lease of an image for the process of a
+// takingImage makes a call that lets libvirt take the lease of an image for the process of a
 // running domain. If the process has the lease already, from an aborted job or a libvirtd that
 // died, takingImage drops it first.
 func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
@@ -113,7 +112,7 @@ func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do fu
 	return c.takingAgain(ctx, id, []lease{*l}, do)
 }
 
-// takingAgain drops the process's holds on these leases, and makes a call in which libvirt takes
+// takingAgain drops the process's holds on these leases, and makes a call that lets libvirt take
 // them. If the call fails, takingAgain takes them again.
 func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
 	ctx = context.WithoutCancel(ctx) // dropped leases must be taken again

@@ -15,7 +15,7 @@ import (
 // faster.
 const maxChannels = 8
 
-// sparseImage is libvirt's name for a file in which each page of the RAM has its own place (QEMU's
+// sparseImage is libvirt's name for a file with a fixed place for each page of the RAM (QEMU's
 // mapped-ram). Channels need such a file.
 const sparseImage = "sparse"
 

@@ -31,7 +31,7 @@ func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	for _, pool := range pools {
 		info, err := c.poolInfo(ctx, s, pool)
 		if errors.Is(err, hv.ErrNotFound) {
-			continue // gone since the list was made
+			continue // deleted after the list was made
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list pools: read pool %s: %w", pool.Name, err)

@@ -61,7 +61,7 @@ func (d *trackedDisk) has(name string) error {
 }
 
 // tracked reads a disk and its bitmaps from the process of a domain. Bitmaps are on the node that
-// query-block names, to which the guest's device writes. Before libvirt 9.10 a raw image has a
+// query-block names; the guest's device writes to it. Before libvirt 9.10 a raw image has a
 // separate format node, later it has not.
 func (c *Conn) tracked(ctx context.Context, what, id, target string) (*trackedDisk, error) {
 	disk, err := c.diskElement(ctx, id, hv.Live, target)

@@ -19,8 +19,7 @@ import (
 )
 
 // Process implements hv.Hypervisor. A process can falsely claim to be the domain; see Claims of
-// package process. If several do, the true process runs as the user with whom libvirt started the
-// domain.
+// package process. If several do, the true process runs as libvirt's user for the domain.
 func (c *Conn) Process(ctx context.Context, id, target string) (hv.Process, error) {
 	p, err := c.whichProcess(ctx, strings.ToLower(id), target)
 	if err != nil {
@@ -77,8 +76,8 @@ func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about proce
 	return found[0].PID, about, err
 }
 
-// trueClaims removes, from several claims, those of other users than the domain's: any user could
-// make these.
+// trueClaims removes, from several claims, the claims of other users than the domain's: any user
+// could make these.
 func (c *Conn) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
 	if len(found) == 1 {
 		return found, nil

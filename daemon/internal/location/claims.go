@@ -24,8 +24,8 @@ type Claims struct {
 	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
 	// HostID and HostName are the host's id and name at the registry.
 	HostID, HostName string
-	// SharedPools are pools in which other hosts see the same bytes, in addition to pools of a
-	// shared type.
+	// SharedPools are pools where other hosts see the same bytes, in addition to pools of a shared
+	// type.
 	SharedPools []string
 	// Own are Volferry's directories: state, overlays, saved memory.
 	Own []string
@@ -63,7 +63,7 @@ type Self struct {
 
 // Take calls then if the image at path is free. No other caller can take an image meanwhile. If two
 // callers take one image by two names, the second is refused, provided that each registers the
-// image in then or before the call. Its errors are those of Look and of then.
+// image in then or before the call. Its errors come from Look and from then.
 func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
@@ -99,8 +99,8 @@ type heldVolume struct {
 	api.Volume
 }
 
-// openMove is an open migration with those of its ends, source and destination, that are at paths
-// of this host.
+// openMove is an open migration with its ends (source and destination) that are at paths of this
+// host.
 type openMove struct {
 	id, volumeID, volumeName string
 	ends                     []moveEnd

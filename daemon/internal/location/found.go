@@ -23,8 +23,8 @@ var _ openfile.Places = Rules{}
 // poolsTimeout bounds the pool list call while an image is opened.
 const poolsTimeout = 30 * time.Second
 
-// CheckFound refuses (permission_denied) an image to which a path leads by a symbolic link, unless
-// only root of this host can have made the link and it leads to a place where images may be:
+// CheckFound refuses (permission_denied) an image if path contains a symbolic link, unless only
+// root of this host can have made the link and it leads to a place where images may be:
 //
 //   - Below the directory of a pool of files, a link must lead into the same pool, and no volume
 //     may be a link. A user who can write there, on this host or another, can put a link or a
@@ -65,8 +65,7 @@ func (r Rules) CheckFound(path, real string, device bool) error {
 	return r.checkLinked(ctx, path, real, device)
 }
 
-// checkLinked refuses an image at a place where none may be, to which a path outside of pools
-// leads.
+// checkLinked refuses an image at a place where none may be, if path is outside of pools.
 func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) error {
 	if device {
 		return r.checkDevice(ctx, path, real)

@@ -38,7 +38,7 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain reports whether a disk has this chain, in which the last images are base images. A
+// OnChain reports whether a disk has this chain. The last images of the chain are base images. A
 // definition without an explicit end may omit the base images: libvirt finds them in the headers.
 // libvirt writes their paths as it finds them, so they need not be clean.
 func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Place is the target of a path at one moment: an image, or a name under which one could be made.
+// Place is the target of a path at one moment: an image, or the name for a new image.
 type Place struct {
 	path string
 	id   Identity
@@ -56,7 +56,7 @@ func PlaceOf(path string) Place {
 // maxLinks is how many symbolic links are followed, as in the kernel.
 const maxLinks = 40
 
-// findName finds the directory and the name at which a file would be made.
+// findName finds the directory and the name of a new file at the path.
 func (p *Place) findName(path string, links int) {
 	to, err := os.Readlink(path)
 	if err == nil && links > 0 {

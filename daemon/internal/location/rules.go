@@ -27,7 +27,7 @@ type Rules struct {
 	NBDServers []string
 	// RBD are the Ceph clusters with images that may be volumes.
 	RBD rbd.Clusters
-	// Own are Volferry's own directories, in which a volume is never permitted: they have the
+	// Own are Volferry's own directories. They never may have a volume, because they have the
 	// journal, or the memory of guests.
 	Own []string
 	// Storage has the pools; nil means a host without pools.
@@ -45,7 +45,7 @@ type Storage interface {
 const devices = "/dev"
 
 // CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
-// AllowedPaths; the message says what the operator can do. For a file it checks the path without
+// AllowedPaths; the message has the operator's options. For a file it checks the path without
 // links: a link in an allowed directory is not enough. For a block device the given name counts
 // too, since /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {

@@ -261,7 +261,7 @@ func more(cookie []byte, kind uint16, payload []byte) []byte {
 	return b
 }
 
-// pieceOf returns read data in which each byte is b.
+// pieceOf returns read data with b as each byte.
 func pieceOf(off uint64, n int, b byte) []byte {
 	return append(be.AppendUint64(nil, off), bytes.Repeat([]byte{b}, n)...)
 }

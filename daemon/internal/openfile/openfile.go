@@ -23,8 +23,8 @@ import (
 // Places decides where images may be. It is only called if the path does not determine the image's
 // place.
 type Places interface {
-	// CheckFound refuses an image to which path leads by a symbolic link, and a block device
-	// outside of /dev. real is the image's path according to the kernel.
+	// CheckFound refuses an image if path contains a symbolic link, and a block device outside of
+	// /dev. real is the image's path according to the kernel.
 	CheckFound(path, real string, device bool) error
 }
 

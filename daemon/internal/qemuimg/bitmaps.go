@@ -61,7 +61,7 @@ type Properties struct {
 	// Bitmaps are the names of its dirty bitmaps in the header. While QEMU has the image open for
 	// writing, it may have others, or fewer.
 	Bitmaps []string
-	// Layout lists the qemu-img options in which it differs from images that Volferry makes.
+	// Layout lists the qemu-img options that make it differ from images that Volferry makes.
 	Layout []string
 }
 
@@ -83,7 +83,7 @@ func ReadProperties(path string) (Properties, error) {
 	return Properties{names, h.unusual()}, nil
 }
 
-// unusual returns the qemu-img options in which the image differs from an image with createOptions.
+// unusual returns the qemu-img options that make the image differ from an image with createOptions.
 func (h *Header) unusual() (options []string) {
 	add := func(is bool, option string) {
 		if is {

@@ -97,8 +97,8 @@ func (v *Overlay) entryBytes() int64 {
 // perTable returns how much of the image one L2 table covers.
 func (v *Overlay) perTable() int64 { return v.h.clusterBytes / v.entryBytes() * v.h.clusterBytes }
 
-// Next returns the first offset from off on, a multiple of a cluster, at which the overlay may have
-// a piece; the overlay's size if there is none.
+// Next returns the first offset from off on, a multiple of a cluster, where the overlay may have a
+// piece; the overlay's size if there is none.
 func (v *Overlay) Next(off int64) int64 {
 	for off < v.h.SizeBytes && v.table(off) == 0 {
 		off = (off/v.perTable() + 1) * v.perTable()

@@ -153,8 +153,8 @@ func TestAFailureCarriesTheWordsOfQemuImg(t *testing.T) {
 	}
 }
 
-// TestAProgramOfQEMUDiesWithUs kills the process that has started one, which does not end by
-// itself.
+// TestAProgramOfQEMUDiesWithUs kills the process that has started a program. The program does not
+// end by itself.
 func TestAProgramOfQEMUDiesWithUs(t *testing.T) {
 	const role = "VOLFERRY_TEST_ROLE"
 	switch what, path, _ := strings.Cut(os.Getenv(role), " "); what {

@@ -100,7 +100,7 @@ func Limits(at *os.File, who Owner) ([]Limit, error) {
 	var limits []Limit
 	xfs := fs.Type == unix.XFS_SUPER_MAGIC
 	for _, k := range kinds {
-		if flags&k.enforced == 0 || xfs && ids[k.kind] == 0 { // XFS uses id 0 for the defaults of new ids; it has no limit itself
+		if flags&k.enforced == 0 || xfs && ids[k.kind] == 0 { // id 0 of XFS has the defaults of new ids, and no limit
 			continue
 		}
 		answer := make([]byte, diskQuotaBytes)

@@ -167,15 +167,15 @@ func (c *Client) Open(ctx context.Context, path string, writable bool) (export *
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, err)
 		}
-		export, err = nbd.OpenOn(ctx, conn, storagedaemon.ExportName, nbd.StallTimeout) // Ceph itself waits for its OSDs forever
+		export, err = nbd.OpenOn(ctx, conn, storagedaemon.ExportName, nbd.StallTimeout) // Ceph waits for its OSDs forever
 		return err
 	})
 	return export, err
 }
 
 const (
-	// watchTimeout is above the 10 s in which a server must end, and the 30 s for which a cluster
-	// counts a dead client as a client with the image open (osd_client_watch_timeout).
+	// watchTimeout is above two times: a server must end within 10 s, and a cluster counts a dead
+	// client as a client with the image open for 30 s (osd_client_watch_timeout).
 	watchTimeout = 45 * time.Second
 	watchPoll    = time.Second
 )

@@ -165,7 +165,7 @@ func (c Cluster) askText(ctx context.Context, timeout time.Duration, image api.R
 		return text, err
 	case strings.Contains(failed.stderr, "error opening image "+image.Name+": (2)"):
 		return nil, fmt.Errorf("%w: %w", err, unix.ENOENT)
-	case strings.Contains(failed.stderr, "(110) Connection timed out"): // if the configuration has a shorter timeout (rados_osd_op_timeout)
+	case strings.Contains(failed.stderr, "(110) Connection timed out"): // with a shorter rados_osd_op_timeout
 		return nil, fmt.Errorf("%w: %w", err, ErrNoAnswer)
 	}
 	return nil, err

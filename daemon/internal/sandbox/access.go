@@ -97,5 +97,5 @@ func openSocket(socket *os.File) error {
 	return errors.Join(fmt.Errorf("%s is no socket", socket.Name()), unix.Close(fd))
 }
 
-// pathOf returns a path by which this process can open an open file again.
+// pathOf returns a path for opening an open file again in this process.
 func pathOf(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

@@ -20,7 +20,7 @@ const dialTimeout = 10 * time.Second
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // Dial returns a connection to an address of the registry or of an NBD server, which `volferryd
-// dialer` has made. Errors are those of a dial.
+// dialer` has made. Errors are as for a dial.
 func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	_, handedOver, err := ask(ctx, socket, request{Call: callConnect, Name: address}, nil)
 	if err == nil && handedOver == nil {

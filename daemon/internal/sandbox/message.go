@@ -26,7 +26,7 @@ import (
 
 // The calls.
 const (
-	callAnswers   = "answers" // a no-op of all programs except those of QEMU
+	callAnswers   = "answers" // a no-op of all programs except the QEMU programs
 	callFlush     = "flush"
 	callAttribute = "attribute"
 	callThin      = "thin"

@@ -25,8 +25,8 @@ type Privileged struct {
 	Socket string
 }
 
-// The file attributes in which libvirt remembers the previous owner ("+1000:+1000") and label while
-// a guest has an image.
+// libvirt's file attributes for the previous owner ("+1000:+1000") and label while a guest has an
+// image.
 const (
 	AttrOwnerBefore = "trusted.libvirt.security.dac"
 	AttrLabelBefore = "trusted.libvirt.security.selinux"

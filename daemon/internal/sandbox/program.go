@@ -35,8 +35,8 @@ const programStartTimeout = time.Minute
 type Programs struct {
 	// Socket starts such a unit for each connection.
 	Socket string
-	// Lock is a file on which each program holds a shared lock until it is gone. Await waits for
-	// them.
+	// Lock is a file; each program holds a shared lock on it until the program is gone. Await waits
+	// for them.
 	Lock string
 	// Unrestricted, if set, is called for each program that runs without Landlock, because the
 	// kernel has none.

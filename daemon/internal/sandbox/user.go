@@ -45,7 +45,7 @@ func (u User) withRights(f func() error) (restored bool, err error) {
 	return back == nil, errors.Join(err, back)
 }
 
-// take changes the user with whom this thread uses files. It makes raw system calls: the library's
+// take changes the user for file access of this thread. It makes raw system calls: the library's
 // own functions change all threads.
 func (u User) take() error {
 	list := make([]uint32, len(u.Groups)+1) // never empty: its address is needed

@@ -67,8 +67,7 @@ func attribute(dir, file string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// nameOf converts LVM's device name VG-POOL-tpool, in which hyphens of the names are doubled, to
-// VG/POOL.
+// nameOf converts LVM's device name VG-POOL-tpool, with doubled hyphens in the names, to VG/POOL.
 func nameOf(device string) string {
 	const doubled = "\x00"
 	parts := strings.Split(strings.ReplaceAll(device, "--", doubled), "-")

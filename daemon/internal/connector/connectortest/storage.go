@@ -98,7 +98,7 @@ type Fake struct {
 	// Dir has the volumes, as files.
 	Dir  string
 	Flaw Flaw
-	// Target: it makes no volumes, and connects those of AddVolume. They share a session.
+	// Target: it makes no volumes, and connects the volumes of AddVolume. They share a session.
 	Target bool
 	// Copies: it has the verb copy.
 	Copies bool

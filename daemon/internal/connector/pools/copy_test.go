@@ -106,8 +106,8 @@ func TestWhatACopyMeans(t *testing.T) {
 	}
 }
 
-// TestNothingIsCopiedBetweenOtherDevices than those of FindDeviceCopy, and an answer about other
-// devices is no answer.
+// TestNothingIsCopiedBetweenOtherDevices than the devices of FindDeviceCopy, and an answer about
+// other devices is no answer.
 func TestNothingIsCopiedBetweenOtherDevices(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		for _, during := range []bool{false, true} {

@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Run runs a verb of the connector of a pool. Errors are those of connector.Runner.
+// Run runs a verb of the connector of a pool. Errors are as in connector.Runner.
 type Run func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error)
 
 // Host is a hypervisor with the pools of connectors in addition to its own.
@@ -365,7 +365,7 @@ func (h *Host) DeleteVolume(ctx context.Context, pool, name string) error {
 	if !h.has(pool) {
 		return h.Hypervisor.DeleteVolume(ctx, pool, name)
 	}
-	if p, err := h.known(ctx, pool); err == nil && !p.Can(connector.VerbDelete) { // also for a volume that is not connected
+	if p, err := h.known(ctx, pool); err == nil && !p.Can(connector.VerbDelete) { // connected or not
 		return api.Errorf(api.CodeInvalidArgument, "pool %s deletes no volumes: its target makes and removes them; `volferryctl volume forget` leaves the image of a volume where it is", pool)
 	}
 	was, err := h.find(ctx, pool, name)

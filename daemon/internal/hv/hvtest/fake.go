@@ -58,8 +58,8 @@ type Fake struct {
 }
 
 // locks is the hypervisor's lock manager. The leases of its own domains follow from their state: a
-// running domain has the leases of the images that its disks write to, and every active one those
-// of the images that its jobs write to.
+// running domain has the leases of the images that its disks write to, and every active one the
+// leases of the images that its jobs write to.
 type locks struct {
 	on bool
 	// why is the reason against every switch, empty if switches are permitted.

@@ -169,7 +169,7 @@ var (
 	overlay = hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/overlay"}
 )
 
-// newGuest returns a running domain with an overlay on its disk, in which block 1 differs from src,
+// newGuest returns a running domain with an overlay on its disk, where block 1 differs from src,
 // and a dst that equals src.
 func newGuest(t *testing.T) *hvtest.Fake {
 	t.Helper()

@@ -177,8 +177,7 @@ func (m *Images) Exists(path string) bool {
 	return m.files[path] != nil
 }
 
-// Beside returns the other files in the directory of path that differ from it only in the
-// extension.
+// Beside lists the other files in the directory of path that differ from it only in the extension.
 func (m *Images) Beside(path string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -287,7 +287,7 @@ func (f *Fake) SetBehind(id, target string, bytes int64) error {
 	return err
 }
 
-// Step advances every job by this many blocks, and lets every guest do what was requested.
+// Step advances every job by this many blocks, and lets every guest follow its requests.
 func (f *Fake) Step(blocks int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -376,8 +376,8 @@ func (f *Fake) jobEvent(dom *domain, disk *hv.Disk, detail string) {
 	f.feed.Publish(hv.Event{Kind: hv.EventBlockJob, DomainID: dom.ID, Path: disk.Top().Path, Detail: detail})
 }
 
-// look finds a domain after some time has passed: its guest has done what was requested, and its
-// jobs have advanced.
+// look finds a domain after some time has passed: its guest has followed its requests, and its jobs
+// have advanced.
 func (f *Fake) look(id string) (*domain, error) {
 	dom, err := f.find(id)
 	if err != nil {

@@ -62,7 +62,7 @@ func (f *Fake) Reboots(id string) int {
 	return 0
 }
 
-// obey lets a running guest do what was requested.
+// obey lets a running guest follow its requests.
 func (f *Fake) obey(dom *domain) {
 	if dom.asked == 0 || dom.State != hv.StateRunning || dom.shutdown == ShutdownIgnores ||
 		dom.shutdown == ShutdownSlow && dom.asked < asksOfSlow {

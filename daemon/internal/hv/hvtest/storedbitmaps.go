@@ -123,9 +123,9 @@ func continueBitmaps(from, overlay *image) {
 	}
 }
 
-// joinBitmaps adds the bitmaps of the images that a job has copied to those of its target, as
-// libvirt does before the pivot, without knowledge of the target's earlier content. Other formats
-// than qcow2 get none, and libvirt omits bitmaps that record no writes.
+// joinBitmaps adds the bitmaps of the images that a job has copied to its target's, as libvirt does
+// before the pivot, without knowledge of the target's earlier content. Other formats than qcow2 get
+// none, and libvirt omits bitmaps that record no writes.
 func (f *Fake) joinBitmaps(copied []hv.Image, to *image) {
 	if to.format != Qcow2 {
 		return

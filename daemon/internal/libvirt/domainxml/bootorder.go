@@ -37,7 +37,7 @@ func WithBootDisk(domainXML, diskXML string) (string, error) {
 
 // dropOwnBoot removes the boot device that libvirt added to a definition, because it excludes
 // devices with a boot order. It refuses boot devices that the owner chose, and a definition without
-// one, which has another problem.
+// any, because that has another problem.
 func dropOwnBoot(domain *etree.Element) error {
 	boots := domain.FindElements("os/boot")
 	if len(boots) != 1 || boots[0].SelectAttrValue("dev", "") != "hd" {

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// DiskXML returns the <disk> for a spec. Clusters are those of the host.
+// DiskXML returns the <disk> for a spec. clusters are the host's.
 func DiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	doc, err := spec.Definition, error(nil)
 	switch {

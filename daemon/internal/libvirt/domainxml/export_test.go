@@ -52,8 +52,8 @@ func TestAnExportIsReadFromADefinitionOfAnyVersion(t *testing.T) {
 	}
 }
 
-// The beginning of an image at an address works like that of a file: as the top, below an overlay,
-// as the target of a job and in a new disk. The next image inherits nothing of it.
+// The beginning of an image at an address works like the beginning of a file: as the top, below an
+// overlay, as the target of a job and in a new disk. The next image inherits nothing of it.
 func TestADiskIsTheBeginningOfWhatIsAtAnAddress(t *testing.T) {
 	file := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/pool/web.raw"}
 	for _, img := range []hv.Image{export, remote, rbdImage} {

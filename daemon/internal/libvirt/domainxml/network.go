@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkAddress refuses an address for which no <source> can be written.
+// checkAddress refuses an address that no <source> can express.
 func checkAddress(path string, clusters rbd.Clusters) error {
 	if !api.IsRBD(path) {
 		_, err := api.ParseNBD(path)

@@ -71,7 +71,7 @@ type pathRule struct {
 	exact []string
 }
 
-// NVRAMHome is the directory in which libvirt keeps the variables of UEFI guests.
+// NVRAMHome is libvirt's directory for the variables of UEFI guests.
 const NVRAMHome = "/var/lib/libvirt/qemu/nvram/"
 
 var pathRules = []pathRule{

@@ -86,7 +86,7 @@ func TestSnapshotLeavesADefinitionWithoutStatedEnd(t *testing.T) {
 	}
 }
 
-// The translation must keep every fact because of which Volferry refuses a disk.
+// The translation must keep every fact that makes Volferry refuse a disk.
 func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 	for doc, want := range map[string]hv.Disk{
 		`<disk type='volume' device='lun'><source pool='p' volume='v'/></disk>`: {
