@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// removeTimeout is how long rbd may take to remove an image: without an object map it requests each
+// removeTimeout is how long rbd may take to remove an image: without an object map it tries each
 // object that the image could have. A repeated request continues an interrupted removal.
 const removeTimeout = 10 * time.Minute
 
@@ -97,8 +97,7 @@ func (c Cluster) remove(ctx context.Context, image api.RBDImage, id string, key 
 // makeSnapshot makes a snapshot of an image. If a client has the image's exclusive lock, as a
 // guest's QEMU has after a write, that client makes the snapshot and keeps its lock. makeSnapshot
 // waits toolTimeout for a client that does not answer, and not the 30 s after which Ceph takes it
-// for dead: then rbd would break the lock and blocklist the client, which would lose all access to
-// the cluster.
+// for dead: then rbd would break the lock, and the client would lose all access to the cluster.
 func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.Snapshot); err != nil {
 		return err
