@@ -26,10 +26,10 @@ const (
 	depthRest = 10
 )
 
-// depth is the number of chunks in flight: as many workers take chunks, one at a time. An adaptive
-// depth tries more workers, up to maxWorkers, for storage with a long latency that works in
-// parallel, such as a network. It keeps a larger depth only if the rate rises enough. It never goes
-// below defaultWorkers: slowing down for a guest is the task of a Pacer.
+// depth is the number of chunks in flight: as many workers take chunks, one at a time. For storage
+// with a long latency that works in parallel, such as a network, an adaptive depth tries up to
+// maxWorkers. It keeps a larger depth only if the rate rises enough. It never goes below
+// defaultWorkers: slowing down for a guest is the task of a Pacer.
 type depth struct {
 	most int // existing workers
 

@@ -22,8 +22,8 @@ const (
 	stuckAfter = 3 * time.Second
 	liftFor    = 30 * time.Second
 	// A job with a bound and at most briefBytes left has no limit for briefTime. It copies the
-	// guest's own overlay, and an overlay is slower for the guest than a disk with a copy. A short
-	// job disturbs the guest less than the measurement of a limit.
+	// guest's own overlay, which is slower for the guest than a disk with a copy. A short job
+	// disturbs the guest less than measuring a limit would.
 	briefBytes = 32 << 20
 	briefTime  = 300 * time.Millisecond
 	briefTick  = 25 * time.Millisecond

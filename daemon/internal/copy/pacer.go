@@ -36,8 +36,8 @@ const (
 	firstQuietTicks = quietTicks - 1
 	// fullTicks is how long the copy then has no limit, to measure its full speed: 0.7 % of the
 	// time. It continues, up to maxFullTicks, while each look shows more than stillFaster times the
-	// speed of the look before: a copy is slow at its start, and would be held to a share of that
-	// speed for half a minute.
+	// previous speed: a copy starts slowly, and would be held to a share of that speed for half a
+	// minute.
 	fullTicks    = 2
 	maxFullTicks = 6
 	stillFaster  = 1.2
@@ -71,10 +71,10 @@ const (
 // high reduces the bytes in flight, at most by half; each other look adds an eighth (multiplicative
 // increase, multiplicative decrease).
 //
-// The copy keeps a share of its unlimited speed. If the guest waits for another resource that the
-// copy needs, above all the processors, fewer bytes in flight slow the copy and help the guest
-// little, and the guest suffers longer. If the guest loses more than it gains by that, the copy
-// gets no limit until its next pause (reliefWatch).
+// The copy keeps a share of its unlimited speed. If the guest waits for another resource of the
+// copy, above all the processors, fewer bytes in flight help the guest little, and a slower copy
+// makes it suffer longer. If it loses more than it gains, the copy gets no limit until its next
+// pause (reliefWatch).
 type GuestPacer struct {
 	sample    func() (GuestLatency, bool)
 	keepShare float64

@@ -20,7 +20,7 @@ const (
 // latency of each guest request, but lengthens the copy, during which all requests have it. The
 // guest's loss is the product of the two. If guest and copy share a disk, a limit reduces the loss
 // much: the disk's queue grows faster than the speed. If the guest waits for the processors, or for
-// its own overlay, its latency hardly changes with a slow copy, and its loss rises.
+// its own overlay, a slow copy hardly changes its latency, and its loss rises.
 type reliefWatch struct {
 	held, full lossMean
 	// letGo: the limit was found not to be worth it, and was removed.

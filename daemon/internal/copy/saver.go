@@ -21,10 +21,10 @@ const (
 	maxSaveChunks = 1 << 16
 )
 
-// saver records completed runs in the cursor, but only when they are on stable storage: it takes
-// the list of completed runs, flushes, and records the list. Without a cursor it records nothing;
-// without cursor and flushed it does not flush either. After a failed flush it never flushes again:
-// the kernel reports lost pages once, and a second flush would succeed.
+// saver records completed runs in the cursor once they are on stable storage: it takes the list of
+// completed runs, flushes, and records the list. Without a cursor it records nothing; without
+// cursor and flushed it does not flush either. After a failed flush it never flushes again: the
+// kernel reports lost pages once, and a second flush would succeed.
 type saver struct {
 	cursor Cursor
 	dst    End

@@ -5,10 +5,10 @@ package hv
 import "context"
 
 // DirtyTracker tracks the writes of a domain's process to one of its live disks, in bitmaps of
-// units. A bitmap has only the writes of this process, and ends with the process. Every recording
-// bitmap has a guest's write when the write's data reaches the image, or later, but before QEMU
-// acknowledges the write to the guest. Every method returns ErrNotActive for a domain that is off,
-// and ErrNotFound for an absent disk.
+// units. A bitmap has only the writes of this process, and ends with the process. A recording
+// bitmap gets a guest's write when its data reaches the image, or later, but before QEMU
+// acknowledges it to the guest. Every method returns ErrNotActive for a domain that is off, and
+// ErrNotFound for an absent disk.
 type DirtyTracker interface {
 	// CanTrack returns nil if bitmaps of the disk can be created and read, and an error with the
 	// reason otherwise. It does not change the disk. It returns ErrBusy while the process serves

@@ -5,10 +5,10 @@
 // libvirtd, package hv/hvtest on an in-memory model. One conformance suite in hvtest checks both.
 //
 // A call that changes something does not return when its context ends. It returns when its outcome
-// is known, or with ErrUnavailable when the outcome cannot be known.
+// is known, or ErrUnavailable if it cannot be known.
 //
 // No call decides anything: each does one thing or reports one fact. Callers read the state, act,
-// and read the state again, because a call with a broken connection has an unknown outcome.
+// and read it again, because a broken connection leaves the outcome of a call unknown.
 package hv
 
 import (
@@ -88,10 +88,10 @@ type Hypervisor interface {
 	Domain(ctx context.Context, id string) (*Domain, error)
 	// RunState is a faster Domain that reads no definition.
 	RunState(ctx context.Context, id string) (RunState, error)
-	// TopImage returns the path of the disk's top image: in the process, or in the persistent
-	// definition if the domain is not active. It makes one libvirt call, for callers that look
-	// every second. It also returns ErrUnavailable while libvirt has not answered an earlier call
-	// on the domain.
+	// TopImage returns the path of the disk's top image, in the process or, if the domain is not
+	// active, in the persistent definition. It makes one libvirt call, for callers that look every
+	// second. It also returns ErrUnavailable while libvirt has not answered an earlier call on the
+	// domain.
 	TopImage(ctx context.Context, id, target string) (string, error)
 
 	// SetConfigChain sets the disk's chain in the persistent definition, top first, written in full
@@ -99,10 +99,10 @@ type Hypervisor interface {
 	// elements) stay. It works on active and stopped domains and does not change the live domain.
 	// It may be repeated. When it returns nil, it has read the definition back with the change.
 	SetConfigChain(ctx context.Context, id, target string, chain []Image) error
-	// Snapshot atomically puts overlay on top of the live chain. The caller has made overlay: an
-	// empty qcow2 file with the disk's top image as its backing file. When Snapshot returns nil,
-	// the previous top image gets no more writes. Other disks do not change. On any error read the
-	// domain to see whether the snapshot happened.
+	// Snapshot atomically puts overlay on top of the live chain. overlay must be an empty qcow2
+	// file backed by the disk's top image. When Snapshot returns nil, the previous top image gets
+	// no more writes. Other disks do not change. After an error read the domain to learn the
+	// outcome.
 	Snapshot(ctx context.Context, id, target string, overlay Image) error
 	// BlockCopy starts to mirror the live disk into dst, an existing image. It returns when the job
 	// runs. A dst of another size ends the job at once, without an error here: compare the sizes
@@ -125,9 +125,9 @@ type Hypervisor interface {
 	AbortJob(ctx context.Context, id, target string) error
 	// EndConnections closes the connections of an active domain's process to the server of the NBD
 	// export at an address, as if the server were down. Unanswered requests fail, and a job that
-	// writes there ends with an error, which its guest does not notice. It returns nil if there are
-	// no connections. If the guest has a disk on the export itself, every request of that disk
-	// fails from then on.
+	// writes there ends with an error, unnoticed by its guest. It returns nil if there are no
+	// connections. If the guest has a disk on the export itself, every later request of that disk
+	// fails.
 	EndConnections(ctx context.Context, id, address string) error
 
 	// CanSwitch returns nil if running domains of this host may be switched to these images. It
@@ -171,11 +171,11 @@ type Hypervisor interface {
 	UndefineDomain(ctx context.Context, id string) error
 	// SaveMemory writes the RAM of an active domain into a new file at path and ends its process.
 	// When it returns nil, the domain is off, all its disks are closed and the file is complete.
-	// The caller makes the file durable: a flush by SaveMemory would consume the kernel's only
-	// report of a lost write, and the caller's flush would then succeed. If SaveMemory fails, the
-	// domain continues as before, and a part of the file may remain. It returns ErrNotActive if the
-	// domain is off, ErrExists if the file exists, ErrBusy while a block job runs, and
-	// ErrUnsupported for a transient domain, which would be lost.
+	// The caller must flush the file: the kernel reports a lost write only once, so a flush by
+	// SaveMemory would make the caller's succeed. If SaveMemory fails, the domain continues, and a
+	// part of the file may remain. It returns ErrNotActive if the domain is off, ErrExists if the
+	// file exists, ErrBusy while a block job runs, and ErrUnsupported for a transient domain, which
+	// would be lost.
 	SaveMemory(ctx context.Context, id, path string) error
 	// SavingMemory reports whether a SaveMemory of the domain is under way. Its caller may have
 	// died. A domain that was paused before looks the same during the save. It returns false for a
@@ -191,35 +191,34 @@ type Hypervisor interface {
 	RestoreMemory(ctx context.Context, id, path string, opts RestoreOptions) error
 	// GrowDisk makes the top image of the live disk sizeBytes large, a multiple of 512, and
 	// notifies the guest, running or paused. The added bytes read as zeros. It returns nil if the
-	// disk has this size already. It would shrink a larger disk, so compare CapacityBytes before. A
-	// block device must have the size already; GrowDisk then only makes the process see it. It
-	// returns ErrBusy while a block job runs on the disk, and ErrUnsupported if the top image is
-	// the beginning of a larger one.
+	// disk has this size. It would shrink a larger disk, so compare CapacityBytes before. A block
+	// device must have the size already; GrowDisk only makes the process see it. It returns ErrBusy
+	// while a block job runs on the disk, and ErrUnsupported if the top image is the beginning of a
+	// larger one.
 	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
 	// ResetWriteLimit sets the live disk's limit on guest writes to the limit of the persistent
 	// definition, or removes it if the definition has none. It returns ErrUnsupported if the owner
 	// limits reads and writes together.
 	ResetWriteLimit(ctx context.Context, id, target string) error
 	// LiveWriteLimit returns the limit on the guest's writes to the live disk, in bytes per second,
-	// including a limit that another program has set; 0 means none. PutWriteLimit sets the limit,
-	// regardless of the definition, so a caller can restore a limit that it has read. Both return
-	// ErrUnsupported as ResetWriteLimit does.
+	// whichever program has set it; 0 means none. PutWriteLimit sets the limit regardless of the
+	// definition, to restore a limit that the caller has read. Both return ErrUnsupported as
+	// ResetWriteLimit does.
 	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
 	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
 	DirtyTracker
-	// StoredBitmaps lists the bitmaps that the process of an active domain stores in all its open
-	// images, including inconsistent ones. It queries QEMU: a bitmap that was added while the
-	// process runs is in no image until the process ends. It returns ErrNotActive if the domain is
-	// off.
+	// StoredBitmaps lists the bitmaps that the process of an active domain stores in its open
+	// images, including inconsistent ones. It queries QEMU: a bitmap that the process has added is
+	// in no image until the process ends. It returns ErrNotActive if the domain is off.
 	StoredBitmaps(ctx context.Context, id string) ([]StoredBitmap, error)
 	// OpenFiles lists the open files of the domain's process on the images at these paths, in one
 	// look. Files and devices are compared by device and inode (or device number) as /proc shows
 	// them; images of type network come from QEMU. The hypervisor's own records are ignored. An
 	// absent path is an error (fs.ErrNotExist), an absent address never. It returns ErrNotActive if
 	// the domain is off, and ErrNoProcess, not an empty list, if an active domain's process cannot
-	// be found. If a process of the domain runs that the hypervisor does not know, QEMU cannot be
+	// be found. If the hypervisor does not know a running process of the domain, QEMU cannot be
 	// queried, and each address counts as open for writing.
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]OpenFile, error)
 	// Process returns the process of an active domain and its start arguments, from /proc. It
@@ -242,22 +241,22 @@ type Hypervisor interface {
 	// ErrExists if its target, or the address in its Definition or Slot, is taken there; ErrInUse
 	// (Live) if the image is open elsewhere, and one of the two writes while the other does not
 	// share; ErrNotActive for Live on a domain that is off; ErrUnsupported if its bus takes no disk
-	// now, its boot order is taken, or the domain has no such description. When it returns nil, the
-	// guest may not have noticed a live disk yet.
+	// now, its boot order is taken, or the domain has no such description. After nil, the guest may
+	// not have noticed a live disk yet.
 	//
 	// The two descriptions choose addresses independently. To keep a disk's address at the next
 	// boot, attach it to one description, and to the other with the DiskDefinition of the first.
 	// Begin with the definition, because a disk can be removed from it without the guest.
 	AttachDisk(ctx context.Context, id string, where Where, disk DiskSpec) error
 	// DetachDisk removes a disk from the persistent definition, or requests the running guest to
-	// release it. The guest has released the disk only when the live disk is gone from Domain;
-	// EventDeviceRemoved hints at that. A guest may refuse or never answer, and the request may be
+	// release it. The guest has released the disk only when Domain does not show it any more;
+	// EventDeviceRemoved hints at that. A guest may refuse or never answer; the request may be
 	// repeated. A paused guest answers when it runs; a machine reset is an answer too. Disks on a
-	// SCSI or USB bus are removed without the guest. It returns nil if the disk is absent; a domain
-	// that is not active has no live disk. It returns ErrBusy while a block job runs on the live
-	// disk. Start no job until the guest has answered: the job would stay in the process, out of
-	// reach and with its images open. When the disk is gone, the process writes no more, and closes
-	// its images soon after.
+	// SCSI or USB bus are removed without the guest. It returns nil if the disk is absent (an
+	// inactive domain has no live disk), and ErrBusy while a block job runs on the live disk. Start
+	// no job until the guest has answered: the job would stay in the process, out of reach, with
+	// its images open. When the disk is gone, the process writes no more, and soon closes its
+	// images.
 	DetachDisk(ctx context.Context, id string, where Where, target string) error
 	// DiskDefinition returns the disk in the hypervisor's format, for DiskSpec.Definition. It
 	// returns ErrNotFound if there is no such disk, and ErrNotActive for Live on a domain that is

@@ -28,9 +28,9 @@ func JobStartOf(qemu Version) JobStart {
 func jobStartKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }
 
 // jobStartLosesWrites reports whether the job may miss writes at its start. These versions record
-// no write until the job has scanned the disk for allocated blocks. So no pass copies a block that
-// the guest allocates just after the scan passed it. Commit 32125b1460 in QEMU 8.0 introduced the
-// bug.
+// no write until the job has scanned the disk for allocated blocks. A block that the guest
+// allocates just after the scan passed it is never copied. Commit 32125b1460 in QEMU 8.0 introduced
+// the bug.
 func jobStartLosesWrites(qemu Version) bool {
 	if qemu == (Version{}) {
 		return true

@@ -90,10 +90,9 @@ type Conn struct {
 }
 
 // link is the sessions of a connection. libvirtd processes five requests of a client at a time, so
-// a few calls that wait for storage would block all other calls of their session. Another guest's
-// storage must not prolong the pause of a guest for a switch, so the calls that begin and end a
-// pause have their own session. Longer calls, and pool calls, have a connection for each call
-// (byItself).
+// a few calls that wait for storage block all others of their session. To keep another guest's
+// storage from prolonging a guest's pause for a switch, the calls that begin and end a pause have
+// their own session. Longer calls, and pool calls, have a connection for each call (byItself).
 type link struct {
 	reads   *session // calls that return soon
 	changes *session // changes of domains, within callTimeout

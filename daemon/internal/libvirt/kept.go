@@ -24,9 +24,8 @@ const (
 )
 
 // kept is a set of libvirt directories with files that a journal relies on. libvirt makes, renames
-// and removes these files. libvirt syncs a file before the rename, but never the directory. So a
-// power cut may restore an old definition, while a journal on another filesystem records the new
-// one.
+// and removes these files. It syncs a file before the rename, but never the directory, so a power
+// cut may restore an old definition while a journal on another filesystem records the new one.
 type kept uint8
 
 const (

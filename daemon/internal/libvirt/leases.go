@@ -18,13 +18,13 @@ import (
 
 // With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the
 // guest, and takes them when it resumes the guest. An image that a disk of a suspended guest gets
-// (by a pivot or a hot plug) has a lease at once, which the guest keeps: libvirt then refuses to
-// resume the guest, since the guest itself has the lease. libvirt also keeps the lease of the base
-// of an aborted active commit, and refuses the next commit. And a resume that is refused for one
-// disk keeps the leases of the disks before that disk, so that the next resume is refused for
-// these. QEMU's own cont would resume the guest, but without the leases of its other disks. So
-// Volferry drops such a lease as libvirtd drops leases: after each change that leaves one
-// (leavingNoLease), and, if libvirt still refuses a lease, before another try (takingAgain).
+// (by a pivot or a hot plug) has a lease at once, which the guest keeps: libvirt then refuses the
+// resume, because of the guest's own lease. libvirt also keeps the lease of the base of an aborted
+// active commit, and refuses the next commit. A resume that is refused for one disk keeps the
+// leases of the disks before it, and the next resume is refused for these. QEMU's own cont would
+// resume the guest without the leases of its other disks. So Volferry drops such a lease as
+// libvirtd drops leases: after each change that leaves one (leavingNoLease), and, if libvirt still
+// refuses a lease, before another try (takingAgain).
 
 // CanSwitch implements hv.Hypervisor.
 func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {

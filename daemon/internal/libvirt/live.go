@@ -30,10 +30,10 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 	return result, nil
 }
 
-// modify makes one call that changes something. If ctx has ended, it does not make the call. But
-// the end of ctx does not interrupt the call: it would take effect later, unnoticed by a caller
-// that has looked in between. The end of the session does interrupt it. what lists the libvirt
-// files that the call may change.
+// modify makes one call that changes something. It makes no call if ctx has ended, but the end of
+// ctx does not interrupt a call, which would take effect later, unnoticed by a caller that has
+// looked in between. The end of the session interrupts it. what lists the libvirt files that the
+// call may change.
 func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) error {
 	s, err := c.changes()
 	if err != nil {

@@ -15,10 +15,9 @@ import (
 )
 
 // OpenFiles lists the process's open files on the images at these paths. For files and devices it
-// reads /proc instead of asking libvirt: the result is the evidence against which libvirt's answers
-// are checked, and it works while libvirtd is down. It looks for the process once, because that
-// takes long with many processes while guests are paused. For images at addresses it queries the
-// process.
+// reads /proc, not libvirt: the result is the evidence to check libvirt's answers against, and it
+// works while libvirtd is down. It looks for the process once, because that takes long with many
+// processes, and guests are paused meanwhile. For images at addresses it queries the process.
 func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	files, err := c.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {

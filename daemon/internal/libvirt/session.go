@@ -67,9 +67,9 @@ func (s *session) close() { _ = s.conn.Close() } // its error does not matter
 type none = struct{}
 
 // call runs one libvirt call. go-libvirt's calls take no context and wait for an answer forever, so
-// each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable, because the
-// outcome is unknown, while the call continues. After limit without an answer, libvirtd counts as
-// hung and the session is closed, which is the only way to end a call.
+// each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable (the outcome is
+// unknown) while the call continues. After limit without an answer, libvirtd counts as hung and the
+// session is closed: nothing else ends a call.
 func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var zero T
 	select {

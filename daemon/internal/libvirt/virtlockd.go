@@ -15,10 +15,10 @@ import (
 )
 
 // virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. It
-// speaks the protocol of libvirt's src/locking/lock_protocol.x. That protocol is stable, because
-// libvirtd and virtlockd of different versions speak it with each other. libvirtd makes such a
-// connection too, each time it takes or drops the leases of a domain. Closing it drops no lease:
-// only the end of QEMU's own connection does.
+// speaks the protocol of libvirt's src/locking/lock_protocol.x, which is stable, because libvirtd
+// and virtlockd of different versions use it. libvirtd also makes such a connection each time it
+// takes or drops the leases of a domain. Closing it drops no lease: only the end of QEMU's own
+// connection does.
 type virtlockd struct {
 	conn   net.Conn
 	serial uint32

@@ -99,9 +99,9 @@ func imagesIn(domain *etree.Element) []string {
 }
 
 // setDisks replaces all disks except the drives, and puts the new disks before the drives. If two
-// disks have one address, the first keeps it. The second disk was attached while the root slot was
-// empty. Without a root the guest did not start, so it has never seen the second disk there.
-// libvirt chooses another address for that disk.
+// disks have one address, the first keeps it, and libvirt chooses another for the second. That disk
+// was attached while the root slot was empty. Without a root the guest did not start, so it has
+// never seen the disk there.
 func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {

@@ -10,9 +10,9 @@ import (
 
 // A definition from another host is read twice: by this package, which checks it, and by libvirt,
 // which obeys it. Everything that the two could read differently is refused. A processing
-// instruction or a comment in the middle of a text ends the text for one of them, and a document
-// type adds attributes that only the other sees. libvirt itself writes none of these, except the
-// owner's content of <metadata>, which libvirt ignores.
+// instruction or a comment inside a text ends the text for one of them, and a document type adds
+// attributes that only the other sees. libvirt writes none of these, except as the owner's content
+// of <metadata>, which it ignores.
 
 // checkPlain refuses a document with anything but elements, attributes and text.
 func checkPlain(doc *etree.Document) error {

@@ -11,8 +11,8 @@ import (
 )
 
 // Most of a <disk> concerns the disk and stays with another image. Its <source> concerns the image:
-// how to open it. Dropping such a setting could give the guest different content, ciphertext for
-// instance. So the permitted settings are listed, and every other setting is reported by name.
+// how to open it. Without such a setting the guest could see different content, ciphertext for
+// instance. So the permitted settings are listed, and every other one is reported by name.
 
 // sourceAttributes are permitted in the <source> of a disk: they identify the image, or define a
 // start without it.
