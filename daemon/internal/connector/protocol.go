@@ -3,8 +3,8 @@
 // Package connector is the protocol of connectors: programs that make, look up, extend and delete
 // the volumes of storage that libvirt cannot manage, or connect this host with them. One run of a
 // program is one verb, with a JSON request on stdin and a JSON answer on stdout. The package has
-// both sides: Run, which runs a program, and Serve, for programs in Go. It does not check a
-// program's answers; package pools does. It knows no hypervisor and no storage.
+// both sides: Run runs a program, and Serve is for programs in Go. It does not check a program's
+// answers; package pools does. It knows no hypervisor and no storage.
 package connector
 
 import (

@@ -68,8 +68,8 @@ func CheckPools(pools map[string]PoolConfig) error {
 }
 
 // Runner runs the connectors of pools. A volume has one changing verb at a time, in the order of
-// the calls: a program may still work after its caller has given up or died, and the verb that
-// undoes its work must wait for it. The zero value of the unexported fields is ready.
+// the calls: a program may outlast its caller, and the verb that undoes its work must wait for it.
+// The zero value of the unexported fields is ready.
 type Runner struct {
 	// Config returns the directory of connectors, and the pools.
 	Config func() (dir string, pools map[string]PoolConfig, err error)

@@ -20,9 +20,8 @@ const MaxAlignBytes = 4096
 
 // DirectAlignBytes returns the alignment of a raw file's size that QEMU needs in a directory to
 // write past the page cache, as it does for cache none and directsync. QEMU tests the alignment
-// with a read at the beginning of the file; hole: the file begins with a hole, so that the test
-// shows nothing on most filesystems. DirectAlignBytes makes a file in the directory, and removes
-// it.
+// with a read at the beginning of the file. With hole the file begins with a hole, and the test
+// shows nothing on most filesystems. DirectAlignBytes makes and removes a file in the directory.
 func (s Storage) DirectAlignBytes(dir string, hole bool) (alignBytes int64, err error) {
 	answered := answered("images in "+dir+" are read past the page cache", func() (err error) {
 		alignBytes, err = directAlignBytes(dir, hole)

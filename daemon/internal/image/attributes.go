@@ -144,9 +144,9 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 	return left, nil
 }
 
-// StoreLike gives the raw file at path the attributes of the file like, as far as possible. Another
-// program has just made the file at path, and no program has it open. StoreLike returns
-// descriptions of the missing attributes.
+// StoreLike gives the raw file at path the attributes of the file like, as far as possible, and
+// returns descriptions of the missing ones. Another program has just made the file at path, and no
+// program has it open.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
 	has := s.attributesAt(like)
 	if has == (attributes{}) || api.IsNetwork(path) {

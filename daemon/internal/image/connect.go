@@ -15,8 +15,8 @@ import (
 )
 
 // Connect prepares the image at path for a guest of this host. It drops the host's cached pages of
-// a block device, because another host may have written to the device since. A file needs nothing,
-// because its filesystem is responsible; for an export its server is.
+// a block device, because another host may have written to the device since. A file is its
+// filesystem's task, an export its server's.
 func (s Storage) Connect(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil

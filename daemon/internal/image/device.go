@@ -44,7 +44,7 @@ func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: 
 
 // CreateOnDevice durably makes a qcow2 image of sizeBytes, which reads as zeros, on the block
 // device at path, over any existing content. The device must have the fingerprint (*ReplacedError),
-// and the size of FullBytes. It may be called again.
+// and the size of FullBytes. It may be repeated.
 func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
 	err := qemuimg.CreateOnDevice(ctx, s.qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)

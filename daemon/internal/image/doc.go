@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image handles the image files and block devices of this host, by path: it finds out their
-// type and which programs hold them, and makes, folds and removes them. It translates between
-// qemuimg and the kernel on one side and hv and api on the other, and must not know the purpose of
-// an image.
+// Package image handles the image files and block devices of this host, by path: it finds their
+// type and their holders, and makes, folds and removes them. It translates between qemuimg and the
+// kernel on one side and hv and api on the other, and must not know the purpose of an image.
 package image

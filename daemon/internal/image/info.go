@@ -28,8 +28,8 @@ func IdentityIn(fingerprint string) string {
 }
 
 // CheckIdentity refuses (chain_changed) a location with another device or RBD image than the
-// volume's: a LUN or a logical volume that has got the name of another one holds other data. A
-// location without an identity is not compared.
+// volume's: a LUN or a logical volume with the earlier name of another holds other data. A location
+// without an identity is not compared.
 func CheckIdentity(l api.Location, found string) error {
 	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
 		return nil

@@ -23,8 +23,8 @@ type Locks struct {
 	Writes bool
 }
 
-// For each permission QEMU locks one byte of a file if it may need the permission, from the first
-// of these on, and one byte if it denies the permission to others (block/file-posix.c). Each range
+// For each permission QEMU locks one byte of a file, from the first of these on, if it may need the
+// permission, and one byte if it denies the permission to others (block/file-posix.c). Each range
 // has 64 bytes. libvirt uses lower bytes.
 const (
 	lockMayBase    = 100

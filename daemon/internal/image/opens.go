@@ -143,9 +143,9 @@ func (s Storage) openAs(who hv.ProcessUser, f *os.File) error {
 }
 
 // TryDirectory makes an image in a directory, tests the needed operations, checks it with MayOpen,
-// and removes it. It returns a *LimitError for what the filesystem does not support. If libvirt
-// does not give images to QEMU's user, it is unknown who may open an image there, and TryDirectory
-// does not check that.
+// and removes it. It returns a *LimitError for what the filesystem does not support. It does not
+// use MayOpen if libvirt does not give images to QEMU's user: it is then unknown who may open an
+// image there.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	return answered("an image can be made in "+dir, func() error { return s.tryDirectory(who, dir, needs) })
 }

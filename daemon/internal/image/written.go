@@ -15,8 +15,8 @@ import (
 )
 
 // Written reports whether a process of this host has a file open for writing: the kernel grants no
-// read lease on such a file. On NFS it reports, by QEMU's locks, whether QEMU on any host has:
-// there the kernel's leases depend on the server's delegations. For devices and exports, and on a
+// read lease on such a file. On NFS, where the kernel's leases depend on the server's delegations,
+// it reports by QEMU's locks whether a QEMU of any host has. For devices and exports, and on a
 // filesystem without leases, this is unknown: false. An error means that the kernel should know and
 // did not answer.
 func (s Storage) Written(_ context.Context, path string) (bool, error) {

@@ -43,9 +43,8 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 }
 
 // walkHeaders follows a chain by the headers of its images from the end of the disk's definition.
-// It stops at the first absent image, or when found returns true, and reports the latter. It only
-// reads the headers of images with the stated format qcow2: the guest can write anything into a raw
-// image.
+// It stops at the first absent image, or when found returns true, and reports the latter. It reads
+// only headers of images with the stated format qcow2: a guest can write anything into a raw image.
 func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil

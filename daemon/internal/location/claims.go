@@ -63,7 +63,7 @@ type Self struct {
 
 // Take calls then if the image at path is free. No other caller can take an image meanwhile. If two
 // callers take one image by two names, the second is refused, provided that each registers the
-// image in then or before the call. Its errors come from Look and from then.
+// image by the end of then. Errors come from Look and then.
 func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
@@ -273,9 +273,9 @@ func (l *Look) holder(path string, self Self, claims ...iter.Seq[claim]) (Holder
 	return Holder{}, nil
 }
 
-// pathHere returns the path of a location on this host. Another host's file has other bytes than a
-// file with the same path here, unless it is in a pool that both hosts see. Such a pool may have
-// another mount point here.
+// pathHere returns the path of a location on this host. A file of the same path on another host is
+// another file, unless it is in a pool that both hosts see. Such a pool may have another mount
+// point here.
 func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (path string, here bool) {
 	if l.Pool != "" {
 		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == l.Pool })

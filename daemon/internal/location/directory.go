@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTo returns who besides root could replace a file in dir, or make a file there that is then
-// taken for a volume: all users or a group, if they may write to dir, or a user who owns dir or a
-// directory above it and so may rename its files. "" means only root. It follows links. A directory
-// that cannot be read counts as "".
+// OpenTo returns who besides root could replace a file in dir, or make one there that passes for a
+// volume: all users or a group that may write to dir, or a user who owns dir or a directory above
+// it and so may rename files. "" means only root. It follows links. A directory that cannot be read
+// counts as "".
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || IsOfDevices(dir) {

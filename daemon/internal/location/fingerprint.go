@@ -52,7 +52,7 @@ var sysDevBlock = "/sys/dev/block"
 var ownIdentities = []string{"dm/uuid", "wwid", "device/wwid", "serial"}
 
 // device names a block device by its own identity. Without one it uses the device number, which may
-// change at each boot. It does not use the links in /dev/disk: udev makes them later, and from the
+// change at each boot. It does not use the links in /dev/disk: udev makes them later, from the
 // content of a disk, which the guest can write.
 func device(major, minor uint32) string {
 	number := fmt.Sprintf("%d:%d", major, minor)
@@ -138,8 +138,8 @@ func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(finger
 
 // SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. If a
 // device had only a number earlier and has an identity now, an older version of this program made
-// the earlier fingerprint: the difference then proves nothing. A difference that comes from
-// multipath or another kernel proves nothing either (SameIdentity).
+// the earlier fingerprint: that difference proves nothing, as a difference by multipath or another
+// kernel (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true

@@ -14,19 +14,19 @@ import (
 )
 
 // InPool adds the pool to a location with only a path, if an active pool of this host has the
-// image, through whatever links. Path does not change, unless it leads through a link in the
-// directory of a pool of files: other users can change that link, and CheckPool accepts only the
-// pool's path, so Path becomes that path. A directory that does not answer is compared as text. For
-// devices InPool asks libvirt, which does not know thin volumes in the directory of a volume group.
-// Errors are the hypervisor's.
+// image, through whatever links. Path stays, unless it leads through a link in the directory of a
+// pool of files, which other users can change: then Path becomes the pool's path, the only one that
+// CheckPool accepts. A directory that does not answer is compared as text. For devices InPool asks
+// libvirt, which does not know thin volumes in the directory of a volume group. Errors are the
+// hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err
 }
 
-// InPoolOnceConnected is InPool for a volume of a target, which need not be connected. If it is
-// not, its pool is added if only one pool may have it. Once it is connected, CheckPool shows
-// whether that pool has it.
+// InPoolOnceConnected is InPool for a volume of a target, which need not be connected. Without a
+// connection it adds a pool if only that one may have the volume; once connected, CheckPool shows
+// whether it has.
 func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, may, err := inPool(ctx, h, l)
 	if err != nil || in.Pool != "" || len(may) != 1 {

@@ -78,8 +78,8 @@ func (p *Place) findName(path string, links int) {
 // cannotBeOn reports whether a path with an unknown target (its server is down, or denies root any
 // access) leads elsewhere: the path is below the mount point of a network filesystem, and the place
 // is not on that filesystem. The kernel knows its mounts without their servers, so a server that is
-// down does not affect unrelated images. The only missed case is a symbolic link on such a
-// filesystem to a file of this host.
+// down does not affect unrelated images. It misses only a symbolic link on such a filesystem to a
+// file of this host.
 func (p Place) cannotBeOn(path string) bool {
 	table, err := os.ReadFile(mountInfo)
 	if err != nil {

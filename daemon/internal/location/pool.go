@@ -49,8 +49,8 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 
 // Shared reports whether pools of this type are always on several hosts, so that a pool of the same
 // name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too, but its type
-// does not show that. If a pool were wrongly taken for shared, two guests would get different bytes
-// under one name. So the operator lists those pools.
+// does not show that. Under the name of a pool wrongly taken for shared, two guests would get
+// different bytes, so the operator lists those pools.
 func Shared(poolType string) bool { return poolType == "netfs" }
 
 // OpenByMany reports whether several QEMU processes can have a raw image in a pool of this type

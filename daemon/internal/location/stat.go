@@ -60,8 +60,8 @@ var (
 )
 
 // bounded makes every call in its own goroutine, and abandons it after the timeout. While a call in
-// a directory has no answer, further calls in it are refused at once: an unavailable pool then
-// costs neither a thread nor a timeout per image.
+// a directory has no answer, it refuses further calls there at once: an unavailable pool must not
+// cost a thread and a timeout per image.
 type bounded[T any] struct {
 	timeout time.Duration
 	call    func(path string, into *T) error

@@ -17,7 +17,7 @@ var access = unix.Access
 
 // CheckWritable refuses (permission_denied) a file in a directory where this process cannot write
 // despite its rights, because the mount is read-only for it. That applies to every directory that
-// the packaged unit does not name; the message explains how to name it. Block devices can be
+// the packaged unit does not name; the message explains how to name one. Block devices can be
 // written wherever their nodes are. It accepts an absent path.
 func CheckWritable(path string) error {
 	if api.IsNetwork(path) {

@@ -20,7 +20,7 @@ import (
 const openTimeout = 5 * time.Second
 
 // StallTimeout is how long a server may take to read a request, and how long it may send no answer
-// at all while a request is unanswered. A copy that fails by that continues later where it stopped.
+// at all while a request is unanswered. A copy that it ends continues later where it stopped.
 const StallTimeout = time.Minute
 
 // maxTransferBytes bounds one transfer: current servers accept 32 MiB.

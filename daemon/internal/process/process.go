@@ -24,9 +24,9 @@ type Dir string
 
 // Claims finds the QEMU processes with a domain's UUID in their command line. That is only a claim:
 // any user may start a QEMU with it. It does not use libvirt's PID files: libvirtd may run in
-// another mount namespace. The same walk reads the processes' open files on some images, because it
-// takes long with many processes. From many claims it returns a shorter list with the same
-// information; see fewer.
+// another mount namespace. The same walk, which takes long with many processes, also reads their
+// open files on some images. It shortens a list of many claims without losing information; see
+// fewer.
 func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
 	pids, err := d.list()
 	if err != nil {

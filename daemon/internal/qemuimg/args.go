@@ -14,8 +14,8 @@ import (
 // overlayOptions: with subclusters of 2 KiB a random 4 KiB write does not copy 64 KiB (14 times
 // fewer bytes written). Without lazy_refcounts QEMU flushes the data before the entry that names
 // it, and then the entry. The guest waits for the second flush: half of its first write to a place.
-// But after a power cut between the two, the old data is still there. With lazy_refcounts an
-// unanswered write could leave neither old nor new data.
+// But a power cut between the two leaves the old data. With lazy_refcounts an unanswered write
+// could leave neither old nor new data.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
 // encryptOptions are the options of an overlay over a LUKS container. The milliseconds of CPU time

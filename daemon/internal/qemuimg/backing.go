@@ -14,7 +14,7 @@ import (
 
 // ReadBacking returns the backing file of a qcow2 image and its format from the header. Both are
 // empty if the header has none or the image is not qcow2. It also reads images that open refuses,
-// because a guest may still use them, and follows links, as QEMU does.
+// since a guest may use them, and follows links, as QEMU does.
 func ReadBacking(path string) (file, format string, err error) {
 	f, err := openfile.Anywhere().Open(path, os.O_RDONLY)
 	if no := (*openfile.Error)(nil); errors.As(err, &no) {

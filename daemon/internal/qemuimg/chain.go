@@ -177,7 +177,7 @@ func backingPath(image, backing string) (string, error) {
 
 // BackingPath returns the clean path of the file that QEMU opens for the path in an image's header,
 // which may be relative to the image. If .. follows a symbolic link, the text does not suffice, and
-// the path is resolved as the kernel does.
+// it resolves the path as the kernel does.
 func BackingPath(image, named string) string {
 	if !filepath.IsAbs(named) {
 		dir, _ := filepath.Split(image)

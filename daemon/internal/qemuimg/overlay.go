@@ -17,9 +17,8 @@ import (
 
 // CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes at path, which must not exist.
 // backing is not opened and may be at an address. When it returns nil, the overlay and its
-// directory entry are on stable storage. It also returns nil if path is an empty overlay of exactly
-// this backing and size already, as after a repeat. Any other file there is an error and is not
-// changed.
+// directory entry are on stable storage. It also returns nil for an existing empty overlay of
+// exactly this backing and size. Any other file there is an error and does not change.
 //
 // Over an encrypted image the overlay is encrypted too, with the passphrase in about.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
@@ -157,8 +156,8 @@ type CommitOptions struct {
 
 // CommitOffline folds the overlay into an image of the same size, which need not be the image in
 // the overlay's header, and puts that image on stable storage. No other program may have either
-// open. The overlay does not change, so an interrupted fold is simply repeated. Until a fold
-// succeeds, only overlay and image together have the content.
+// open. The overlay does not change, so an interrupted fold can be repeated. Until a fold succeeds,
+// only overlay and image together have the content.
 func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitOptions) error {
 	if err := overlayAt(overlay, into).validate(); err != nil {
 		return err

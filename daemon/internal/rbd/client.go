@@ -106,9 +106,9 @@ func (c *Client) Change(ctx context.Context, path string, change Change) error {
 }
 
 // Make makes an image at an address. The image has a temporary name, which no other client may use,
-// until whole was called with its id; the id does not change. If whole fails, or the error wraps
-// unix.EEXIST because there is an image at the address, the new image is removed. An interruption
-// leaves an image with the temporary name, or the image at its address.
+// until whole was called with its id; the id does not change. If whole fails, or there is an image
+// at the address (the error wraps unix.EEXIST), the new image is removed. An interruption leaves an
+// image with the temporary name, or the image at its address.
 func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		hidden := image
@@ -187,8 +187,7 @@ type Count func(context.Context) (least, most int, err error)
 // Holders describes who has the image at an address open besides the clients that ours counts; ""
 // if no client has. ours may be nil for none. It also reports fewer clients than the minimum: one
 // of ours has lost the cluster, and another client may be in its place. It waits for clients that
-// may have died, unless ctx has a deadline: then a caller waits for an answer, and can repeat the
-// call.
+// may have died, unless ctx has a deadline: then the caller can repeat the call.
 func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)

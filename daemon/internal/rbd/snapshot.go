@@ -99,8 +99,8 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 
 // compare sets whether an image was written since a snapshot. It clears s if the snapshot was
 // removed meanwhile. Without --whole-object rbd asks the OSDs which data they keep of each object
-// for its snapshots. With it, rbd trusts the image's object map, which a client maintains, and
-// which only knows whole objects.
+// for its snapshots. With it, rbd trusts the image's object map, which a client maintains and which
+// only knows whole objects.
 func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s *Snapshot, key *os.File) error {
 	text, err := c.askText(ctx, diffTimeout, image, key, "diff", "--from-snap", name)
 	var failed *toolError
