@@ -5,7 +5,7 @@
 // libvirtd, package hv/hvtest on an in-memory model. One conformance suite in hvtest checks both.
 //
 // A call that changes something does not return when its context ends. It returns when its outcome
-// is known, or ErrUnavailable if it cannot be known.
+// is known, or with ErrUnavailable if it cannot be known.
 //
 // No call decides anything: each does one thing or reports one fact. Callers read the state, act,
 // and read it again, because a broken connection leaves the outcome of a call unknown.
@@ -171,11 +171,10 @@ type Hypervisor interface {
 	UndefineDomain(ctx context.Context, id string) error
 	// SaveMemory writes the RAM of an active domain into a new file at path and ends its process.
 	// When it returns nil, the domain is off, all its disks are closed and the file is complete.
-	// The caller must flush the file: the kernel reports a lost write only once, so a flush by
-	// SaveMemory would make the caller's succeed. If SaveMemory fails, the domain continues, and a
-	// part of the file may remain. It returns ErrNotActive if the domain is off, ErrExists if the
-	// file exists, ErrBusy while a block job runs, and ErrUnsupported for a transient domain, which
-	// would be lost.
+	// The caller must flush the file. SaveMemory does not, because the kernel reports a lost write
+	// only once. If SaveMemory fails, the domain continues, and a part of the file may remain. It
+	// returns ErrNotActive if the domain is off, ErrExists if the file exists, ErrBusy while a
+	// block job runs, and ErrUnsupported for a transient domain, which would be lost.
 	SaveMemory(ctx context.Context, id, path string) error
 	// SavingMemory reports whether a SaveMemory of the domain is under way. Its caller may have
 	// died. A domain that was paused before looks the same during the save. It returns false for a
@@ -241,8 +240,8 @@ type Hypervisor interface {
 	// ErrExists if its target, or the address in its Definition or Slot, is taken there; ErrInUse
 	// (Live) if the image is open elsewhere, and one of the two writes while the other does not
 	// share; ErrNotActive for Live on a domain that is off; ErrUnsupported if its bus takes no disk
-	// now, its boot order is taken, or the domain has no such description. After nil, the guest may
-	// not have noticed a live disk yet.
+	// now, its boot order is taken, or the domain has no such description. When it returns nil, the
+	// guest may not have noticed a live disk yet.
 	//
 	// The two descriptions choose addresses independently. To keep a disk's address at the next
 	// boot, attach it to one description, and to the other with the DiskDefinition of the first.

@@ -198,8 +198,8 @@ func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop boo
 	return nil
 }
 
-// virtlockdSocket returns the socket of virtlockd: libvirt looks for it in the directory of its
-// own.
+// virtlockdSocket returns the socket of virtlockd. As libvirt does, it expects the socket in the
+// directory of libvirt's own.
 func (c *Conn) virtlockdSocket() string {
 	return filepath.Join(filepath.Dir(c.sockets[0]), "virtlockd-sock")
 }

@@ -31,7 +31,7 @@ type lockConf struct {
 	files, volumes, luns string
 }
 
-// readLockConf reads the configuration files in the parent directory of definitions.
+// readLockConf reads the configuration files in the parent of the directory of definitions.
 func readLockConf(definitions string) (lockConf, error) {
 	qemu, err := readConf(qemuConfBeside(definitions))
 	if err != nil {

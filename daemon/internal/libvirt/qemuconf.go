@@ -12,7 +12,7 @@ import (
 )
 
 // qemuConfBeside returns the path of the settings of libvirt's QEMU driver, which no libvirt call
-// returns. The file is in the parent directory of definitions.
+// returns. The file is in the parent of the directory of definitions.
 func qemuConfBeside(definitions string) string {
 	return filepath.Join(filepath.Dir(definitions), "qemu.conf")
 }

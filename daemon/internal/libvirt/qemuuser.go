@@ -87,8 +87,8 @@ func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error
 	return user, nil
 }
 
-// userInCapabilities reads the default label of the DAC driver, which is the same for each type of
-// hypervisor.
+// userInCapabilities reads the default label of the DAC driver. Each type of hypervisor has one;
+// the first counts.
 func userInCapabilities(caps string) (hv.ProcessUser, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(caps); err != nil {

@@ -80,7 +80,8 @@ func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 }
 
 // isPlain reports whether the sources of a disk have only paths, so that a closer look is
-// unnecessary. Other sources than files, devices and exports are no volumes, and are not checked.
+// unnecessary. Other sources than files, devices, pool volumes and exports belong to no volume, and
+// are not checked.
 func isPlain(x *libvirtxml.DomainDisk) bool {
 	if x.Encryption != nil || x.Auth != nil || !isPlainSource(x.Source) {
 		return false
