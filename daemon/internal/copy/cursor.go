@@ -9,8 +9,8 @@ import (
 )
 
 // Cursor records the completed parts of a copy, so that another process can continue it. It is a
-// log: 16 bytes for each chunk with data. It is valid only for an unchanged src and dst: if either
-// may have changed, start with an empty cursor. Only one copy at a time may use it.
+// log: 16 bytes for each chunk with data. It belongs to one dst, and one src in its present state:
+// if either may have changed, start with an empty cursor. Only one copy at a time may use it.
 type Cursor interface {
 	// Load returns all appended records in order; nothing if there are none.
 	Load() ([]byte, error)

@@ -7,7 +7,7 @@ import "context"
 // Offload lets the storage that has both ends copy between them. The storage gets one range after
 // the other; cursor, cap and pace stay in this package (DESIGN.md of package connector, section 5).
 type Offload struct {
-	// GranularityBytes divides the offset and length of every range.
+	// GranularityBytes: the offset and length of every range are multiples of it.
 	GranularityBytes int64
 	// Offered: the storage may get new requests. Otherwise it may only get its unanswered range
 	// again.

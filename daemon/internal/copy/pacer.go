@@ -49,8 +49,8 @@ const (
 	// slowed further.
 	outdated    = 0.5
 	shareMargin = 1.1
-	// idleTicks without a request make a guest idle. A guest with very slow requests looks idle for
-	// a shorter time.
+	// A guest is idle after idleTicks without a request. After fewer ticks its requests may just be
+	// very slow.
 	idleTicks = 3
 	// The bytes in flight start at startInFlight, unless the unlimited copy did not affect the
 	// guest. Each look adds an eighth if the guest is well, and doubles them if it is idle.
