@@ -53,11 +53,11 @@ func OpOf(ctx context.Context) string {
 type DeviceCopy struct {
 	// Pool has both volumes.
 	Pool string
-	// Src and Dst are the devices.
+	// Src and Dst are the devices, each SizeBytes large.
 	Src, Dst DeviceCopyEnd
 	// SizeBytes is the size of both.
 	SizeBytes int64
-	// GranularityBytes divides the offset and length of every range.
+	// GranularityBytes: the offset and length of every range are multiples of it.
 	GranularityBytes int64
 	// Offered: the storage may be requested to copy. A range that was requested before without an
 	// answer is requested again in any case.

@@ -84,7 +84,8 @@ func (s Storage) reach(who hv.ProcessUser, dir string) error {
 	return nil
 }
 
-// pass returns nil if a user may traverse a directory, and otherwise the mode of the directory.
+// pass returns nil if a user may traverse a directory, and otherwise an error and the mode of the
+// directory.
 func (s Storage) pass(user sandbox.User, dir string) (os.FileMode, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

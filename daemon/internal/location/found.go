@@ -144,8 +144,8 @@ func linkedTo(path, real, how string, err error) error {
 	return &said
 }
 
-// CheckOpen refuses a path without an image, and an image where none may be (CheckFound). It does
-// not refuse an absent image, or a path on a filesystem that does not answer.
+// CheckOpen refuses anything at a path that is no image, or is where no image may be (CheckFound).
+// It does not refuse an absent image, or a path on a filesystem that does not answer.
 func (r Rules) CheckOpen(path string) error {
 	_, err := r.RealPath(path)
 	return err
