@@ -86,7 +86,7 @@ type Pool struct {
 	Directory     string `json:"directory"`
 	CapacityBytes int64  `json:"capacity_bytes"`
 	FreeBytes     int64  `json:"free_bytes"`
-	// GranularityBytes divides the size of each volume.
+	// GranularityBytes: the size of each volume is a multiple of it.
 	GranularityBytes int64 `json:"granularity_bytes"`
 	// Verbs are the verbs of this pool.
 	Verbs []string `json:"verbs"`

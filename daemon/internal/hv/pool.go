@@ -53,7 +53,7 @@ func OpOf(ctx context.Context) string {
 type DeviceCopy struct {
 	// Pool has both volumes.
 	Pool string
-	// Src and Dst are the devices, each SizeBytes large.
+	// Src and Dst are the devices.
 	Src, Dst DeviceCopyEnd
 	// SizeBytes is the size of both.
 	SizeBytes int64

@@ -21,9 +21,8 @@ var controlDevice = unix.Mkdev(10, 236)
 // answerRoom is more than the table or the status of one target needs.
 const answerRoom = 4 << 10
 
-// query returns the kind of a device's only target with its table or, unless flags request the
-// table, its status. It returns nothing if the device has several targets, or is no device-mapper
-// device.
+// query returns the kind of a device's only target, and its table if flags request that, else its
+// status. It returns nothing if the device has several targets, or is no device-mapper device.
 func query(control *os.File, device uint64, flags uint32) (kind, params string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(control.Fd()), &st); err != nil {
