@@ -64,7 +64,7 @@ func (s Storage) qemuChain(chain []hv.Image) *qemuimg.Image {
 // Inspect returns size and kind of the image at a location. It returns ErrAbsent if there is
 // nothing at its path. It refuses an image with other base images than its location's
 // (chain_changed, or unsupported_disk if the location has none), and another device than the
-// location's (CheckIdentity). The size is that of the whole image, even if the volume is only its
+// location's (CheckIdentity). The size is the whole image's, even if the volume is only its
 // beginning (api.Location.VolumeBytes), including the header of a LUKS container.
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format

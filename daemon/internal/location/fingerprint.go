@@ -138,8 +138,8 @@ func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(finger
 
 // SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. If a
 // device had only a number earlier and has an identity now, an older version of this program made
-// the earlier fingerprint: that difference proves nothing. Nor does one that comes from multipath
-// or another kernel (SameIdentity).
+// the earlier fingerprint: that difference proves nothing. Nor does a difference by multipath or
+// another kernel (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true

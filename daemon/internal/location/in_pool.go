@@ -15,8 +15,8 @@ import (
 
 // InPool adds the pool to a location with only a path, if an active pool of this host has the
 // image, through whatever links. Path stays, unless it leads through a link in the directory of a
-// pool of files, which other users can change: then Path becomes the pool's path, the only one that
-// CheckPool accepts. A directory that does not answer is compared as text. For devices InPool asks
+// pool of files, which other users can change: then Path becomes the pool's path, because CheckPool
+// accepts no other. A directory that does not answer is compared as text. For devices InPool asks
 // libvirt, which does not know thin volumes in the directory of a volume group. Errors are the
 // hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
@@ -25,7 +25,7 @@ func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, e
 }
 
 // InPoolOnceConnected is InPool for a volume of a target, which need not be connected. Without a
-// connection it adds a pool if only that one may have the volume; once connected, CheckPool shows
+// connection it adds a pool if no other pool may have the volume; once connected, CheckPool shows
 // whether it has.
 func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, may, err := inPool(ctx, h, l)

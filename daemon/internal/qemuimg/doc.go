@@ -13,6 +13,6 @@
 //   - This package reads a qcow2 header before qemu-img sees the file: an external data file or an
 //     unexpected backing file would make qemu-img read or write another file of the host.
 //   - A child opens an image by an inherited descriptor that this package has opened and checked,
-//     never by its path, which may be another file's by then. The only path that a child gets is
-//     that of a new overlay's backing image, which it does not open (create -u).
+//     never by its path, which may be another file's by then. A child gets only one path, of a new
+//     overlay's backing image, which it does not open (create -u).
 package qemuimg
