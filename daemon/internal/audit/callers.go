@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// mostCallers bounds how many ops are remembered.
+// mostCallers bounds the number of remembered ops.
 const mostCallers = 1000
 
-// Callers remembers who asked for the last ops, for the audit trail of the registry. After a
-// restart it has forgotten all of them. The zero value is ready; it is safe for concurrent use.
+// Callers remembers the callers of the latest ops, for the registry's audit trail. It is empty
+// after a restart. The zero value is ready for use; it is safe for concurrent use.
 type Callers struct {
 	mu   sync.Mutex
 	byOp map[string]string
 	ops  []string // oldest first
 }
 
-// Note remembers who asked for an op.
+// Note records the caller of an op.
 func (c *Callers) Note(opID, who string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.byOp[opID]; known {
-		return // whoever repeats a request has not begun the op
+		return // a repeated request does not change the op's caller
 	}
 	if c.byOp == nil {
 		c.byOp = map[string]string{}
@@ -35,8 +35,8 @@ func (c *Callers) Note(opID, who string) {
 	c.byOp[opID], c.ops = who, append(c.ops, opID)
 }
 
-// Of returns who asked for the op whose request to the registry has this key: the id of the op,
-// or one that begins with it and a dot. It is empty if that is not known.
+// Of returns the caller of the op that made a registry request with this key: the op's id, or the
+// id followed by a dot and a suffix. It returns "" if the caller is unknown.
 func (c *Callers) Of(key string) string {
 	opID, _, _ := strings.Cut(key, ".")
 	c.mu.Lock()

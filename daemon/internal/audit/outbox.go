@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit adds two sorts of events to the audit trail of the registry: what was asked
-// for at this host's own socket and done by this host alone, and what the daemon did to a
-// guest unasked. Each event is kept on disk until the registry has it. The package ensures
-// their order; callers decide what an event says.
+// Package audit adds two sorts of events to the registry's audit trail: requests at this host's
+// socket that only this host has carried out, and the daemon's unrequested actions on guests. Each
+// event is kept on disk until the registry has it. The package keeps the events in order; callers
+// write their content.
 package audit
 
 import (
@@ -25,18 +25,17 @@ import (
 )
 
 const (
-	// most bounds how many events are kept while the registry is away.
+	// most bounds the number of kept events while the registry does not answer.
 	most = 1000
-	// retryEvery is between two attempts to post what is kept.
+	// retryEvery is the time between two attempts to post the kept events.
 	retryEvery = 10 * time.Second
 	suffix     = ".json"
 )
 
-// Post adds an event to the trail. If the same key is posted twice, the event is added
-// once.
+// Post adds an event to the trail. An event posted twice with the same key is added once.
 type Post func(ctx context.Context, key string, e api.EventPost) (api.Event, error)
 
-// Outbox holds events until the registry has them. It is safe for concurrent use.
+// Outbox keeps events until the registry has them. It is safe for concurrent use.
 type Outbox struct {
 	dir  string
 	post Post
@@ -44,7 +43,7 @@ type Outbox struct {
 	wake chan struct{}
 
 	mu sync.Mutex
-	// open has the files of requests that are not answered yet.
+	// open has the files of unanswered requests.
 	open map[string]int
 }
 
@@ -53,19 +52,18 @@ func NewOutbox(dir string, post Post, log *slog.Logger) *Outbox {
 	return &Outbox{dir: dir, post: post, log: log, wake: make(chan struct{}, 1), open: map[string]int{}}
 }
 
-// Entry is the event of a request that has not been answered yet. It has to be ended with
-// Done or Drop.
+// Entry is the event of an unanswered request. The caller must end it with Done or Drop.
 type Entry struct {
 	outbox *Outbox
 	file   string
 	event  api.EventPost
-	// lost: there was no room for it, and it is not kept later either.
+	// lost reports that there was no room for the event, so that Done does not store it either.
 	lost bool
 }
 
-// Begin keeps an event that is posted once the request has ended, or when the daemon starts
-// again and the request has not. The event's OpID is that of the request. If Begin fails,
-// the event is not on disk and may still be ended.
+// Begin stores an event. The outbox posts the event once the request has ended, or after a restart
+// of the daemon if the request has not ended. The event's OpID must be the request's. If Begin
+// fails, the event is not on disk; the entry may still be ended.
 func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 	sum := sha256.Sum256([]byte(e.OpID))
 	n := &Entry{outbox: o, file: filepath.Join(o.dir, hex.EncodeToString(sum[:])+suffix), event: e}
@@ -83,7 +81,7 @@ func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 	return n, n.write()
 }
 
-// Note keeps an event that belongs to no request, and posts it.
+// Note stores and posts an event that belongs to no request.
 func (o *Outbox) Note(e api.EventPost) {
 	n, err := o.Begin(e)
 	if doneErr := n.Done(e.Object, e.Result); err == nil || doneErr == nil {
@@ -102,8 +100,7 @@ func (n *Entry) write() error {
 	return atomicfile.Write(n.file, text, 0o600)
 }
 
-// Done ends the event of a request that was accepted: it is posted with its object and its
-// result.
+// Done ends the entry of an accepted request: the event is posted with this object and result.
 func (n *Entry) Done(object, result string) error {
 	defer n.end()
 	if n.lost {
@@ -113,8 +110,7 @@ func (n *Entry) Done(object, result string) error {
 	return n.write()
 }
 
-// Drop ends the event of a request that was refused before anything began: it is not
-// posted.
+// Drop ends the entry of a request that was refused before it began; its event is not posted.
 func (n *Entry) Drop() error {
 	defer n.end()
 	return atomicfile.Remove(n.file)
@@ -129,7 +125,7 @@ func (n *Entry) end() {
 	}
 	select {
 	case o.wake <- struct{}{}:
-	default: // it is awake
+	default: // Run is already awake
 	}
 }
 
@@ -158,14 +154,14 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return nil
 }
 
-// kept is an event in its file.
+// kept is an event and its file.
 type kept struct {
 	file string
 	api.EventPost
 }
 
-// postAll posts what is kept and of a request that has ended. It returns true if some of
-// it is left to be posted later.
+// postAll posts the kept events of ended requests. It returns true if some of them must be posted
+// later.
 func (o *Outbox) postAll(ctx context.Context) (again bool) {
 	files, err := o.files()
 	if err != nil {
@@ -203,12 +199,12 @@ func (o *Outbox) isOpen(file string) bool {
 	return o.open[file] > 0
 }
 
-// postOne posts an event and lets go of its file. It returns false if the registry has
-// not taken it and may later.
+// postOne posts an event and removes its file. It returns false if the registry did not take the
+// event and may take it later.
 func (o *Outbox) postOne(ctx context.Context, k kept) bool {
 	_, err := o.post(ctx, k.OpID+".asked", k.EventPost)
 	switch code := api.CodeOf(err); {
-	case err == nil, code == api.CodeIdempotencyMismatch: // a repeated request, whose first event the trail has
+	case err == nil, code == api.CodeIdempotencyMismatch: // a repeated request; the trail has its first event
 	case code == api.CodeInvalidArgument:
 		o.log.Warn("the registry does not take an audit event", "what", k.What, "object", k.Object, "err", err)
 	default:
