@@ -17,28 +17,28 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// Dir is a directory with one file per domain that must not be started. While the file is
-// there, the libvirt hook volferry-guard refuses the start and gives its text as the
-// reason. A guard outlives this process and a reboot of the host: write to a journal before
-// you set one, so that recovery clears it.
+// Dir is a directory with one file per domain that must not be started. While the file exists, the
+// libvirt hook volferry-guard refuses the start and prints the file's text as the reason. A guard
+// outlives this process and a reboot of the host: before Set, write a journal record from which
+// recovery will clear the guard.
 //
-// A domain may be guarded for several reasons at once, each with its owner: the file has a
-// line for each, "REASON [OWNER]", and is removed with the last of them.
+// A domain may have several guards, each with its owner: the file has a line "REASON [OWNER]" for
+// each of them, and is removed with the last.
 //
-// Safe for concurrent use in one process.
+// It is safe for concurrent use in one process.
 type Dir struct {
 	dir, hook string
 
-	mu sync.Mutex // held from the read of a file to its replacement
+	mu sync.Mutex // held from the reading of a file to its replacement
 }
 
-// New returns the guards in dir, which the first Set makes. Hook is the path where libvirt
-// has the hook (DefaultHook), for Enforced.
+// New returns the guards in dir; the first Set creates dir. Hook is the path of the installed
+// libvirt hook (DefaultHook), for Enforced.
 func New(dir, hook string) *Dir { return &Dir{dir: dir, hook: hook} }
 
-// Set guards the domain with this UUID, durably before it returns. Owner says for whom
-// ("migration UUID"). Reason is the whole sentence that a person who tries the start will
-// read. A second Set by the same owner replaces the reason.
+// Set guards the domain with this UUID, durably before it returns. Owner names the guard's owner
+// ("migration UUID"). Reason is the sentence printed to a person who starts the domain. A second
+// Set by the same owner replaces the reason.
 func (d *Dir) Set(id, owner, reason string) error {
 	line := reason + ownerSuffix(owner)
 	err := d.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
@@ -48,8 +48,8 @@ func (d *Dir) Set(id, owner, reason string) error {
 	return nil
 }
 
-// Clear removes the owner's guard of the domain, durably before it returns. Guards of other
-// owners stay. It is no error if there is no guard.
+// Clear removes the owner's guard of the domain, durably before it returns. Guards of other owners
+// stay. A missing guard is no error.
 func (d *Dir) Clear(id, owner string) error {
 	err := d.change(id, func(lines []string) []string { return without(lines, owner) })
 	if err != nil {
@@ -58,8 +58,8 @@ func (d *Dir) Clear(id, owner string) error {
 	return nil
 }
 
-// Has reports whether the owner guards the domain. An error means that this is unknown, which
-// is not the same as no.
+// Has reports whether the owner guards the domain. After an error this is unknown, which is not the
+// same as false.
 func (d *Dir) Has(id, owner string) (bool, error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -72,22 +72,22 @@ func (d *Dir) Has(id, owner string) (bool, error) {
 	return len(without(lines, owner)) < len(lines), nil
 }
 
-// Guard is one reason why a domain must not be started, and whose it is.
+// Guard is one reason why a domain must not be started, with the reason's owner.
 type Guard struct{ Owner, Reason string }
 
 // The owners of guards that concern the instance as a whole.
 const (
-	// OwnerRoot: the root volume is missing.
+	// OwnerRoot guards an instance without its root volume.
 	OwnerRoot = "root"
-	// OwnerShelf: the instance is on the shelf, or belongs to another host.
+	// OwnerShelf guards an instance that is on the shelf or belongs to another host.
 	OwnerShelf = "shelf"
-	// OwnerPause, with the migration's id after it, owns the guard that keeps an
-	// instance saved while one of its volumes moves with all guests paused.
+	// OwnerPause, followed by a migration's id, guards a saved instance while one of its volumes
+	// moves with all guests paused.
 	OwnerPause = "pause "
 )
 
-// Of returns the guards of a domain. An error means that they are unknown, which is not the
-// same as none.
+// Of returns the guards of a domain. After an error they are unknown, which is not the same as
+// none.
 func (d *Dir) Of(id string) ([]Guard, error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -108,8 +108,8 @@ func (d *Dir) Of(id string) ([]Guard, error) {
 	return out, nil
 }
 
-// change replaces the lines of a domain's file. It ends a start token, which was issued
-// for the guard as it was.
+// change replaces the lines of a domain's file. It revokes a start token, because the token was
+// issued for the previous guards.
 func (d *Dir) change(id string, edit func([]string) []string) error {
 	path, err := d.path(id)
 	if err != nil {
@@ -142,7 +142,7 @@ func without(lines []string, owner string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasSuffix(line, ownerSuffix(owner)) })
 }
 
-// readLines reads a guard; no file has no lines.
+// readLines reads the lines of a guard file; a missing file has none.
 func readLines(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +154,7 @@ func readLines(path string) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), nil
 }
 
-// List returns the reasons of all guards by domain UUID. It leaves out files with other
-// names.
+// List returns the reasons of all guards, by domain UUID. It ignores files with other names.
 func (d *Dir) List() (map[string]string, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -179,9 +178,9 @@ func (d *Dir) List() (map[string]string, error) {
 	return guards, nil
 }
 
-// path is the file of a domain's guard. Only a UUID as libvirt writes it (lower
-// case, with dashes) is taken: the hook compares names byte by byte, and
-// nothing else is safe as a file name.
+// path returns the path of a domain's guard file. It takes only a UUID as libvirt writes it (lower
+// case, with dashes): the hook compares names byte by byte, and any other text is unsafe as a file
+// name.
 func (d *Dir) path(id string) (string, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil || parsed.String() != id {
@@ -190,9 +189,8 @@ func (d *Dir) path(id string) (string, error) {
 	return filepath.Join(d.dir, id), nil
 }
 
-// makeDir makes the directory and syncs it into its parent, for a guard in a
-// directory that a power cut forgets is no guard. It syncs an old directory
-// too: the process that made it may have died before its sync.
+// makeDir makes the directory and syncs its parent, because a guard must survive a power cut. It
+// also syncs for an existing directory: the process that made it may have died before the sync.
 func (d *Dir) makeDir() error {
 	if err := os.Mkdir(d.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -204,12 +202,12 @@ func (d *Dir) makeDir() error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// A start token is a file beside a domain's guard. The hook lets a start through the
-// guards of the owner that its second line names, if the definition that libvirt is
-// about to run has the text of its first line in it. The hook has the suffix too, in PASS.
+// A start token is a file next to a domain's guard file. Its first line is a text, its second line
+// the suffix of an owner. The hook ignores the guards of that owner if the definition that libvirt
+// is about to run contains the text. The hook has the same suffix in its variable PASS.
 const startTokenSuffix = ".pass"
 
-// revokeStartToken removes the start token beside the guard at path. The caller holds mu.
+// revokeStartToken removes the start token of the guard file at path. The caller holds mu.
 func revokeStartToken(path string) error {
 	if _, err := os.Lstat(path + startTokenSuffix); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -17,16 +17,16 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// DefaultHook is the path where the guard hook is installed.
+// DefaultHook is the installed path of the guard hook.
 const DefaultHook = "/etc/libvirt/hooks/qemu.d/volferry-guard"
 
-// ErrHookLooksElsewhere is the error of Enforced if the installed hook looks for guards in
-// other directories.
+// ErrHookLooksElsewhere is Enforced's error if the installed hook reads guards from other
+// directories.
 var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hook looks for them")
 
-// Enforced returns nil if the hook is installed where libvirt runs it and looks for guards
-// in this directory. Otherwise the error says what is wrong and what to do. HookWasThere
-// reports whether libvirt knows of the hook.
+// Enforced returns nil if the hook is installed at its path and reads guards from this directory.
+// Otherwise the error names the fault and its remedy. HookWasThere reports whether libvirt uses the
+// hook.
 func (d *Dir) Enforced() error {
 	info, err := os.Stat(d.hook)
 	switch {
@@ -48,8 +48,8 @@ func (d *Dir) Enforced() error {
 	return nil
 }
 
-// HookKnowsStartTokens returns nil if the hook lets a start with a token through, or if no
-// hook is installed. An older hook refuses guests that are to be restored.
+// HookKnowsStartTokens returns nil if the hook supports start tokens, or if no hook is installed.
+// An older hook refuses the restore of guarded guests.
 func (d *Dir) HookKnowsStartTokens() error {
 	text, err := os.ReadFile(d.hook)
 	switch {
@@ -63,9 +63,9 @@ func (d *Dir) HookKnowsStartTokens() error {
 	return nil
 }
 
-// HookWasThere reports whether libvirt found the present hook if it was started or reloaded at
-// that time, which is when it looks for hooks of QEMU: the hook has to be executable, and
-// must not have been changed or replaced since.
+// HookWasThere reports whether libvirt uses the present hook if libvirt was started or reloaded at
+// the given time. Libvirt looks for QEMU hooks only then: the hook must be executable and must not
+// have changed since.
 func (d *Dir) HookWasThere(at time.Time) bool {
 	hooks := []string{d.hook}
 	if filepath.Base(filepath.Dir(d.hook)) == "qemu.d" {
@@ -87,8 +87,7 @@ func (d *Dir) HookWasThere(at time.Time) bool {
 	})
 }
 
-// InstallHook writes the hook where libvirt looks for it. It does not replace a file that
-// is not Volferry's.
+// InstallHook writes the hook at its path. It does not replace a file that is not Volferry's.
 func (d *Dir) InstallHook(script []byte) error {
 	text, err := os.ReadFile(d.hook)
 	switch {
@@ -107,8 +106,8 @@ func (d *Dir) InstallHook(script []byte) error {
 	return nil
 }
 
-// hookDirs reads from the hook's own text where it looks for guards, and which
-// file would say so.
+// hookDirs reads from the hook's text the directories in which the hook looks for guards, and the
+// path of the file that may list them.
 func hookDirs(hook string) (dirs []string, file string, err error) {
 	text, err := os.ReadFile(hook)
 	if err != nil {
@@ -123,14 +122,14 @@ func hookDirs(hook string) (dirs []string, file string, err error) {
 			file = strings.Trim(name, `'"`)
 		}
 	}
-	// Like the hook, which takes a file that it cannot read for none.
+	// Like the hook, ignore a file that cannot be read.
 	if listed, err := os.ReadFile(file); err == nil {
 		dirs = slices.DeleteFunc(strings.Split(string(listed), "\n"), func(dir string) bool { return dir == "" })
 	}
 	return dirs, file, nil
 }
 
-// sameDir reports whether two paths name one directory, there or not yet.
+// sameDir reports whether two paths name the same directory. The directory need not exist.
 func sameDir(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true

@@ -10,13 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// startTokenMode: only root may read the text.
+// startTokenMode lets only root read the text.
 const startTokenMode = 0o600
 
-// IssueStartToken lets one start through the owner's guard: the start of a definition that
-// contains the returned text, which nobody can guess. All other starts are still refused,
-// and guards of other owners refuse this start too. It replaces an earlier token. The token
-// holds until RevokeStartToken, or the next Set or Clear for the domain.
+// IssueStartToken lets one start through the owner's guard: that of a definition that contains the
+// returned text, which cannot be guessed. All other starts stay refused, and guards of other owners
+// refuse this start too. A new token replaces an earlier one. The token holds until
+// RevokeStartToken, or the next Set or Clear for the domain.
 func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -31,8 +31,8 @@ func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
 	return text, nil
 }
 
-// RevokeStartToken ends the domain's start token, durably before it returns. It is no error
-// if there is none.
+// RevokeStartToken ends the domain's start token, durably before it returns. A missing token is no
+// error.
 func (d *Dir) RevokeStartToken(id string) error {
 	path, err := d.path(id)
 	if err != nil {
