@@ -11,17 +11,17 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// PutBlob stores data under a key, durably, in place of what was there.
+// PutBlob stores data under a key, durably; it replaces the key's earlier data.
 func (j *Journal) PutBlob(ctx context.Context, key string, data []byte) error {
 	const upsert = `INSERT INTO blobs (key, data) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET data = excluded.data`
-	// Not nil: that would be NULL.
+	// A nil slice would be stored as NULL.
 	if _, err := j.exec(ctx, upsert, key, append([]byte{}, data...)); err != nil {
 		return fmt.Errorf("store blob %s: %w", key, unavailable(err))
 	}
 	return nil
 }
 
-// Blob returns what is stored under a key. op.ErrNotFound if nothing is.
+// Blob returns the data stored under a key, or op.ErrNotFound.
 func (j *Journal) Blob(ctx context.Context, key string) ([]byte, error) {
 	scan := func(rows *sql.Rows) (data []byte, err error) { return data, rows.Scan(&data) }
 	found, err := list(ctx, j.reads, `SELECT data FROM blobs WHERE key = ?`, []any{key}, scan)
@@ -34,13 +34,13 @@ func (j *Journal) Blob(ctx context.Context, key string) ([]byte, error) {
 	return found[0], nil
 }
 
-// DeleteBlobs removes, durably, every blob whose key begins with prefix. It is no error if
+// DeleteBlobs removes, durably, every blob with a key that begins with prefix. It is no error if
 // there is none; an empty prefix is an error.
 func (j *Journal) DeleteBlobs(ctx context.Context, prefix string) error {
 	if prefix == "" {
 		return errors.New("delete blobs: the prefix is empty")
 	}
-	// substr, not LIKE: keys may hold its wildcards.
+	// substr, not LIKE: a key may contain LIKE's wildcards.
 	const remove = `DELETE FROM blobs WHERE substr(key, 1, length(?1)) = ?1`
 	if _, err := j.exec(ctx, remove, prefix); err != nil {
 		return fmt.Errorf("delete blobs %s: %w", prefix, unavailable(err))
@@ -48,7 +48,7 @@ func (j *Journal) DeleteBlobs(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// Blobs returns, by key, everything that is stored under a key that begins with prefix.
+// Blobs returns, by key, the data of every key that begins with prefix.
 func (j *Journal) Blobs(ctx context.Context, prefix string) (map[string][]byte, error) {
 	type blob struct {
 		key  string

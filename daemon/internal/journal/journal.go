@@ -15,10 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// Journal is an op.Journal in a SQLite file. Every method that writes returns
-// nil only after the data is on stable storage. Errors of the database (full
-// disk, I/O, read-only) wrap op.ErrJournal, and what was to be written may then
-// be there or not.
+// Journal is an op.Journal in a SQLite file. Every writing method returns nil only after the data
+// is on stable storage. Errors of the database (full disk, I/O, read-only) wrap op.ErrJournal; the
+// data may then be stored or not.
 type Journal struct {
 	db     *sqlitedb.DB
 	path   string
@@ -28,10 +27,10 @@ type Journal struct {
 
 var _ op.Journal = (*Journal)(nil)
 
-// Open opens the journal at path, creating it with mode 0600 if it is missing.
-// One process at a time may have it open. On a full disk it uses the room that is kept
-// for the files of the directory, see atomicfile.Reserve: SQLite makes a file beside the
-// journal, and whoever starts the daemon then needs it for getting out.
+// Open opens the journal at path, and creates a missing one with mode 0600. One process at a time
+// may have it open. On a full disk it uses the space reserved in the directory, see
+// atomicfile.Reserve: SQLite creates a file in the journal's directory, and the daemon must start
+// for the operator to free space.
 func Open(ctx context.Context, path string) (*Journal, error) {
 	j := &Journal{path: path}
 	err := atomicfile.UseReserve(path, sqlitedb.IsFull, func() (err error) {
@@ -48,15 +47,15 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	return j, nil
 }
 
-// MigratedFrom returns the path of the backup that was made when the journal was opened,
-// because it had an older schema; "" if it had not.
+// MigratedFrom returns the path of the backup that Open made before it upgraded an older schema; ""
+// if the schema was current.
 func (j *Journal) MigratedFrom() string { return j.db.MigratedFrom }
 
-// Close closes the file. Nothing may be running that uses the journal.
+// Close closes the file. The journal must not be in use.
 func (j *Journal) Close() error { return j.db.Close() }
 
-// Probe returns nil if the journal has stored an empty record. It does not use the room
-// that is reserved for records.
+// Probe returns nil if the journal has stored an empty record. It does not use the space reserved
+// for records.
 func (j *Journal) Probe(ctx context.Context) error {
 	if err := j.db.Probe(ctx); err != nil {
 		return fmt.Errorf("probe the journal: %w", unavailable(err))
@@ -64,7 +63,7 @@ func (j *Journal) Probe(ctx context.Context) error {
 	return nil
 }
 
-// exec makes one change. On a full disk it uses the same room as Open.
+// exec makes one change. On a full disk it uses the reserved space, as Open does.
 func (j *Journal) exec(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
 	err = atomicfile.UseReserve(j.path, sqlitedb.IsFull, func() error {
 		stmt, err := j.writes.of(ctx, query)
@@ -76,7 +75,7 @@ func (j *Journal) exec(ctx context.Context, query string, args ...any) (res sql.
 	return res, err
 }
 
-// unavailable marks an error of the database as one of the journal.
+// unavailable marks an error of the database as an error of the journal.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", op.ErrJournal, err) }
 
 // list runs a query and scans its rows.
@@ -109,7 +108,7 @@ func list[T any](ctx context.Context, from *statements, query string, args []any
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// text stores JSON as text, and none as NULL.
+// text returns JSON as text for the database, and empty JSON as NULL.
 func text(data json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(data), Valid: len(data) > 0}
 }

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// prepared is a statement that is closed with the pool.
+// prepared is a statement that is closed together with its pool.
 type prepared struct{ *sql.Stmt }
 
-// statements are the prepared statements of a pool, by the texts of their queries, of which the
-// package has few: a third of a short read was SQLite parsing its query.
+// statements are the prepared statements of a pool, by query; the package has few queries. Without
+// them SQLite spent a third of a short read on parsing.
 type statements struct {
 	pool *sql.DB
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Journaldump opens journals as volferryd does and prints what is in them, for tests that
-// look into the journals of hosts whose power was cut. It is part of no package.
+// Journaldump opens journals as volferryd does and prints their content, for tests that read the
+// journals of hosts after a power cut. No package ships it.
 //
 // It reads the path of a journal from each line of its standard input, and answers with a line of
 // JSON.
@@ -20,11 +20,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// content is what is in a journal, or why it cannot be read.
+// content is the content of a journal, or the reason why it cannot be read.
 type content struct {
 	Error   string
 	Ops     []op.Op     // oldest first
-	Records []op.Record // of one op after the other
+	Records []op.Record // ordered by op
 }
 
 func main() {
