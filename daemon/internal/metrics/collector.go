@@ -18,43 +18,43 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sources are the functions that are called at a scrape. None may be nil. All are called
-// from several goroutines.
+// Sources are the functions that a scrape calls, from several goroutines. None may be nil.
 type Sources struct {
 	LibvirtUp  func() bool
 	RegistryUp func() bool
-	// JournalUp: the last attempt to write to the journal succeeded.
+	// JournalUp reports whether the last write to the journal succeeded.
 	JournalUp func() bool
-	// Fenced: the host was fenced and has not come back.
+	// Fenced reports whether the host was fenced and has not come back.
 	Fenced func() bool
-	// TasksRunning counts the registry's requests that have not been answered.
+	// TasksRunning counts the registry's unanswered requests.
 	TasksRunning func() int
 	// Parked counts the ops, and the guests on released sources, that wait for the operator.
 	Parked func() int
-	// OnReleased counts the released sources that a guest runs on.
+	// OnReleased counts the released sources on which a guest runs.
 	OnReleased func() int
-	// OpenMigrations returns the migrations that are not over.
+	// OpenMigrations returns the migrations that have not ended.
 	OpenMigrations func(ctx context.Context) ([]migrate.PacedMigration, error)
-	// Unresumed counts the guests that a move has suspended and that libvirt does not resume, of
-	// moves that are not in OpenMigrations.
+	// Unresumed counts the guests that a move has suspended and that libvirt does not resume, for
+	// moves that OpenMigrations does not return.
 	Unresumed func() int
-	// OverlayFreeBytes returns the room that is left for overlays.
+	// OverlayFreeBytes returns the free space for overlays, in bytes.
 	OverlayFreeBytes func(ctx context.Context) (int64, error)
-	// ThinPools returns LVM's thin pools. Those that cannot be read are in the error.
+	// ThinPools returns LVM's thin pools. The error names the unreadable pools.
 	ThinPools func(ctx context.Context) ([]thin.Pool, error)
-	// CopyTotals returns how long copies gave way to guests, how many bytes they wrote, and how
-	// many storage has copied by itself, since the daemon began.
+	// CopyTotals returns, since the start of the daemon, for how long copies were throttled in
+	// favour of guests, how many bytes copies wrote, and how many bytes were copied by the storage
+	// itself.
 	CopyTotals func() (paced time.Duration, copiedBytes, offloadedBytes int64)
-	// CertificateEnds returns, by name, when the host's certificates end. It leaves out
-	// certificates that cannot be read.
+	// CertificateEnds returns, by name, the expiry of the host's certificates. It omits unreadable
+	// certificates.
 	CertificateEnds func() map[string]time.Time
-	// GuestDisks returns the disks of guests that an op moves now; DiskStats reads one of
-	// them. Only Run calls the two.
+	// GuestDisks returns the guests' disks that an op moves now; DiskStats reads the counters of
+	// one disk. Only Run calls them.
 	GuestDisks func() []GuestDisk
 	DiskStats  func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
 }
 
-// scrapeTimeout bounds how long a scrape may read the journal.
+// scrapeTimeout bounds the time for which a scrape may read the journal.
 const scrapeTimeout = 5 * time.Second
 
 var (
@@ -92,8 +92,7 @@ func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// collector reads the sources at a scrape. What cannot be read now is left out
-// of it.
+// collector reads the sources at a scrape. It omits values that cannot be read.
 type collector struct {
 	Sources
 	reconciled *atomic.Int64
@@ -101,7 +100,7 @@ type collector struct {
 	log        *slog.Logger
 }
 
-// Watch adds the metrics that are read from s at a scrape. Call it once.
+// Watch registers the metrics that are read from s at a scrape. Call it once.
 func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 	m.guests.disks, m.guests.stats = s.GuestDisks, s.DiskStats
 	m.Registry.MustRegister(&collector{Sources: s, reconciled: &m.reconciled, guests: &m.guests, log: log})
@@ -170,7 +169,7 @@ func (c *collector) collectThinPools(gauge func(d *prometheus.Desc, v float64, l
 	}
 	for _, p := range pools {
 		gauge(thinUpDesc, oneIf(p.Trouble == ""), p.Name)
-		if p.Data > 0 || p.Metadata > 0 { // of a pool that has failed nothing is known
+		if p.Data > 0 || p.Metadata > 0 { // both are unknown for a failed pool
 			gauge(thinDataDesc, p.Data, p.Name)
 			gauge(thinMetaDesc, p.Metadata, p.Name)
 		}
@@ -190,7 +189,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	paused, unresumed, throttled, changed, stopped, paced := 0, c.Unresumed(), 0, 0, 0, 0
 	byPacing := map[steps.PacingKind]int{}
 	for i := range open {
-		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own
+		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // those have a metric of their own
 			stopped++
 		}
 		if open[i].GuestPaused != "" {
@@ -212,7 +211,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		if phase := copy.Phase(open[i].Phase); phase == copy.PhaseCopy || phase == copy.PhaseOffload {
 			rate += open[i].RateBytesPerSecond
 		}
-		// A volume has one migration at a time, so that no label comes twice.
+		// A volume has at most one migration at a time, so that no label is repeated.
 		if open[i].OverlayBytes > 0 {
 			gauge(overlayDesc, float64(open[i].OverlayBytes), open[i].VolumeID)
 		}
@@ -222,7 +221,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(stoppedDesc, float64(stopped))
 	gauge(pacedNowDesc, float64(paced))
-	for _, kind := range steps.PacingKinds() { // none is a series of 0
+	for _, kind := range steps.PacingKinds() { // a kind without moves is a series of 0
 		gauge(paceStateDesc, float64(byPacing[kind]), kind.Doing, kind.Requests)
 	}
 	gauge(copyRateDesc, float64(rate))
@@ -239,7 +238,7 @@ func oneIf(yes bool) float64 {
 	return 0
 }
 
-// storageOf says where the overlay of a migration is.
+// storageOf returns "shared" or "local", for the place of a migration's overlay.
 func storageOf(m *api.Migration) string {
 	if m.OverlayShared {
 		return "shared"

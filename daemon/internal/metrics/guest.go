@@ -18,19 +18,19 @@ type GuestDisk struct {
 }
 
 const (
-	// sampleEvery is how often the guests' counters are read.
+	// sampleEvery is the interval at which the guests' counters are read.
 	sampleEvery = time.Second
-	// sampleTimeout bounds one round.
+	// sampleTimeout bounds one round of reads.
 	sampleTimeout = 5 * time.Second
 )
 
-// guestWrites adds up the writes of guests whose volumes move. The hypervisor
-// tells a number and a sum, no single latencies, so there is a mean over any
-// time but no distribution: a summary without quantiles.
+// guestWrites adds up the writes of guests with moving volumes. The hypervisor reports a count and
+// a total time, not the latency of each write. So the metric is a summary without quantiles: it
+// gives means, but no distribution.
 type guestWrites struct {
 	disks func() []GuestDisk
 	stats func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
-	// last are the counters of the round before. Of run alone.
+	// last are the counters of the previous round. Only run uses them.
 	last map[GuestDisk]hv.DiskStats
 
 	mu     sync.Mutex
@@ -51,8 +51,8 @@ func (g *guestWrites) run(ctx context.Context) error {
 	}
 }
 
-// sample reads each disk and counts what it wrote since the round before. The
-// first look at a disk counts nothing.
+// sample reads each disk and counts its writes since the previous round. The first read of a disk
+// counts nothing.
 func (g *guestWrites) sample(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (g *guestWrites) sample(ctx context.Context) {
 		before, known := g.last[d]
 		st, err := g.stats(ctx, d.InstanceID, d.Target)
 		switch {
-		case errors.Is(err, hv.ErrNotActive): // its next process counts from 0
+		case errors.Is(err, hv.ErrNotActive): // the counters of the guest's next process begin at 0
 		case err != nil && known:
 			now[d] = before
 		case err == nil:
@@ -74,7 +74,7 @@ func (g *guestWrites) sample(ctx context.Context) {
 	g.last = now
 }
 
-// add counts writes. Counters that went back are those of another process.
+// add counts writes. Counters that decreased belong to another process, and are not counted.
 func (g *guestWrites) add(writes int64, took time.Duration) {
 	if writes < 0 || took < 0 {
 		return

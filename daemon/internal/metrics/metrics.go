@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics keeps the daemon's numbers for Prometheus. Their names are part of the
-// public contract and are listed in docs/reference/metrics.md. Events are counted when they
-// are reported; states are read at a scrape through the functions of Sources. The package
-// must not know who reports and who answers.
+// Package metrics keeps the daemon's metrics for Prometheus. Their names are part of the public
+// contract; docs/reference/metrics.md lists them. Events are counted when they are reported; states
+// are read at a scrape through the functions of Sources. The package does not know its callers.
 package metrics
 
 import (
@@ -17,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Metrics are the daemon's numbers. Safe for concurrent use.
+// Metrics are the daemon's metrics. It is safe for concurrent use.
 type Metrics struct {
-	// Registry is what the metrics server gathers from.
+	// Registry is the gatherer of the metrics server.
 	Registry *prometheus.Registry
 
 	ops        *prometheus.CounterVec
@@ -27,12 +26,12 @@ type Metrics struct {
 	phases     *prometheus.HistogramVec
 	stalls     *prometheus.HistogramVec
 	mismatches prometheus.Counter
-	reconciled atomic.Int64 // nanoseconds, 0 until it is known
+	reconciled atomic.Int64 // nanoseconds; 0 while unknown
 	guests     guestWrites
 }
 
-// New returns the metrics of a daemon of this version that runs ops of these kinds. All
-// counters stand at 0 from the start, so that the first event is seen as an increase.
+// New returns the metrics of a daemon of this version that runs ops of these kinds. All counters
+// exist from the start with the value 0, so that Prometheus sees the first event as an increase.
 func New(version string, kinds []string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
@@ -72,8 +71,8 @@ func New(version string, kinds []string) *Metrics {
 	return m
 }
 
-// OpFinished counts an op that ended, done or undone. Why is the reason for undoing it, nil
-// if it was done.
+// OpFinished counts an ended op, done or undone. Why is the reason of the undo, nil if the op was
+// done.
 func (m *Metrics) OpFinished(kind string, result op.State, why *op.Failure) {
 	m.ops.WithLabelValues(kind, string(result)).Inc()
 	if why != nil && why.Code == string(api.CodeCopyMismatch) {
@@ -81,29 +80,26 @@ func (m *Metrics) OpFinished(kind string, result op.State, why *op.Failure) {
 	}
 }
 
-// PhaseDone counts a phase of a migration (start, copy, complete, cancel) that
-// reached its goal.
+// PhaseDone counts a phase of a migration (start, copy, complete, cancel) that succeeded.
 func (m *Metrics) PhaseDone(phase string, took time.Duration) {
 	m.phases.WithLabelValues(phase).Observe(took.Seconds())
 }
 
-// GuestStalled counts a guest that could not write for so long, at "start" or
-// at "switch".
+// GuestStalled records for how long a guest could not write, at "start" or at "switch".
 func (m *Metrics) GuestStalled(at string, d time.Duration) {
 	m.stalls.WithLabelValues(at).Observe(d.Seconds())
 }
 
-// MigrationEnded counts a migration that is over.
+// MigrationEnded counts a migration that has ended.
 func (m *Metrics) MigrationEnded(result api.MigrationState) {
 	m.migrations.WithLabelValues(string(result)).Inc()
 }
 
-// Reconciled keeps how long the daemon took at its start to take up the work of the daemon
-// before it.
+// Reconciled records for how long the starting daemon took over the work of its predecessor.
 func (m *Metrics) Reconciled(took time.Duration) { m.reconciled.Store(int64(took)) }
 
 // HasReconciled reports whether Reconciled was called.
 func (m *Metrics) HasReconciled() bool { return m.reconciled.Load() > 0 }
 
-// Run samples the writes of guests until ctx ends. Watch comes first.
+// Run samples the writes of guests until ctx ends. Call Watch first.
 func (m *Metrics) Run(ctx context.Context) error { return m.guests.run(ctx) }
