@@ -19,24 +19,24 @@ import (
 // DefaultTimeout is long enough for a restart of the registry or of libvirtd.
 const DefaultTimeout = 15 * time.Second
 
-// Input is the input of an op: the decisions that were made before anything was touched. It
-// embeds Body and is encoded as JSON.
+// Input is the input of an op: the decisions made before anything was changed. It embeds Body and
+// is encoded as JSON.
 type Input interface {
-	// Keys are what the op keeps other ops away from (op.Op.Keys). Group is its group.
+	// Keys are the op's keys, which exclude other ops (op.Op.Keys). Group is the op's group.
 	Keys() []string
 	Group() string
 	SetBody(body json.RawMessage)
 }
 
-// Varied is an Input that may choose another kind for its op: one of the Variants of its
-// request, given the kind of the request.
+// Varied is an Input that may choose another kind for its op. Variant receives the request's kind
+// and returns that kind or one of the request's Variants.
 type Varied interface {
 	Input
 	Variant(kind string) string
 }
 
-// Body is what the caller sent, as JSON, to tell a repeated request from another request
-// with the same id. It is empty for an op that nobody asked for.
+// Body is the request as JSON. It distinguishes a repeated request from another request with the
+// same id. It is empty for an op without a request.
 type Body struct {
 	Body json.RawMessage `json:"asked,omitempty"`
 }
@@ -48,16 +48,16 @@ func (b *Body) SetBody(body json.RawMessage) { b.Body = body }
 type Request struct {
 	OpID string
 	Kind string
-	// Variants are the other kinds that the op may get, if its input chooses one (Varied).
+	// Variants are the other kinds that the input may choose for the op (Varied).
 	Variants []string
-	// Body is what the caller sent.
+	// Body is the request's content.
 	Body any
-	// Decide makes all checks and decides what is to be done. It changes nothing. It is
-	// called for a new request only, while no other request is admitted.
+	// Decide makes all checks and decisions. It changes nothing. It is called only for a new
+	// request, and while no other request is admitted.
 	Decide func(ctx context.Context) (Input, error)
 }
 
-// kindFor is the kind of the op with this input.
+// kindFor returns the kind of the op with this input.
 func (r *Request) kindFor(in Input) string {
 	if v, ok := in.(Varied); ok {
 		return v.Variant(r.Kind)
@@ -65,35 +65,35 @@ func (r *Request) kindFor(in Input) string {
 	return r.Kind
 }
 
-// mayHave reports whether the op of the request may be of this kind.
+// mayHave reports whether the request's op may be of this kind.
 func (r *Request) mayHave(kind string) bool {
 	return kind == r.Kind || slices.Contains(r.Variants, kind)
 }
 
-// Admission admits the requests of one manager: each becomes one op. Its fields are set
-// before its first call. Safe for concurrent use.
+// Admission admits the requests of one manager: each request becomes one op. Set the fields before
+// the first call. It is safe for concurrent use.
 type Admission struct {
 	Runner  *op.Runner
 	Journal op.Journal
 	Log     *slog.Logger
-	// Kinds are the manager's op kinds that are soon over. A request waits behind such ops;
-	// if one waits for the operator, it goes on when the operator asks for something else.
+	// Kinds are the manager's kinds of short ops. A request waits for such ops. If such an op waits
+	// for the operator, it continues when the operator makes another request.
 	Kinds []string
-	// Timeout is how long a request waits for a system that is away; 0 is DefaultTimeout.
+	// Timeout bounds how long a request waits for a system that does not answer; 0 is
+	// DefaultTimeout.
 	Timeout time.Duration
-	// Busy is the code of the error if another op keeps a request from being carried out;
-	// "" is instance_busy.
+	// Busy is the error code for a request that another op blocks; "" is instance_busy.
 	Busy api.Code
-	// Waits says in words what an op of this manager waits for, if the admission's own
-	// words do not fit. If it is nil or returns "", the admission's words are used.
+	// Waits returns a text for the thing that an op of this manager waits for. If Waits is nil or
+	// returns "", the admission uses its own text.
 	Waits func(op.Status) string
-	// Now stamps ops. Nil: time.Now.
+	// Now stamps ops; nil is time.Now.
 	Now func() time.Time
 
-	// admitting is held from the look at earlier requests to the submission of an op, so
-	// that nothing else is admitted in between.
+	// admitting is held from the search for earlier requests to the submission of an op, so that no
+	// other request is admitted in between.
 	admitting chan struct{}
-	once      sync.Once // makes admitting
+	once      sync.Once // creates admitting
 }
 
 func (a *Admission) timeout() time.Duration {
@@ -110,19 +110,19 @@ func (a *Admission) now() time.Time {
 	return a.Now()
 }
 
-// Lock keeps requests from being admitted until Unlock, for a manager that looks at its ops
-// and begins another one by itself. It is a channel and no sync.Mutex: in a bubble of
-// testing/synctest, time goes on while somebody waits for it.
+// Lock blocks the admission of requests until Unlock, for a manager that reads its ops and then
+// begins one itself. The lock is a channel, not a sync.Mutex: in a bubble of testing/synctest, time
+// passes while a goroutine waits for a channel.
 func (a *Admission) Lock() {
 	a.once.Do(func() { a.admitting = make(chan struct{}, 1) })
 	a.admitting <- struct{}{}
 }
 
-// Unlock ends what Lock began.
+// Unlock releases Lock.
 func (a *Admission) Unlock() { <-a.admitting }
 
-// Submit stores and starts the op of a request, and returns it. For a repeated request it
-// returns the op that is there.
+// Submit stores, starts and returns the op of a request. For a repeated request it returns the
+// existing op.
 func (a *Admission) Submit(ctx context.Context, req Request) (op.Op, error) {
 	body, err := json.Marshal(req.Body)
 	if err != nil {
@@ -141,8 +141,8 @@ func (a *Admission) Submit(ctx context.Context, req Request) (op.Op, error) {
 	return a.Begin(ctx, req.OpID, req.kindFor(in), in)
 }
 
-// Begin stores and starts an op: for a request, or one that the manager begins by itself.
-// The caller holds the lock.
+// Begin stores and starts an op, for a request or for the manager itself. The caller holds the
+// lock.
 func (a *Admission) Begin(ctx context.Context, opID, kind string, in Input) (op.Op, error) {
 	data, err := json.Marshal(in)
 	if err != nil {
@@ -151,7 +151,7 @@ func (a *Admission) Begin(ctx context.Context, opID, kind string, in Input) (op.
 	a.continueParked(ctx, in.Keys())
 	o := op.Op{ID: opID, Kind: kind, Group: in.Group(), Keys: in.Keys(), Input: data, CreatedAt: a.now().UTC()}
 	err = a.Runner.Submit(ctx, o)
-	if errors.Is(err, op.ErrMismatch) { // another manager was faster
+	if errors.Is(err, op.ErrMismatch) { // another manager has used the id since
 		return op.Op{}, usedForAnother(opID)
 	}
 	if err != nil {
@@ -165,7 +165,7 @@ func usedForAnother(opID string) *api.Error {
 	return api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", opID)
 }
 
-// decided bounds the checks: whoever hangs must not hold up other requests.
+// decided runs the checks with a timeout, so that a check that hangs does not block other requests.
 func (a *Admission) decided(ctx context.Context, req Request) (Input, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
@@ -173,7 +173,7 @@ func (a *Admission) decided(ctx context.Context, req Request) (Input, error) {
 	return in, Refused(err)
 }
 
-// repeated finds the op of a request that was made before.
+// repeated finds the op of an earlier request with the same id.
 func (a *Admission) repeated(ctx context.Context, req Request, body []byte) (o op.Op, known bool, err error) {
 	o, err = a.Journal.Op(ctx, req.OpID)
 	if errors.Is(err, op.ErrNotFound) {
@@ -195,7 +195,7 @@ func (a *Admission) repeated(ctx context.Context, req Request, body []byte) (o o
 	return o, true, nil
 }
 
-// Known reports whether there is an op with this id.
+// Known reports whether an op with this id exists.
 func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 	_, err := r.Status(ctx, opID)
 	if errors.Is(err, op.ErrNotFound) {
@@ -207,8 +207,8 @@ func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 	return true, nil
 }
 
-// continueParked lets those ops of the manager go on that wait for the operator and are in the
-// way of a new op: the operator has looked at them, and asks for something else now.
+// continueParked continues those ops of the manager that wait for the operator and block a new op:
+// with the new request the operator has dealt with them.
 func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	for _, st := range a.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !a.ours(st.Op.Kind) || !share(st.Op.Keys, keys) {
@@ -220,12 +220,12 @@ func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	}
 }
 
-// lookAgainBound is how long LookAgain waits for an op that goes on.
+// lookAgainBound bounds how long LookAgain waits for a continued op.
 const lookAgainBound = 5 * time.Second
 
-// LookAgain tells those ops of the manager that wait for the operator and have one of these
-// keys to go on, for a request that would otherwise be refused because of what they have
-// done so far. It waits a little for their end.
+// LookAgain continues those ops of the manager that wait for the operator and have one of these
+// keys. It serves a request that their present state would refuse. It waits a short time for their
+// end.
 func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainBound)
 	defer cancel()
@@ -243,7 +243,7 @@ func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	}
 }
 
-// AtWork reports whether an unfinished op, of any manager, has one of these keys.
+// AtWork reports whether an unfinished op of any manager has one of these keys.
 func (a *Admission) AtWork(keys []string) bool {
 	return slices.ContainsFunc(a.Runner.Active(), func(st op.Status) bool { return share(st.Op.Keys, keys) })
 }

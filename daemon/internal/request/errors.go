@@ -13,23 +13,24 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// What ops wait for (op.WaitFor, Runner.Wake). The runner itself says WaitTurn of an op
-// that waits for another op.
+// The names of the things that ops wait for (op.WaitFor, Runner.Wake). The runner itself uses
+// WaitTurn for an op that waits for another op.
 const (
 	WaitHypervisor = "hypervisor"
-	WaitProcesses  = "processes" // the program that looks at them for the daemon
+	WaitProcesses  = "processes" // volferryd-processes, which reads them for the daemon
 	WaitRegistry   = "registry"
 	WaitStorage    = "storage"
 	WaitResume     = "resume" // of a guest that Volferry has paused
 	WaitWake       = "wake"   // of a guest that sleeps or has crashed
-	WaitBackup     = "backup" // of the disk, of somebody else
+	WaitBackup     = "backup" // another program's backup of the disk
 	WaitTurn       = "turn"
 )
 
-// BusyDelay is how long a step waits before it tries again if libvirt is busy.
+// BusyDelay is the delay before a step's next attempt if libvirt is busy.
 const BusyDelay = 200 * time.Millisecond
 
-// HV gives an error of the hypervisor the type that tells the runner what to do.
+// HV gives an error of the hypervisor the type by which the runner decides: wait, try again, or
+// fail.
 func HV(err error) error {
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -40,7 +41,8 @@ func HV(err error) error {
 	return err
 }
 
-// AwaitHypervisor has an op wait for what does not answer.
+// AwaitHypervisor makes an op wait for the program that does not answer: libvirtd or
+// volferryd-processes.
 func AwaitHypervisor(err error) error {
 	if _, notAsked := errors.AsType[*hv.NotAskedError](err); notAsked {
 		return op.WaitFor(WaitProcesses, err)
@@ -48,12 +50,12 @@ func AwaitHypervisor(err error) error {
 	return op.WaitFor(WaitHypervisor, err)
 }
 
-// NoHypervisor is the refusal of a request that needs what does not answer.
+// NoHypervisor returns the refusal of a request that needs a program that does not answer.
 func NoHypervisor(err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
 }
 
-// Registry gives an error of the registry the type that tells the runner what to do.
+// Registry gives an error of the registry the type by which the runner decides: wait or fail.
 func Registry(err error) error {
 	if Away(err) {
 		return op.WaitFor(WaitRegistry, err)
@@ -61,8 +63,8 @@ func Registry(err error) error {
 	return err
 }
 
-// AtHome refuses an action on a domain of this host that was moved to another host by live
-// migration: it looks as if it were stopped here. What begins the message, as in "cannot
+// AtHome refuses an action on a domain of this host that a live migration has moved to another
+// host: on this host the domain appears to be stopped. Verdict begins the message, as in "cannot
 // attach volume x".
 func AtHome(verdict string, dom *hv.Domain) error {
 	if dom == nil || !dom.Moved {
@@ -72,27 +74,25 @@ func AtHome(verdict string, dom *hv.Domain) error {
 		verdict, dom.Name, api.ShellLine("virsh", "start", "--", dom.Name))
 }
 
-// Away reports whether the registry did not answer: what it was asked for may have been done
-// or not.
+// Away reports whether the registry did not answer: the request may have been carried out or not.
 func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
-// Refused returns the error of a check that was made before anything was touched, in the
-// form for the caller.
+// Refused returns the caller's form of an error from a check that was made before any change.
 func Refused(err error) error {
 	var unreadable *hv.Unreadable
 	switch {
-	case errors.As(err, &unreadable): // each of them may have what is asked for
+	case errors.As(err, &unreadable): // each unreadable domain may have the requested disk
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt cannot tell which disks every domain of this host has: %v; nothing was changed; it is refused until each can be read (virsh dumpxml) or is gone", unreadable)
 	case errors.Is(err, hv.ErrUnavailable):
 		return NoHypervisor(err)
-	case errors.Is(err, context.DeadlineExceeded): // the hypervisor has a watchdog of its own
+	case errors.Is(err, context.DeadlineExceeded): // not the hypervisor: its calls have their own timeout
 		return api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer; nothing was changed")
 	}
 	return err
 }
 
-// Lost reports whether an op has lost what it works on: the host was fenced since the op
-// began, or an operator has ended the op's work. The op must not touch it any more.
+// Lost reports whether an op has lost the right to its object: the host was fenced after the op
+// began, or an operator has ended the op's work. The op must not touch the object any more.
 func Lost(err error) bool {
 	switch api.CodeOf(err) {
 	case api.CodeStaleEpoch, api.CodeNotYourHost, api.CodeNotFound:
@@ -102,10 +102,10 @@ func Lost(err error) bool {
 	}
 }
 
-// AsOfNow makes a call to the registry under the op's epoch. If the host was fenced since
-// and is back, it repeats the call under the present epoch: nobody else says what became of
-// a thing in the end, and what was taken from the host is not found any more. It is not for
-// calls that take a thing. Again makes the op ids of the two calls different.
+// AsOfNow makes a call to the registry under the op's epoch. If the host was fenced since and is
+// back, it repeats the call under the present epoch, because only this host can report the outcome;
+// the registry answers not_found for things that it took from the host. Do not use it for calls
+// that acquire something. Again distinguishes the op ids of the two calls.
 func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again string) error) error {
 	err := say(epoch, "")
 	if api.CodeOf(err) != api.CodeStaleEpoch {

@@ -10,14 +10,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// failer is an error that says itself what the journal keeps of it.
+// failer is an error with its own form for the journal.
 type failer interface {
 	error
 	Failure() op.Failure
 }
 
-// Describe turns an error into what the journal keeps of it. It is Config.Describe of the
-// runner, for the ops of all managers.
+// Describe returns the journal's form of an error. It is the runner's Config.Describe for the ops
+// of all managers.
 func Describe(err error) op.Failure {
 	if own, ok := errors.AsType[failer](err); ok {
 		return own.Failure()
@@ -42,7 +42,7 @@ func Describe(err error) op.Failure {
 	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
 }
 
-// APIError turns a failure in the journal into an error of the API, nil for nil.
+// APIError returns a journaled failure as an error of the API; nil for nil.
 func APIError(f *op.Failure) *api.Error {
 	if f == nil {
 		return nil
@@ -50,7 +50,7 @@ func APIError(f *op.Failure) *api.Error {
 	return &api.Error{Code: api.Code(f.Code), Message: f.Message, Details: f.Details}
 }
 
-// JournalError is the error of a request that needs a journal which cannot be read.
+// JournalError returns the error of a request that needs an unreadable journal.
 func JournalError(err error) *api.Error {
 	return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 }

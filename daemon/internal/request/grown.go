@@ -11,15 +11,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Grower stores the new sizes of images that have grown (the registry).
+// Grower stores the new sizes of grown images: the registry.
 type Grower interface {
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 }
 
-// TakeSize compares the size of a volume's image, foundBytes, with the size in the
-// registry, and has the registry store a larger one. It returns the size that the registry
-// has then. An image that is smaller than its volume is size_mismatch: the missing part may
-// have been somebody's data.
+// TakeSize compares the size of a volume's image, foundBytes, with the size in the registry, and
+// has the registry store a larger one. It returns the registry's resulting size. An image that is
+// smaller than its volume is size_mismatch: the missing part may have held data.
 func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
 	foundBytes = l.VolumeBytes(foundBytes)
 	switch {
@@ -35,7 +34,7 @@ func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string,
 	return v.SizeBytes, nil
 }
 
-// Shrunk refuses an image that is smaller than its volume.
+// Shrunk returns the refusal of an image that is smaller than its volume.
 func Shrunk(volumeName string, l api.Location, foundBytes int64) error {
 	return api.Errorf(api.CodeSizeMismatch,
 		"volume %s is %s at %s but %s in the registry: it was made smaller, or is another image; if it is the volume, and nothing is missing, an operator sets the size at the registry: `%s`",

@@ -12,6 +12,6 @@ func InstanceKey(id string) string { return "instance/" + id }
 // or on. Ops that change the guard of an instance without a root volume have it too.
 func PowerKey(id string) string { return "power/" + id }
 
-// VolumeKey is the key of ops on a volume that is attached nowhere, and of ops that connect
-// a volume or end that.
+// VolumeKey is the key of ops on an unattached volume, and of ops that connect or disconnect a
+// volume.
 func VolumeKey(id string) string { return "volume/" + id }

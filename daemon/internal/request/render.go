@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Render returns the API's document of an op, made of one status. State and failure are
-// those of the request: the op's own, unless several ops serve the request.
+// Render returns the API's document of an op from one status. State and failure are the request's:
+// the op's own, unless several ops serve the request.
 func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
@@ -32,8 +32,8 @@ func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 	return out
 }
 
-// Remark returns what an op tells its caller besides its state: the "remark" in the output
-// of each step that has one.
+// Remark returns the remarks of an op for its caller: the "remark" in the output of each step that
+// has one.
 func Remark(st *op.Status) string {
 	var remarks []string
 	for _, step := range slices.Sorted(maps.Keys(st.Outputs)) {
@@ -47,7 +47,7 @@ func Remark(st *op.Status) string {
 	return strings.Join(remarks, "; ")
 }
 
-// subjectOf tells people what an op is about.
+// subjectOf returns the volume and the instance of an op as text.
 func subjectOf(input json.RawMessage) string {
 	volume, instance := Names(input)
 	switch {
@@ -61,8 +61,8 @@ func subjectOf(input json.RawMessage) string {
 	return ""
 }
 
-// Names returns the names, or the ids, of the volume and the instance that an op is about, "" for
-// none. Every kind has its own input, but volume and instance have the same names in all of them.
+// Names returns the names, or the ids, of the volume and the instance of an op; "" for none. Each
+// kind has its own input, but all kinds use the same names for volume and instance.
 func Names(input json.RawMessage) (volume, instance string) {
 	var in struct {
 		VolumeName   string `json:"volume_name"`

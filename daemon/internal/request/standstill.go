@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Standstill says in words that a guest sleeps or has crashed, and which command ends that; it is
-// empty for other guests.
+// Standstill returns a text for a guest that sleeps or has crashed, with the command that ends that
+// state; "" for other guests.
 func Standstill(why hv.PauseReason, instance string) string {
 	switch why {
 	case hv.PauseAsleep:
@@ -23,7 +23,8 @@ func Standstill(why hv.PauseReason, instance string) string {
 	return ""
 }
 
-// Unsettled says in words why an instance of hv.StateOther can do nothing now, and what ends that.
+// Unsettled returns a text for an instance in hv.StateOther: why it can do nothing now, and what
+// ends that state.
 func Unsettled(dom *hv.Domain) string {
 	if why := Standstill(dom.PauseReason, dom.Name); why != "" {
 		return why + "; try again then"

@@ -13,30 +13,30 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Unresumed are the guests that an op has paused and that libvirt does not resume, by a name that
-// the caller gives each. It is kept in memory: after a restart of the daemon the op tries the
-// resume again.
+// Unresumed has the guests that an op has paused and that libvirt does not resume, by a name that
+// the caller chooses. It is kept in memory: after a restart of the daemon the op tries the resume
+// again.
 type Unresumed struct {
-	// Changed is called with the name of a guest whose text has changed; it may be nil.
+	// Changed is called with the name of a guest with a changed text; it may be nil.
 	Changed func(name string)
 
 	mu     sync.Mutex
 	guests map[string]unresumed
 }
 
-// unresumed says why a guest was not resumed, and how often that was tried.
+// unresumed has the reason of a failed resume and the number of attempts.
 type unresumed struct {
 	text  string
 	tries int
 }
 
-// quickResumes is how often a resume that failed is tried again after BusyDelay. Then it is tried
-// whenever an op that waits is.
+// quickResumes is the number of attempts at intervals of BusyDelay. Later attempts follow the
+// schedule of waiting ops.
 const quickResumes = 10
 
-// Ended keeps how a call ended that was to resume a guest of an instance, which the reason says why
-// it was paused, and returns the error that has the call made again until it succeeds: nothing else
-// may begin before.
+// Ended records the result of a call that resumes a guest. Reason is the reason of the pause, for
+// the text. It returns the error that makes the runner repeat the call until it succeeds, because
+// no other step may begin before.
 func (u *Unresumed) Ended(name, instance, reason string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		u.set(name, "")
@@ -54,17 +54,17 @@ func (u *Unresumed) Ended(name, instance, reason string, err error) error {
 	return op.WaitFor(WaitResume, refused)
 }
 
-// Runs keeps that a guest is not paused any more.
+// Runs records that a guest is not paused any more.
 func (u *Unresumed) Runs(name string) { u.set(name, "") }
 
-// Text says why a guest is paused that libvirt does not resume, empty if it is not.
+// Text returns the reason why libvirt does not resume a paused guest; "" for other guests.
 func (u *Unresumed) Text(name string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.guests[name].text
 }
 
-// All lists the texts of all guests.
+// All returns the texts of all guests.
 func (u *Unresumed) All() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -75,8 +75,8 @@ func (u *Unresumed) All() []string {
 	return texts
 }
 
-// set keeps why a guest was not resumed, or that it was if that is empty. It returns how often it
-// was not.
+// set records the reason of a failed resume; an empty text removes the guest. It returns the number
+// of failed attempts.
 func (u *Unresumed) set(name, text string) (tries int) {
 	u.mu.Lock()
 	was := u.guests[name]

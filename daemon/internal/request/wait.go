@@ -15,13 +15,12 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// grantPoll is how often an op that was just begun is looked at.
+// grantPoll is the interval at which a new op is polled.
 const grantPoll = 5 * time.Millisecond
 
-// Granted waits until the op is past its first steps, which only ask whether it may begin,
-// so that a refusal is the answer to the request and not a later surprise. It does not wait
-// long for an op that waits; an op that is still behind a lasting one is taken back. It
-// returns an error if the op was undone.
+// Granted waits until the op is past its first steps, which only check whether it may begin. So a
+// refusal is the answer to the request. It waits a short time only for an op that waits; it
+// withdraws an op that still waits behind a long op. It returns an error if the op was undone.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
@@ -36,7 +35,7 @@ func (a *Admission) granted(ctx context.Context, opID string, first []string) (o
 		if st, err = a.Runner.Status(ctx, opID); err != nil {
 			return false, JournalError(err)
 		}
-		// Before its first step, and when that is undone, an op has no step.
+		// An op has no step before its first one and after the undo of its first one.
 		return st.State != op.StateRunning || (st.Step != "" && !slices.Contains(first, st.Step)), nil
 	})
 	switch {
@@ -52,8 +51,7 @@ func (a *Admission) granted(ctx context.Context, opID string, first []string) (o
 	return st, nil
 }
 
-// ended waits for the end of an op that is being undone; what is not done is no
-// success.
+// ended waits for the end of an op that is being undone, so that it is not reported as a success.
 func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) {
 	if st.State != op.StateUndoing {
 		return st, nil
@@ -61,8 +59,7 @@ func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// behindOurs reports whether everything that an op waits behind is an op of this
-// manager: these do not last.
+// behindOurs reports whether an op waits only for ops of this manager, which are short.
 func (a *Admission) behindOurs(mine op.Status) bool {
 	for _, st := range a.Runner.Active() {
 		if st.Op.ID != mine.Op.ID && share(st.Op.Keys, mine.Op.Keys) && !a.ours(st.Op.Kind) {
@@ -72,8 +69,7 @@ func (a *Admission) behindOurs(mine op.Status) bool {
 	return true
 }
 
-// takeBackTurn ends an op that has touched nothing because something else works
-// on its instance.
+// takeBackTurn ends an op that has changed nothing, because another op works on its instance.
 func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
 	busy := api.Errorf(api.CodeInstanceBusy, "another operation works on the instance or the volume; `volferryctl migration list` shows migrations; try again when it is over")
 	if parked := a.Parked(st.Op.Keys); parked != nil {
@@ -85,8 +81,8 @@ func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// Parked returns an op, of any manager, that waits for the operator and has one of these keys, nil
-// if there is none. Nothing else with that key begins before its end.
+// Parked returns an op of any manager that waits for the operator and has one of these keys; nil if
+// there is none. No other op with that key begins before its end.
 func (a *Admission) Parked(keys []string) *op.Status {
 	for _, st := range a.Runner.Active() {
 		if st.State == op.StateNeedsOperator && share(st.Op.Keys, keys) {
@@ -100,14 +96,15 @@ func waitsBehind(parked *op.Status) *api.Error {
 	return api.Errorf(api.CodeNeedsOperator, "%s; nothing was changed", StandsInTheWay(parked)).With("op_id", parked.Op.ID)
 }
 
-// StandsInTheWay says of an op that waits for the operator that others have to wait for it.
+// StandsInTheWay returns a text for an op that waits for the operator and that other ops wait for.
 func StandsInTheWay(parked *op.Status) string {
 	return fmt.Sprintf("operation %s (%s) has to end first, and an operator has to look at it: %s; `%s` says what to do",
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, api.ShellLine("volferryctl", "op", "show", parked.Op.ID))
 }
 
-// RefuseParked takes an op back that has touched nothing, as it has its turn behind one that waits
-// for the operator: it would not go on by itself. It returns false if that is not so.
+// RefuseParked withdraws an op that has changed nothing and waits for its turn after an op that
+// waits for the operator: it would not continue by itself. It returns false if the op is in another
+// state.
 func (a *Admission) RefuseParked(st op.Status) bool {
 	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false
@@ -116,8 +113,7 @@ func (a *Admission) RefuseParked(st op.Status) bool {
 	return parked != nil && a.Runner.Interrupt(st.Op.ID, waitsBehind(parked)) == nil
 }
 
-// Wait waits for the end of an op, but no longer than a request may wait for a system that
-// is away. It returns the status of the op.
+// Wait waits for the end of an op, but no longer than Timeout. It returns the op's status.
 func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
@@ -128,9 +124,9 @@ func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	return now, err
 }
 
-// End returns once an op is over: done, or undone, which is an error. It waits as long as
-// the op works. If the op waits for something that is away, or for the operator, it returns
-// an error that begins with doing, and the op goes on by itself.
+// End waits for the end of an op and returns its status; an undone op is an error. It waits as long
+// as the op works. If the op waits for a system that does not answer, or for the operator, End
+// returns an error that begins with doing, and the op continues by itself.
 func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, error) {
 	for {
 		st, err := a.Wait(ctx, opID)
@@ -154,11 +150,11 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 	}
 }
 
-// processesAway are the commands that say why volferryd-processes does not answer. The daemon's log
-// has what it said.
+// processesAway has the commands that show why volferryd-processes does not answer. The daemon's
+// log has its error.
 const processesAway = "`systemctl status volferryd-processes.socket volferryd-processes.service` and `journalctl -u volferryd.service` say why"
 
-// stuck is the answer for an op that waits, nil for one that works.
+// stuck returns the error for an op that waits; nil for an op that works.
 func (a *Admission) stuck(st op.Status, doing string) error {
 	code, what := cmp.Or(a.Busy, api.CodeInstanceBusy), ""
 	if a.Waits != nil {
