@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package witness asks two witnesses what a domain's process has open: the hypervisor, and
-// the kernel. A libvirtd that died inside a call comes back with its old status, and shows
-// the chains of before for as long as the process lives. The package must not know what the
-// images are to the caller, or what the caller makes of the answer.
+// Package witness asks two witnesses which images a domain's process has open: the hypervisor and
+// the kernel. After a libvirtd has died inside a call, the next libvirtd reads its old status and
+// reports the old chains until the QEMU process ends. The package does not know the images' meaning
+// to the caller.
 package witness

@@ -17,25 +17,25 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Kernel is the part of a hypervisor that the package needs. Of what is at an address it is QEMU
-// itself that answers, through the hypervisor.
+// Kernel is the package's view of a hypervisor. For an image at an address, QEMU itself answers,
+// through the hypervisor.
 type Kernel interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// Held says how the process of a domain has an image open, as the kernel says.
+// Held is how, according to the kernel, the process of a domain has an image open.
 type Held struct {
-	Process        bool // there is one
+	Process        bool // the domain has a process
 	Open, Writable bool
-	// PID is the number of a process that has it open.
+	// PID is the number of a process that has the image open.
 	PID int
-	// Unasked: nobody could ask the process, so that it counts as open for writing.
+	// Unasked reports that the process could not be asked; the image then counts as open for
+	// writing.
 	Unasked bool
 }
 
-// Look asks the kernel how the process of a domain has the image at path open. A path where
-// there is nothing is not open. Name is the instance's name, for the error, which is typed
-// for the runner.
+// Look asks the kernel how the process of a domain has the image at path open. A path without a
+// file is not open. Name is the instance's name, for the error. The error is typed for the runner.
 func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	all, err := LookAt(ctx, k, id, name, path)
 	if err != nil {
@@ -44,7 +44,7 @@ func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	return all[0], nil
 }
 
-// LookAt is Look for several images, in one look if there is something at each path.
+// LookAt is Look for several images, by one call if every path exists.
 func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]Held, error) {
 	all := make([]Held, len(paths))
 	files, err := k.OpenFiles(ctx, id, paths...)
@@ -75,8 +75,8 @@ func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]
 	return all, nil
 }
 
-// Clients counts what the processes of domains have of what is at an address: each is one client of
-// its server.
+// Clients counts how often the processes of domains have the image at an address open: each is one
+// client of its server.
 func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n int, err error) {
 	for _, id := range ids {
 		files, err := k.OpenFiles(ctx, id, address)
@@ -92,26 +92,26 @@ func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n in
 	return n, nil
 }
 
-// Retry bounds how long witnesses that disagree are asked again: libvirt needs a moment to
-// notice that a process is dead, and QEMU needs one to close an image.
+// Retry bounds how long disagreeing witnesses are asked again: libvirt takes a moment to detect the
+// death of a process, and QEMU to close an image.
 type Retry struct {
 	Poll, Bound time.Duration
 }
 
-// Heard is what both witnesses say at one moment.
+// Heard has the answers of both witnesses at one moment.
 type Heard[V any] struct {
-	// View is what the hypervisor says.
+	// View is the hypervisor's answer.
 	View V
-	// Occupied: a call on the domain's process is under way. It may be one of ours whose
-	// answer was lost, and what was seen may be wrong the next moment.
+	// Occupied reports that a call on the domain's process is under way. It may be a call of this
+	// daemon with a lost answer, so the observation may become wrong at any moment.
 	Occupied bool
-	// Disagree is the error if the two cannot both be right, nil if they can.
+	// Disagree is the error if the two answers contradict each other, nil otherwise.
 	Disagree error
 }
 
-// Agreed asks both witnesses until they agree and no call is under way, and returns what
-// the hypervisor says. If that does not happen in time, the outcome is unknown. Its errors
-// are typed for the runner; so must be those of hear. Name is the instance's name.
+// Agreed asks both witnesses until they agree and no call is under way, and returns the
+// hypervisor's answer. If they do not agree in time, the outcome is unknown. The errors are typed
+// for the runner; the errors of hear must be typed too. Name is the instance's name.
 func Agreed[V any](ctx context.Context, p Retry, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
 	var h Heard[V]
 	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {
