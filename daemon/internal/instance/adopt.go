@@ -27,31 +27,29 @@ type Registry interface {
 	RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error)
 }
 
-// Inspect reads the size of an image whose format is known, and its base images by its
-// header.
+// Inspect returns the size of an image of known format, and the base images that its header names.
 type Inspect func(ctx context.Context, path string, format api.Format) (api.Location, error)
 
-// Adopter takes over the disks of domains that exist already: each becomes a
-// volume with one attachment, where it is, as it is. Nothing on the host is
-// changed.
+// Adopter adopts the disks of existing domains: each disk becomes a volume with one attachment, at
+// its present location. Adoption changes nothing on the host.
 type Adopter struct {
 	HV       hv.Hypervisor
 	Registry Registry
 	Inspect  Inspect
 	HostID   string
-	// HostName is the host's name at the registry.
+	// HostName is the host's name in the registry.
 	HostName string
-	// Claims knows which images belong to somebody.
+	// Claims finds the users of images.
 	Claims *location.Claims
-	// Rules say where an image may be that becomes a volume.
+	// Rules limit where the image of a new volume may be.
 	Rules location.Rules
-	// Adoptable refuses an image that a volume has left by a move of this host
-	// (migrate.Manager); verdict begins the refusal. Nil: no volume was ever moved.
+	// Adoptable refuses an image that a volume has left by a move of this host (migrate.Manager);
+	// the refusal begins with verdict. Nil if no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
-// Adopt registers the domain that in names, as in says. If this host has registered the domain
-// already, Adopt returns the instance as it is, and already is true.
+// Adopt registers the domain that in names. If this host has registered the domain already, Adopt
+// returns the existing instance, and already is true.
 func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -64,9 +62,9 @@ func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) 
 	return a.adopt(ctx, opID, &doms[i], in)
 }
 
-// AdoptAll registers every domain of the host that is not registered yet, and returns all
-// instances, with the names of those that were registered before. It stops at the first
-// domain that cannot be registered.
+// AdoptAll registers every domain of the host that is not registered yet. It returns all instances,
+// and the names of the instances that were registered before. It stops at the first domain that
+// cannot be registered.
 func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdopt) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -89,8 +87,8 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdop
 	return out, already, nil
 }
 
-// stoppedAt says of an error where it ended the adoption of all, and what was done
-// before.
+// stoppedAt adds to an error the domain at which the adoption of all domains ended, and the number
+// of adopted domains.
 func stoppedAt(domain string, before int, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -104,7 +102,7 @@ func stoppedAt(domain string, before int, err error) error {
 func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
 	doms, err := a.HV.Domains(ctx)
 	var unreadable *hv.Unreadable
-	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) { // one of them may have a disk of what is adopted
+	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) { // an unread domain may share a disk with the adopted one
 		return nil, request.Refused(err)
 	}
 	if err != nil {
@@ -136,7 +134,7 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, in api
 	return inst, false, err
 }
 
-// register registers a domain with its disks. Nobody else takes an image meanwhile.
+// register registers a domain with its disks. No other request takes an image during the call.
 func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in api.InstanceAdopt) (api.Instance, error) {
 	volumes := map[string]bool{}
 	if err := a.Registry.EachVolume(ctx, func(v *api.Volume) error { volumes[v.ID] = true; return nil }); err != nil {
@@ -172,7 +170,8 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 	return a.Registry.RegisterInstance(ctx, opID, reg)
 }
 
-// findPool names the pool of a disk, or says why its definition has to name it by another path.
+// findPool sets the pool of a disk. It returns a reason if the definition must name the image by
+// another path first.
 func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why string, err error) {
 	named := disk.Location.Path
 	if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil || disk.Location.Path == named {
@@ -182,7 +181,7 @@ func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why stri
 		named, disk.Location.Pool, disk.Location.Path), nil
 }
 
-// disk describes a disk as a volume to be, or says why it is none.
+// disk returns a disk as a future volume, or the reason why it cannot become one.
 func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.AdoptedDisk, string) {
 	top := d.Top()
 	switch {
@@ -232,13 +231,13 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	}, ""
 }
 
-// noAddress is why a disk over a network is no volume.
+// noAddress is the reason why a network disk cannot become a volume.
 const noAddress = "not a volume: it is reached over a network, and of such disks only these become volumes: " +
 	"exports of an NBD server at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names; " +
 	"RBD images of a Ceph cluster of rbd_clusters in volferryd.toml, with the very monitors, user and secret (by its uuid) that are listed there, with letters, digits and . _ - + in their names, and with no snapshot, configuration file, encryption or other setting in the <source>"
 
-// otherChain says in what the chain of a disk is not what the header of its image says: which
-// of the two the guest's data was written with is not known.
+// otherChain returns how the chain of a disk differs from the header of its image. It is unknown
+// then with which of the two the guest's data was written.
 func otherChain(d *hv.Disk, l api.Location) string {
 	names := func(images []string) string { return cmp.Or(strings.Join(images, ", "), "none") }
 	var stated, written []string
@@ -251,8 +250,8 @@ func otherChain(d *hv.Disk, l api.Location) string {
 	return fmt.Sprintf("its domain has it over other images (<backingStore>: %s) than its header names (%s); make both the same", names(stated), names(written))
 }
 
-// place gives the disk its volume (identify), or says why where it is keeps it from being
-// one.
+// place gives the disk its volume (identify), or returns the reason why an image at this location
+// cannot become a volume.
 func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool, force bool) (why string, err error) {
 	if why, err = bases(look, disk.Location); why != "" || err != nil {
 		return why, err
@@ -272,7 +271,7 @@ func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Doma
 	return a.outside(ctx, disk.Location, known)
 }
 
-// openedWith says in words how QEMU opens an image.
+// openedWith returns how QEMU opens an image, in words.
 func openedWith(luksSecret string) string {
 	if luksSecret == "" {
 		return "without a secret"
@@ -280,8 +279,8 @@ func openedWith(luksSecret string) string {
 	return "as LUKS with the secret " + luksSecret
 }
 
-// bases says why base images keep an image from becoming a volume, "" if they do not: one that
-// is a base image may not be written, and a base image of a volume may not be another volume.
+// bases returns the reason why base images keep an image from becoming a volume, "" if there is
+// none: a base image may not be written, and a base image of a volume may not be another volume.
 func bases(look *location.Look, l api.Location) (string, error) {
 	holder, err := look.Holder(l.Path, location.Self{})
 	if err == nil && holder.BaseOf != nil {
@@ -300,8 +299,8 @@ func bases(look *location.Look, l api.Location) (string, error) {
 	return "", err
 }
 
-// outside says why the place of an image, or of one that it is over, keeps it from becoming a
-// volume, "" if it does not. One that is a volume already stays one.
+// outside returns the reason why the place of an image, or of one of its base images, keeps it from
+// becoming a volume; "" if there is none. An image that is a volume already stays a volume.
 func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (string, error) {
 	if known {
 		return "", nil
@@ -313,18 +312,18 @@ func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (stri
 	return "not a volume: " + err.Error(), nil
 }
 
-// isShared reports whether the domain lets others have the image open, in its definition
-// and as it runs.
+// isShared reports whether the domain shares the image with other processes, in its definition and
+// in its running process.
 func isShared(dom *hv.Domain, d *hv.Disk) bool {
 	live := dom.LiveDisk(d.Target)
 	return d.Shareable && (live == nil || live.Shareable)
 }
 
-// identify gives the disk its volume: one that the registry has of this image
-// already, by whatever name (the instance was forgotten and comes back, or another
-// one has the volume), else a new one, whose id is the disk's serial if that is a
-// UUID that no volume of any host has. Known says that there is one already. An image
-// that something else needs is refused.
+// identify gives the disk its volume. If the registry has a volume of this image, by any path, that
+// volume is used: the instance was forgotten and comes back, or another instance has the volume.
+// Otherwise the volume is new; its id is the disk's serial if the serial is a UUID that no volume
+// of any host has. Known reports whether the volume exists already. An image that something else
+// needs is refused.
 func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})
@@ -350,8 +349,8 @@ func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.
 	return false, nil
 }
 
-// BootIndexes numbers the boot order of a definition's disks from 0, by target. If there is
-// no <boot order=>, the first disk boots, as in libvirt.
+// BootIndexes returns the boot order of a definition's disks, from 0, by target. Without <boot
+// order=> the first disk boots, as in libvirt.
 func BootIndexes(disks []hv.Disk) map[string]*int {
 	out := map[string]*int{}
 	ordered := false
@@ -375,7 +374,8 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 }
 
 // Reported returns the state of an instance for a report to the registry. An older registry does
-// not know the states of a standstill, so the report says paused, and the standstill beside it.
+// not know the standstill states, so the report has the state paused and the standstill in a field
+// of its own.
 func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	state = StateOf(dom)
 	if state.Standstill() {
@@ -384,7 +384,7 @@ func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	return state, ""
 }
 
-// StateOf returns the state of an instance that has this domain.
+// StateOf returns the state of an instance with this domain.
 func StateOf(dom *hv.Domain) api.InstanceState {
 	switch dom.State {
 	case hv.StateRunning:

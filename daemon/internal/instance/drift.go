@@ -13,28 +13,28 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Drift is how the domain of an instance differs from what the registry has of it.
+// Drift is how the domain of an instance differs from the registry's record.
 type Drift struct {
-	// Note tells a person the difference and what to do about it; empty if there is none.
+	// Note describes the difference and its remedy to a person; empty if there is no difference.
 	Note string
-	// Differs: its disks are not where its volumes are.
+	// Differs reports that its disks are not at the locations of its volumes.
 	Differs bool
-	// Gone: there is no domain.
+	// Gone reports that the domain does not exist.
 	Gone bool
-	// Elsewhere: the guest was moved to another host, so it is not stopped although its
-	// domain is off.
+	// Elsewhere reports that the guest was moved to another host: it may run although its domain is
+	// off.
 	Elsewhere bool
-	// NoRoot: the root slot is empty, and the definition has no root disk either. The
-	// domain has to be guarded (guard.OwnerRoot, RootReason).
+	// NoRoot reports that the root slot is empty and that the definition has no root disk. The
+	// domain must be guarded (guard.OwnerRoot, RootReason).
 	NoRoot bool
 }
 
-// DriftOf compares the domain of an instance, nil if there is none, with what the registry
-// has of it. The caller leaves out attachments that an op or a migration is changing.
+// DriftOf compares the domain of an instance, nil if it does not exist, with the registry's record.
+// The caller omits attachments that an op or a migration is changing.
 func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	switch {
 	case inst.State.OnShelf():
-		return Drift{} // an op looks when it brings it back
+		return Drift{} // the op that brings it back checks it
 	case dom == nil:
 		return Drift{Gone: true, Note: printable(fmt.Sprintf(
 			"its domain is gone from this host: somebody has undefined it, or moved it to another one. Where its guest runs on no other host, define it again (virsh define), or `%s` if it is not to come back", api.ShellLine("volferryctl", "instance", "forget", inst.Name)))}
@@ -46,17 +46,17 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	return Drift{Note: printable(what), Differs: what != "" && dom.Persistent, NoRoot: noRootIn(inst, dom)}
 }
 
-// Remark is a note about an instance whose domain is as it was left.
+// Remark returns a note about an instance with an unchanged domain.
 func Remark(text string) Drift { return Drift{Note: printable(text)} }
 
-// UnderAnotherID returns the note about an instance that is gone while a domain with its name
-// is there under another UUID, as after `virsh define` of a definition without one.
+// UnderAnotherID returns the note about an instance without a domain while a domain of the same
+// name exists under another UUID, as after `virsh define` of a definition without a UUID.
 func UnderAnotherID(inst api.Instance, dom *hv.Domain) string {
 	return printable(fmt.Sprintf("a domain of its name is defined, with UUID %s and not %s: to libvirt and to Volferry it is another domain, which nothing here guards or moves. If it is the same guest, give it its UUID back: shut it down, `%s`, put <uuid>%s</uuid> into what that prints, `%s`, and `virsh define` the file",
 		dom.ID, inst.ID, api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), inst.ID, api.ShellLine("virsh", "undefine", "--keep-nvram", "--", dom.Name)))
 }
 
-// Unreadable returns the note about an instance whose domain cannot be read.
+// Unreadable returns the note about an instance with an unreadable domain.
 func Unreadable(dom hv.UnreadableDomain) string {
 	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (`%s`), nothing is begun on this host that another domain may be in the way of", dom.Err, api.ShellLine("virsh", "dumpxml", "--", dom.Name)))
 }
@@ -66,8 +66,8 @@ func noRootIn(inst api.Instance, dom *hv.Domain) bool {
 	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil
 }
 
-// maxNote is how much of a note the registry takes, in characters. Names and paths
-// in it are of people with virsh.
+// maxNote is the registry's limit for a note, in characters. Users of virsh choose the names and
+// paths in it.
 const maxNote = 1000
 
 func printable(note string) string {
@@ -80,6 +80,5 @@ func printable(note string) string {
 	return string(runes[:min(len(runes), maxNote)])
 }
 
-// RootReason is the reason of the guard that keeps an instance without a root volume off
-// (guard.OwnerRoot).
+// RootReason is the reason of the guard of an instance without a root volume (guard.OwnerRoot).
 func RootReason(name string) string { return steps.NoRoot("start", name).Message }

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Memory returns how large the save image of an instance of this host may be, and how much
-// room there is for it.
+// Memory returns the largest size of the save image of an instance of this host, and the free space
+// for it.
 func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedInstance, error) {
 	e := m.env
 	inst, err := e.FindInstance(ctx, instanceRef)

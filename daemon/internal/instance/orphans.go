@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Saved reads from the journal what this host has done for a move with all guests paused:
-// one entry for each domain that it was asked to suspend, save or restore. A registry that
-// was restored from a backup may not know of them.
+// Saved returns from the journal this host's work for a move with all guests paused: an entry for
+// each domain that it was asked to suspend, save or restore. A registry restored from a backup may
+// lack that information.
 func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedInstance, error) {
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
@@ -28,7 +28,7 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	if err != nil {
 		return nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the domains: %v", err)
 	}
-	for _, d := range unreadable { // the journal has what is asked for
+	for _, d := range unreadable { // the journal has the answer
 		doms = append(doms, hv.Domain{ID: d.ID, Name: d.Name})
 	}
 	out := []api.SavedInstance{}
@@ -59,8 +59,8 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	return out, nil
 }
 
-// OrphanedSave returns a note about an instance that is guarded for a move with all guests
-// paused of which the registry knows nothing; "" if there is no such guard.
+// OrphanedSave returns a note about an instance that is guarded for a move with all guests paused
+// that the registry does not know; "" if there is no such guard.
 func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
 	for _, held := range guards {
 		id, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)

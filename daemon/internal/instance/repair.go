@@ -10,11 +10,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginRepair makes the definition of an instance that is off name the images where its volumes
-// are, or the overlay of a volume that moves. A definition that names them already is left as it
-// is. Where a move's source was written since, and where nobody can tell, it is refused. While an
-// operation of a migration of the instance waits for the operator, it names the disk of that
-// migration and no other, also where the guest runs. See BeginStart.
+// BeginRepair corrects the definition of an instance that is off: each disk names the image of its
+// volume or, for a moving volume, the overlay. It leaves a correct definition unchanged. It refuses
+// the repair if a move's source was written since, and if that is unknown. While an operation of a
+// migration of the instance waits for the operator, it corrects only the disk of that migration,
+// also for a running guest. See BeginStart.
 func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how api.InstanceRepair) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindRepair, Body: repairBody(instanceRef, how),
@@ -37,8 +37,8 @@ func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how
 	})
 }
 
-// repairBody is the body of a repair. One without flags is what it was before there were any: the
-// journal knows a request that is sent again by it.
+// repairBody returns the body of a repair. Without flags it equals the body of versions that had no
+// flags, because the journal recognises a repeated request by its body.
 func repairBody(instance string, how api.InstanceRepair) instanceBody {
 	if how == (api.InstanceRepair{}) {
 		return instanceBody{Instance: instance}

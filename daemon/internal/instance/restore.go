@@ -11,11 +11,11 @@ import (
 )
 
 // BeginRestore restores an instance that was saved for a migration, with the volume at the
-// location. The instance is then paused, guarded and still has its save image, until
-// BeginResume: other guests of the volume may not be restored yet. For an instance that was
-// not saved it only checks that. An instance that cannot be restored stays saved and
-// guarded (needs_operator), and the restore may be asked for again. With DiscardMemory the
-// instance is off afterwards.
+// location. Until BeginResume the instance stays paused and guarded and keeps its save image,
+// because other guests of the volume may not be restored yet. For an instance that was not saved it
+// only checks that fact. An instance that cannot be restored stays saved and guarded
+// (needs_operator); the restore may be requested again. With DiscardMemory the instance is off
+// afterwards.
 func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
 	kind := steps.KindRestorePaused
 	if in.DiscardMemory {
@@ -38,5 +38,5 @@ func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in
 	})
 }
 
-// WakingSteps returns the steps of a restore at which its guest may be paused.
+// WakingSteps returns the steps of a restore in which the guest may be paused.
 func WakingSteps() []string { return steps.WakingSteps() }

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginShelve puts an instance on the shelf: it is stopped, the registry gets its
-// definition, and it is removed from the host.
+// BeginShelve puts an instance on the shelf: the instance is stopped, its definition is stored in
+// the registry, and its domain is removed from the host.
 func (m *Manager) BeginShelve(ctx context.Context, opID, instanceRef string, how api.InstanceShelve) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindShelve, Body: instanceBody{instanceRef, how},

@@ -12,14 +12,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// instanceBody is what the caller sent, to tell a repeated request from another one.
+// instanceBody is the request as the journal keeps it; it distinguishes a repeated request from
+// another one.
 type instanceBody struct {
 	Instance string `json:"instance"`
 	In       any    `json:"in,omitempty"`
 }
 
-// submit stores the op of a request, waits until it is granted, and returns the instance.
-// Asks are the steps, besides the first, that may still refuse it.
+// submit stores the op of a request, waits until it is granted, and returns the instance. Asks are
+// the steps, besides the first, that may still refuse it.
 func (m *Manager) submit(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
 	o, err := m.admission.Submit(ctx, req)
 	if err != nil {
@@ -30,15 +31,15 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
 	st, err := m.admission.Granted(ctx, o.ID, append(asks, steps.StepNameAdmit)...)
-	// A save that was admitted is no refusal, whatever became of it: it may have left the
-	// guest at rest. Its op tells.
+	// A save that was admitted is not refused, whatever its result: it may have left the guest
+	// paused. Its op has the result.
 	if _, admitted := st.Outputs[steps.StepNameAdmit]; err != nil && !admitted {
 		return api.Instance{}, err
 	}
 	return m.currentInstance(ctx, &s), nil
 }
 
-// currentInstance is the instance as it is now, as far as registry and libvirt answer.
+// currentInstance returns the instance's present state, as far as registry and libvirt answer.
 func (m *Manager) currentInstance(ctx context.Context, s *steps.Subject) api.Instance {
 	inst, err := m.env.FindInstance(ctx, s.InstanceID)
 	if err != nil {

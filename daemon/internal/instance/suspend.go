@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckSave makes every check of BeginSuspend and BeginSave, and changes nothing.
+// CheckSave makes every check of BeginSuspend and BeginSave. It changes nothing.
 func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.InstanceSuspend) error {
 	input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 	if err != nil {
@@ -20,9 +20,9 @@ func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.Inst
 	return err
 }
 
-// BeginSuspend suspends and guards an instance for a migration that has locked it, before
-// any guest of the volume is saved. It stays suspended until BeginResume. An instance that
-// does not run is only guarded.
+// BeginSuspend suspends and guards an instance for the migration that has locked it, before any
+// guest of the volume is saved. It stays suspended until BeginResume. An instance that does not run
+// is only guarded.
 func (m *Manager) BeginSuspend(ctx context.Context, opID, instanceRef string, in api.InstanceSuspend) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindSuspend, Body: instanceBody{instanceRef, in},

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginUnshelve brings a shelved instance to this host. When the op is done the instance is
+// BeginUnshelve brings a shelved instance to this host. At the end of the op the instance is
 // stopped, and another op (api.StartOp) starts it.
 func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.submit(ctx, request.Request{

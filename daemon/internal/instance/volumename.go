@@ -8,14 +8,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// domainNameBytes bounds how much of a domain's name is in the names of its volumes,
-// which are bounded themselves.
+// domainNameBytes bounds the part of a domain's name in the names of its volumes, which have a
+// limit of their own.
 const domainNameBytes = 128
 
-// volumeName names the volume of a domain's disk. libvirt lets a domain have any name;
-// the name of a volume has plain letters, digits, dots, underscores and hyphens only. Other
-// characters become hyphens, and the beginning of the domain's id then keeps the name apart
-// from those of other domains.
+// volumeName returns the name for the volume of a domain's disk. libvirt permits any domain name; a
+// volume's name has only plain letters, digits, dots, underscores and hyphens. Other characters
+// become hyphens, and then the beginning of the domain's id makes the name unique.
 func volumeName(dom *hv.Domain, target string) string {
 	plain := strings.Map(func(r rune) rune {
 		if isPlain(r) || r == '.' || r == '_' {

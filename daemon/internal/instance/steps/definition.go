@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CollectDefinition returns the definition of the instance on this host, and a digest that
-// changes whenever the definition does.
+// CollectDefinition returns the definition of the instance on this host, and a digest that changes
+// with every change of the definition.
 func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.InstanceDefinition, digest string, err error) {
 	def, err := e.HV.DomainDefinition(ctx, in.InstanceID)
 	if err != nil {
@@ -66,8 +66,7 @@ func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.I
 	return out, hex.EncodeToString(sum[:]), nil
 }
 
-// packNVRAM compresses the variables of a UEFI guest, as the registry keeps them; none
-// stay none.
+// packNVRAM compresses the UEFI variables of a guest for the registry; nil stays nil.
 func packNVRAM(nvram []byte) ([]byte, error) {
 	if nvram == nil {
 		return nil, nil
@@ -83,8 +82,7 @@ func packNVRAM(nvram []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// maxNVRAM is far above the largest firmware, and keeps what is packed from
-// growing without end.
+// maxNVRAM is far above the largest firmware; it bounds the unpacked size.
 const maxNVRAM = 64 << 20
 
 // UnpackNVRAM is the reverse of packNVRAM.

@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Differs says how the disks of a domain differ from its attachments, "" if they match: in the
-// persistent definition and in the running guest each disk is at its location, or at an
+// Differs returns how the disks of a domain differ from its attachments, "" if they match: in the
+// persistent definition and in the running guest each disk must be at its location, or at an
 // overlay over it.
 func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	for i := range atts {
 		a := &atts[i]
 		if a.State != api.AttachmentAttached {
-			continue // an op is at it
+			continue // an op is changing it
 		}
 		if !dom.Persistent {
 			return fmt.Sprintf("it has no definition any more: somebody has undefined it, and it is gone once it is off; define it again while it runs: %s", api.DefineAgain(dom.Name))
@@ -38,7 +38,8 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	return ""
 }
 
-// side is a disk in the persistent definition or in the running guest, nil if it is not there.
+// side is a disk in the persistent definition or in the running guest; nil if the disk is missing
+// there.
 type side struct {
 	where, disk, shown string
 	is                 *hv.Disk
@@ -58,5 +59,5 @@ func (s *side) differs(a *api.Attachment) string {
 	return fmt.Sprintf("%s %s is at %s, and volume %s is at %s; `%s` shows what is there", s.disk, a.Device, s.is.Top().Path, volumeOf(a), a.Location.Path, s.shown)
 }
 
-// volumeOf is the name of an attachment's volume, or its id where the name is not known.
+// volumeOf returns the name of an attachment's volume, or its id if the name is unknown.
 func volumeOf(a *api.Attachment) string { return cmp.Or(a.VolumeName, a.VolumeID) }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steps does to the domains of this host what package instance is asked for: it has
-// the plans of all op kinds of instances (plans.go), one file per step or per few steps
-// that belong together, the checks that are made before an op is admitted and again by its
-// first step, and what the steps share: their environment, the save images, and what the
-// journal says of a guest before it was saved.
+// Package steps changes the domains of this host for package instance. It has the plans of all op
+// kinds of instances (plans.go), one file per step or per few related steps, the checks that are
+// made before an op is admitted and again by its first step, and the parts that steps share: their
+// environment, the save images, and the journal's records of a guest's state before its save.
 //
-// It must not know who asks, or what callers are told: that is package instance. It must
-// not know how libvirt, the registry or a migration work: they are behind hv.Hypervisor and
-// the interfaces of ports.go. Every interruption is in DESIGN.md of package instance.
+// It does not know its callers or their answers: package instance does. It does not know how
+// libvirt, the registry or a migration work: they are behind hv.Hypervisor and the interfaces of
+// ports.go. DESIGN.md of package instance has every interruption.
 package steps

@@ -8,12 +8,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckForget refuses to forget an instance whose disks are not where its volumes are, or of which
-// registry and journal do not agree: nothing else says that its guest is on the wrong image. It
-// changes nothing.
+// CheckForget refuses to forget an instance with disks that are not at the locations of its
+// volumes, or for which registry and journal disagree: after that nothing would show that the guest
+// uses the wrong image. It changes nothing.
 func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if inst.State == api.InstanceShelvedOffloaded {
-		return nil // no host has a domain of it
+		return nil // no host has its domain
 	}
 	dom, err := e.domain(ctx, inst.ID)
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 
 	KindSuspend = "instance_suspend"
 	KindSave    = "instance_save"
-	// KindRestore is in older journals: that restore let its guest run on at once. It is
-	// not submitted any more.
+	// KindRestore is in older journals: that restore resumed its guest at once. It is not submitted
+	// any more.
 	KindRestore       = "instance_restore"
 	KindRestorePaused = "instance_restore_paused"
 	KindDiscard       = "instance_discard_memory"
@@ -30,8 +30,8 @@ var Kinds = []string{
 	KindSuspend, KindSave, KindRestore, KindRestorePaused, KindDiscard, KindResume,
 }
 
-// pauseKinds are the op kinds of a move with all guests paused; true for the kinds that
-// bring an instance back.
+// pauseKinds are the op kinds of a move with all guests paused. The value is true for the kinds
+// that bring an instance back.
 var pauseKinds = map[string]bool{
 	KindSuspend: false, KindSave: false, KindRestore: true, KindRestorePaused: true, KindDiscard: true, KindResume: true,
 }
@@ -39,7 +39,7 @@ var pauseKinds = map[string]bool{
 // StepNameAdmit is the step in which every op but a restore may still be refused.
 const StepNameAdmit = "admit"
 
-// The steps whose outputs or end are looked at.
+// The steps whose outputs or ends other code reads.
 const (
 	stepNameReport = "report"
 

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FindInstance reads an instance from the registry or, while that is away, from what this
-// host remembers.
+// FindInstance returns an instance from the registry or, while the registry does not answer, from
+// this host's cache.
 func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error) {
 	inst, err := e.Registry.Instance(ctx, ref)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -23,7 +23,7 @@ func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error
 	return inst, err
 }
 
-// SubjectOf returns the subject of an op on an instance, which has to be on this host.
+// SubjectOf returns the subject of an op on an instance, which must be on this host.
 func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error) {
 	host, err := e.host(ctx)
 	if err != nil {
@@ -35,8 +35,8 @@ func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error)
 	return Subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
 }
 
-// domain reads the domain of an instance, nil if there is none. Its errors are typed
-// for the runner.
+// domain returns the domain of an instance, nil if it does not exist. Its errors are typed for the
+// runner.
 func (e *Env) domain(ctx context.Context, id string) (*hv.Domain, error) {
 	dom, err := e.HV.Domain(ctx, id)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -45,14 +45,15 @@ func (e *Env) domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return dom, request.HV(err)
 }
 
-// isOurs asks the registry whether the instance is this host's and not on the shelf.
+// isOurs reports whether, according to the registry, the instance is this host's and not on the
+// shelf.
 func (e *Env) isOurs(ctx context.Context, s *Subject) (bool, error) {
 	inst, found, err := e.row(ctx, s)
 	return found && !inst.State.OnShelf(), err
 }
 
-// row reads the instance from the registry. An instance of another host counts as not
-// found. Its errors are typed for the runner.
+// row reads the instance from the registry. An instance of another host counts as not found. Its
+// errors are typed for the runner.
 func (e *Env) row(ctx context.Context, s *Subject) (inst api.Instance, found bool, err error) {
 	inst, err = e.Registry.Instance(ctx, s.InstanceID)
 	if request.Lost(err) {

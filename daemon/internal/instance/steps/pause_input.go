@@ -20,18 +20,18 @@ type PauseInput struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// Device is the device of the volume's disk in the instance. Location is where the
-	// volume is or, for a restore, where it is to be.
+	// Device is the device of the volume's disk in the instance. Location is the volume's present
+	// location or, for a restore, its future one.
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
 	// Memory is the path of the save image.
 	Memory string `json:"memory"`
-	// Suspended: an earlier op has suspended and guarded the instance, so that the undo of
-	// a save does not resume it.
+	// Suspended reports that an earlier op has suspended and guarded the instance, so that the undo
+	// of a save does not resume it.
 	Suspended bool `json:"suspended,omitempty"`
 }
 
-// Owner returns the owner of the guard that keeps the instance from being started.
+// Owner returns the owner of the guard that prevents a start of the instance.
 func (in *PauseInput) Owner() string { return guard.OwnerPause + in.MigrationID }
 
 func (in *PauseInput) reason() string {
@@ -44,9 +44,9 @@ func (e *Env) SaveImagePath(instanceID, migrationID string) string {
 	return filepath.Join(e.cfg.SaveDir, instanceID+"."+migrationID+".ram")
 }
 
-// PauseInput looks up the input of an op for a migration that has locked the instance.
+// PauseInput returns the input of an op for a migration that has locked the instance.
 func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*PauseInput, error) {
-	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file's name
+	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file name
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
 	}
 	inst, err := e.Registry.Instance(ctx, instanceRef)
@@ -77,8 +77,8 @@ func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID
 	return in, nil
 }
 
-// lockedFor refuses every migration but the one that has locked the instance: another
-// would meet the guests in the middle of a move.
+// lockedFor refuses every migration except the one that has locked the instance: another migration
+// would find the guests in the middle of a move.
 func lockedFor(inst api.Instance, migrationID string) error {
 	switch {
 	case inst.Locked && inst.LockedBy == migrationID:

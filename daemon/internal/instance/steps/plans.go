@@ -58,10 +58,10 @@ func (e *Env) unshelvePlan() op.Plan {
 	}}
 }
 
-// pausePlans are the plans of a move with all guests paused: no process has the volume
-// open between save and restore, and no guest of the volume runs between suspend and
-// resume. A suspend or a save that fails is undone. The name that a restore puts into the
-// definition is not, since the location that it was given is right whatever follows.
+// pausePlans are the plans of a move with all guests paused: between save and restore no process
+// has the volume open, and between suspend and resume no guest of the volume runs. A failed suspend
+// or save is undone. The location that a restore writes into the definition is not undone: it is
+// right in any case.
 func (e *Env) pausePlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindSuspend, Steps: []op.Step{

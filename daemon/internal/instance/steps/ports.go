@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Ports are the systems that the ops of instances work on.
+// Ports are the systems that the ops of instances use.
 type Ports struct {
 	HV         hv.Hypervisor
 	Registry   Site
@@ -20,55 +20,54 @@ type Ports struct {
 	Images     Images
 	Migrations Migrations
 	Known      Known
-	// Report makes a report to the registry now, and returns when the registry has answered
-	// or cannot be reached; a report that it did not get is repeated anyway. The error is
-	// the hypervisor's, if it did not say how the instances are.
+	// Report reports to the registry now. It returns when the registry has answered or cannot be
+	// reached; a lost report is repeated later. The error is the hypervisor's if the state of the
+	// instances is unknown.
 	Report func(ctx context.Context) error
 }
 
-// Site is the part of the registry that the ops of instances need. Every change has an op
-// id and may be repeated. Errors are *api.Error; the code registry_unavailable means that
-// the outcome is unknown.
+// Site is the part of the registry that the ops of instances need. Every change has an op id and
+// may be repeated. Errors are *api.Error; registry_unavailable means that the outcome is unknown.
 type Site interface {
 	Volume(ctx context.Context, ref string) (api.Volume, error)
 	Instance(ctx context.Context, ref string) (api.Instance, error)
-	// Attachments returns the attachments of a volume at an instance. An empty reference
-	// stands for every volume, or every instance.
+	// Attachments returns the attachments of a volume at an instance. An empty reference means
+	// every volume, or every instance.
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 	TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error)
-	// PermitPause asks whether a guest of a move with all guests paused may be suspended,
-	// restored or resumed now. Each question has a new op id.
+	// PermitPause asks whether a guest of a move with all guests paused may be suspended, restored
+	// or resumed now. Each question needs a new op id.
 	PermitPause(ctx context.Context, opID, migration string, in api.PausePermit) (api.Migration, error)
 }
 
-// GuardKeeper keeps domains from being started (Guards).
+// GuardKeeper keeps domains from being started (guard.Dir).
 type GuardKeeper interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]guard.Guard, error)
-	// IssueStartToken lets one start through the owner's guard: a start whose definition
+	// IssueStartToken lets one start through the owner's guard: a start with a definition that
 	// contains the returned text. It holds until RevokeStartToken.
 	IssueStartToken(domainID, owner string) (string, error)
 	RevokeStartToken(domainID string) error
 	// HookKnowsStartTokens returns nil if no hook refuses a start with a token.
 	HookKnowsStartTokens() error
-	// Enforced returns nil if libvirt calls the guard hook before it starts a domain, and
-	// an error that says why not.
+	// Enforced returns nil if libvirt runs the guard hook before it starts a domain, otherwise the
+	// reason why it does not.
 	Enforced() error
 }
 
-// Locations are the images of volumes on this host (attach.Manager).
+// Locations gives access to the images of volumes on this host (attach.Manager).
 type Locations interface {
-	// Connect makes the location of an attachment ready for a domain of this host that does
-	// not exist yet: it checks pool, image, size and users as an attach does, and returns
-	// the chain. Its errors are typed for the runner. It may be repeated.
+	// Connect prepares the location of an attachment for a future domain of this host: it checks
+	// pool, image, size and users as an attach does, and returns the chain. Its errors are typed
+	// for the runner. It may be repeated.
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
-	// Chain checks like Connect and returns the chain, and changes nothing.
+	// Chain makes the checks of Connect and returns the chain. It changes nothing.
 	Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
-	// CheckLocation refuses a location that the registry has said and that no volume of this host
-	// may have, and CheckImages an image that is no image by now, or is a link. Their errors are
-	// typed for the runner.
+	// CheckLocation refuses a location from the registry that no volume of this host may have.
+	// CheckImages refuses a path that is a link or no longer an image. Their errors are typed for
+	// the runner.
 	CheckLocation(ctx context.Context, l api.Location, verdict string) error
 	CheckImages(l api.Location) error
 	// Disconnect ends the use of the location on this host, unless another domain
@@ -76,68 +75,68 @@ type Locations interface {
 	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error
 }
 
-// Images are the images of volumes, and the directory of save images, on this host
+// Images gives access to the images of volumes, and to the directory of save images
 // (image.Storage).
 type Images interface {
-	// Inspect reads size and kind of the image at a location. It returns image.ErrAbsent if
-	// there is nothing at its path, and an *api.Error if the image is not as the location
-	// says, or has other base images.
+	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent if the
+	// path does not exist, and an *api.Error if the image contradicts the location, or has other
+	// base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// Fingerprint tells an image from a later image at the same path, also after a reboot. It
-	// returns image.ErrAbsent if there is nothing.
+	// Fingerprint distinguishes an image from a later image at the same path, also after a reboot.
+	// It returns image.ErrAbsent if the path does not exist.
 	Fingerprint(ctx context.Context, path string) (string, error)
-	// InUse says in words who holds the image: a mount, a device mapper or loop device,
-	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
-	// returns "" if nobody does as far as this host can see.
+	// InUse returns in words the holder of an image: a mount, a device mapper or loop device, swap
+	// or, for an RBD image, more clients than ours counts; ours may be nil. It returns "" if this
+	// host sees no holder.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Connect makes the image at path ready for a guest of this host: it drops what
-	// this host has cached of it.
+	// Connect prepares the image at path for a guest of this host: it drops this host's cached
+	// pages of the image.
 	Connect(ctx context.Context, path string) error
-	// Disconnect writes what this host has cached of an image to stable storage.
+	// Disconnect writes this host's cached pages of an image to stable storage.
 	Disconnect(ctx context.Context, path string) error
-	// Flush puts what this host has in memory of a file on stable storage. Both return an
-	// *image.NotStoredError, once, if that cannot be stored.
+	// Flush writes this host's dirty pages of a file to stable storage. Both return an
+	// *image.NotStoredError, once, if a page cannot be stored.
 	Flush(ctx context.Context, path string) error
-	// FreeBytes returns how much a file in dir may still grow.
+	// FreeBytes returns by how many bytes a file in dir may grow.
 	FreeBytes(dir string) (int64, error)
-	// InMemory reports whether what is in dir is gone after a reboot.
+	// InMemory reports whether the content of dir is lost at a reboot.
 	InMemory(dir string) (bool, error)
 }
 
-// Migrations are the migrations of this host (migrate.Manager).
+// Migrations gives access to the migrations of this host (migrate.Manager).
 type Migrations interface {
-	// List returns the migrations of this host: the open ones, or all.
+	// List returns the open migrations of this host, or all of them.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
-	// Switching reports whether a migration may have the instance paused now.
+	// Switching reports whether a migration may have paused the instance now.
 	Switching(instanceID string) bool
-	// MayStart refuses the start of an instance if it is unknown whether its disks have the
-	// right chains. Its error says why, and what can be done.
+	// MayStart refuses the start of an instance if it is unknown whether its disks have the right
+	// chains. The error has the reason and the remedy.
 	MayStart(ctx context.Context, instanceID string) error
-	// CheckRecorded refuses what goes by the registry's word of where the volumes of an instance
-	// are, if the journal of this host has one of them elsewhere since a move that the registry
-	// does not know. Its error says what each witness has, and what can be done.
+	// CheckRecorded refuses an action that relies on the registry's locations of the instance's
+	// volumes, if this host's journal has another location of one of them, from a move that the
+	// registry does not know. The error has each witness's location, and the remedy.
 	CheckRecorded(ctx context.Context, instanceID string) error
-	// Misnamed returns the disks of an instance that is off whose definition is to name the
-	// overlay of a migration, and does not. It is an error if that is not safe.
+	// Misnamed returns the disks of an instance that is off whose definition must name the overlay
+	// of a migration, and does not. It returns an error if naming the overlay is not safe.
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
 	// Standing reports whether an operation of a migration of the instance waits for the operator.
 	Standing(ctx context.Context, instanceID string) (bool, error)
-	// NameStanding has the definition of such an instance name the image where the disk of that
-	// migration is. It is an error if nobody can tell which that is. Its errors are typed for the
+	// NameStanding makes the definition of such an instance name the present image of that
+	// migration's disk. It returns an error if that image is unknown. Its errors are typed for the
 	// runner.
 	NameStanding(ctx context.Context, instanceID string) error
-	// CheckPaused refuses a move with all guests paused for a volume that could not be
-	// moved in another way either: because of its image, its disk in this instance, or its
-	// other users on this host. Beside are the ids of the instances that have it by the
-	// registry. It changes nothing.
+	// CheckPaused refuses a move with all guests paused if the volume could not be moved in another
+	// way either: because of its image, its disk in this instance, or its other users on this host.
+	// Beside has the ids of the instances that have the volume according to the registry. It
+	// changes nothing.
 	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
-	// StoodStill refuses to save an instance that has written to its volume since the last of
-	// that was read, in a move while all guests write. It is called right before its process
-	// ends.
+	// StoodStill refuses to save an instance that has written to its volume after the last read of
+	// its changed blocks, in a move while all guests write. Call it right before the guest's
+	// process ends.
 	StoodStill(ctx context.Context, migrationID, instanceID string) error
 }
 
-// Known is what this host remembers of the registry while the registry is away.
+// Known is this host's cache of the registry, for the time in which the registry does not answer.
 type Known interface {
 	// KnownInstance finds an instance of this host by id, name or the beginning
 	// of its id.

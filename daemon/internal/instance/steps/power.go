@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// askEvery is how often a guest is asked again to shut down: one that boots may
-	// not have heard the first time.
+	// askEvery is the interval at which a guest is asked again to shut down: a booting guest may
+	// ignore the first request.
 	askEvery = 10 * time.Second
-	// lookEvery is how often the domain is looked at without an event.
+	// lookEvery is the interval at which the domain is read without an event.
 	lookEvery = time.Second
 )
 
@@ -37,8 +37,7 @@ func (e *Env) powerOn(ctx context.Context, s *Subject) error {
 	if err := e.connectDisks(ctx, s); err != nil {
 		return err
 	}
-	// QEMU opens the images by their paths, and this call may be made long after the op was
-	// admitted.
+	// QEMU opens the images by path, and this call may come long after the op was admitted.
 	atts, err := e.restingOf(ctx, s.InstanceID)
 	if err != nil {
 		return request.Registry(err)
@@ -49,13 +48,13 @@ func (e *Env) powerOn(ctx context.Context, s *Subject) error {
 	return s.refusal("start", e.HV.PowerOn(ctx, s.InstanceID))
 }
 
-// connectDisks connects what the definition names of targets: after a boot of the host nothing
-// is. What is connected stays so when the instance is stopped, so that its definition can be
+// connectDisks connects the images of targets that the definition names: after a boot of the host
+// none is connected. They stay connected when the instance stops, so that its definition can be
 // started at any time.
 func (e *Env) connectDisks(ctx context.Context, s *Subject) error {
 	dom, err := e.domain(ctx, s.InstanceID)
 	if err != nil || dom == nil {
-		return err // and the start will say so
+		return err // the start will report that
 	}
 	for i := range dom.Config {
 		for _, img := range dom.Config[i].Chain {
@@ -67,9 +66,9 @@ func (e *Env) connectDisks(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// powerOff returns when the domain is off. A guest that is asked and does not obey in
-// time runs on. If a stop with force is queued behind this op, the power is cut at once:
-// the guest may never answer.
+// powerOff returns when the domain is off. A guest that does not shut down in time keeps running.
+// If a stop with force is queued for the instance, the power is cut at once, because the guest may
+// never shut down.
 func (e *Env) powerOff(ctx context.Context, s *Subject, how Stopping) error {
 	if how.Force {
 		return s.refusal("stop", e.HV.PowerOff(ctx, s.InstanceID))
@@ -97,7 +96,7 @@ func (e *Env) powerOff(ctx context.Context, s *Subject, how Stopping) error {
 			if err := s.refusal("stop", e.HV.Shutdown(ctx, s.InstanceID)); err != nil {
 				return err
 			}
-			continue // some are off at once
+			continue // some guests are off at once
 		}
 		if more, err := hv.Await(ctx, events, s.InstanceID, lookEvery, over.C); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PowerInput is the input of every op that only changes whether an instance runs.
+// PowerInput is the input of the ops that change only whether an instance runs.
 type PowerInput struct {
 	Subject
 	Stopping
@@ -17,19 +17,19 @@ type PowerInput struct {
 
 // Stopping says how an instance is stopped.
 type Stopping struct {
-	// Force cuts the power without asking the guest.
+	// Force cuts the power instead of asking the guest to shut down.
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
 
 const defaultStopTimeout = 120 * time.Second
 
-// timeout is how long the guest has to obey.
+// timeout is the time in which the guest must shut down.
 func (s Stopping) timeout() time.Duration {
 	return cmp.Or(time.Duration(s.TimeoutSeconds)*time.Second, defaultStopTimeout)
 }
 
-// Check refuses what makes no sense by itself.
+// Check refuses contradictory options.
 func (s Stopping) Check() error {
 	return api.InstanceStop(s).Check()
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// verbs are the ops as a person says them.
+// verbs has the verb of each op kind, for messages.
 var verbs = map[string]string{
 	KindStart: "start", KindStop: "stop", KindReboot: "reboot", KindPause: "pause", KindUnpause: "unpause",
 }
 
-// CheckPower refuses a start, stop, reboot, pause or unpause that is not possible now. It
-// changes nothing, and its errors are typed for the runner.
+// CheckPower refuses a start, stop, reboot, pause or unpause that is not possible now. It changes
+// nothing. Its errors are typed for the runner.
 func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst api.Instance) error {
 	verb := verbs[kind]
-	if inst.Locked { // first, as the registry does, which hears of the state later
+	if inst.Locked { // first, as in the registry, which learns the state later
 		return locked(verb, inst)
 	}
 	if inst.State.OnShelf() {
@@ -58,10 +58,10 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 	return e.notGuarded(ctx, &in.Subject)
 }
 
-// onItsVolumes refuses to start a guest on other disks than its volumes, as with a definition
-// that was put back after a move: what the guest has written since is not there. Volumes that
-// move are looked at by MayStart. Where the registry is away nobody can tell, and the guest may
-// start, as it does without a daemon.
+// onItsVolumes refuses to start a guest whose disks are not its volumes, as with a definition that
+// was restored after a move: those disks lack the guest's later writes. MayStart checks moving
+// volumes. While the registry does not answer, the check is impossible and the guest may start, as
+// it may without a daemon.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
 	atts, err := e.restingOf(ctx, inst.ID)
 	if err != nil {
@@ -73,7 +73,7 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 	return e.onItsDevices(ctx, verb, inst.Name, atts)
 }
 
-// restingOf is atRest, of nothing where the registry is away.
+// restingOf is atRest, but returns nothing while the registry does not answer.
 func (e *Env) restingOf(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.atRest(ctx, id)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -82,9 +82,9 @@ func (e *Env) restingOf(ctx context.Context, id string) ([]api.Attachment, error
 	return atts, err
 }
 
-// onItsDevices refuses to start a guest on another device or RBD image than that of its volume,
-// which has its path by now. What else is wrong with an image is found out about by QEMU, and a
-// cluster that does not answer is not asked again.
+// onItsDevices refuses to start a guest if the path of its volume now leads to another device or
+// RBD image. QEMU detects other faults of an image. A cluster that does not answer is asked only
+// once.
 func (e *Env) onItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {
@@ -103,7 +103,7 @@ func (e *Env) onItsDevices(ctx context.Context, verb, name string, atts []api.At
 	return nil
 }
 
-// inState refuses an op for which the domain is not in the right state.
+// inState refuses an op if the domain is not in the required state.
 func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	verb := verbs[kind]
 	switch {
@@ -131,9 +131,8 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	return nil
 }
 
-// notGuarded refuses the start of an instance that is guarded, for whatever reason:
-// the hook would refuse it as well, but it may not be installed. A stale guard
-// (staleGuard) is no reason.
+// notGuarded refuses the start of a guarded instance, for any reason: the hook refuses it too, but
+// may not be installed. A stale guard (staleGuard) does not count.
 func (e *Env) notGuarded(ctx context.Context, s *Subject) error {
 	guards, err := e.Guards.Of(s.InstanceID)
 	if err != nil {
@@ -161,10 +160,10 @@ func (e *Env) notGuarded(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// staleGuard reports whether a guard was left by a move with all guests paused that does not
-// hold the instance any more, by the registry's word of now: this host was fenced, and the
-// move has ended meanwhile. As long as the save image is there the guard is refused and
-// not stale: a person has to give the memory up.
+// staleGuard reports whether a guard remains of a move with all guests paused that, according to
+// the registry, does not hold the instance any more: this host was fenced, and the move ended
+// since. While the save image exists the guard is not stale: the operator must first discard the
+// memory.
 func (e *Env) staleGuard(ctx context.Context, s *Subject, held guard.Guard) (bool, error) {
 	migrationID, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)
 	if !ok {
@@ -173,7 +172,7 @@ func (e *Env) staleGuard(ctx context.Context, s *Subject, held guard.Guard) (boo
 	inst, found, err := e.row(ctx, s)
 	if err != nil || !found || inst.LockedBy == migrationID {
 		if request.Away(err) {
-			err = nil // nobody can tell
+			err = nil // unknown
 		}
 		return false, err
 	}
@@ -186,7 +185,7 @@ func (e *Env) staleGuard(ctx context.Context, s *Subject, held guard.Guard) (boo
 		migrationID, rest.Memory)
 }
 
-// clearStaleGuards clears the guards that are stale (staleGuard).
+// clearStaleGuards clears the stale guards (staleGuard).
 func (e *Env) clearStaleGuards(ctx context.Context, s *Subject) error {
 	guards, err := e.Guards.Of(s.InstanceID)
 	if err != nil {
@@ -207,7 +206,7 @@ func (e *Env) clearStaleGuards(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// notSwitching refuses to touch a guest that a migration holds paused.
+// notSwitching refuses to touch a guest that a migration has paused.
 func (e *Env) notSwitching(s *Subject, verb string) error {
 	if !e.Migrations.Switching(s.InstanceID) {
 		return nil

@@ -28,13 +28,13 @@ func NoRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `%s`", verb, name, api.ShellLine("volferryctl", "volume", "attach", "VOLUME", name, "--root"))
 }
 
-// refusedFor is a refusal of Migrations (MayStart, CheckRecorded) for the caller.
+// refusedFor returns a refusal of Migrations (MayStart, CheckRecorded) in the caller's form.
 func refusedFor(verb, name string, err error) error {
 	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
 }
 
-// refusal turns an error of the hypervisor into what the caller is told, or into what
-// the runner waits for.
+// refusal turns an error of the hypervisor into the caller's error, or into an error that makes the
+// runner wait.
 func (s *Subject) refusal(verb string, err error) error {
 	cannot := func(code api.Code, why string) error {
 		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// savable refuses a domain whose RAM or whose disk could not be put back.
+// savable refuses a domain with RAM or a disk that could not be restored.
 func savable(dom *hv.Domain, in *PauseInput) error {
 	cannot := func(why string, args ...any) error { return forbidden("save", in.InstanceName, why, args...) }
 	if err := request.AtHome("cannot save instance "+in.InstanceName, dom); err != nil {
@@ -37,9 +37,9 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 	return nil
 }
 
-// otherDisks says which disk, besides the one with the target except, is another image in
-// a process, or in its save image, than in the persistent definition; "" if none. Drives,
-// whose medium may be changed at any time, are left out.
+// otherDisks returns a disk whose image in a process or in its save image differs from the
+// persistent definition; "" if there is none. It ignores the disk with the target except, and
+// drives, because their medium may change at any time.
 func otherDisks(process, config []hv.Disk, except string) string {
 	defined := make(map[string]*hv.Disk)
 	for i := range config {
@@ -56,7 +56,7 @@ func otherDisks(process, config []hv.Disk, except string) string {
 		if other == nil {
 			return fmt.Sprintf("%s is %s, and none", d.Target, d.Top().Path)
 		}
-		// Below the top one of the two may say less.
+		// Below the top image, one chain may be shorter.
 		for n := range min(len(d.Chain), len(other.Chain)) {
 			if d.Chain[n] != other.Chain[n] {
 				return fmt.Sprintf("%s is %s (%s), and %s (%s)", d.Target, d.Chain[n].Path, d.Chain[n].Format, other.Chain[n].Path, other.Chain[n].Format)
@@ -70,7 +70,7 @@ func otherDisks(process, config []hv.Disk, except string) string {
 	return ""
 }
 
-// uses reports whether a disk is the image at path, and nothing else.
+// uses reports whether a disk's chain is the image at path alone.
 func uses(d *hv.Disk, path string) bool {
 	return d != nil && len(d.Chain) == 1 && d.Chain[0].Path == path
 }
@@ -80,8 +80,8 @@ func (in *PauseInput) chainChanged(where string) error {
 		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
 }
 
-// MemoryBytes returns how much of the save directory the save image of a domain may take:
-// its RAM, and what QEMU writes of its devices.
+// MemoryBytes returns an upper bound for the save image of a domain: its RAM and QEMU's state of
+// the devices.
 func MemoryBytes(dom *hv.Domain) int64 {
 	if !dom.State.Active() {
 		return 0

@@ -18,13 +18,12 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// partSuffix, with the id of this boot of the host after it, is in the name of a save image
-// that is still being written. So a save image is whole and durable, or it is not there. Of
-// a part that an earlier boot has left nobody can tell whether it is whole.
+// partSuffix, followed by the id of this boot of the host, ends the name of an unfinished save
+// image. So a save image is complete and durable, or it does not exist. Whether a part of an
+// earlier boot is complete is unknown.
 const partSuffix = ".part."
 
-// SaveImageExists reports whether the save image is there. An error means that this is
-// unknown.
+// SaveImageExists reports whether the save image exists. After an error this is unknown.
 func SaveImageExists(in *PauseInput) (bool, error) { return fileExists(in.Memory) }
 
 func fileExists(path string) (bool, error) {
@@ -35,10 +34,10 @@ func fileExists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// partPath is the save image while it is written in this boot.
+// partPath is the path of the save image while it is written in this boot.
 func (e *Env) partPath(in *PauseInput) string { return in.Memory + partSuffix + e.cfg.BootID }
 
-// partPaths are the parts of the save image, of all boots.
+// partPaths returns the parts of the save image, of all boots.
 func partPaths(in *PauseInput) ([]string, error) {
 	dir, name := filepath.Split(in.Memory)
 	entries, err := os.ReadDir(dir)
@@ -54,14 +53,14 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
-// unprovenSuffix is in the place of the id of a boot in the name of a part while it is flushed: it
-// is as a part of an earlier boot.
+// unprovenSuffix replaces the id of the boot in the name of a part while the part is flushed; such
+// a part counts as a part of an earlier boot.
 const unprovenSuffix = "not-stored"
 
-// commitSaveImage gives the part of this boot, which is whole, the name of the save image, once it
-// is on stable storage. Until that is known it has a name of no boot. The kernel reports a lost
-// write once: if the daemon died of it, or could not rename the part then, the next flush would
-// succeed and prove nothing.
+// commitSaveImage renames the complete part of this boot to the save image, once it is on stable
+// storage. During the flush the part has a name of no boot, because the kernel reports a lost write
+// only once: if the daemon died then, or could not rename the part, the next flush would succeed
+// and prove nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
 	err := os.Rename(part, unproven)
@@ -71,7 +70,7 @@ func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 		switch {
 		case errors.As(err, &lost):
 			return api.Errorf(api.CodeIOError, "keep the saved memory of instance %s: %v; it is stopped now, as after a power cut, and has nothing but that memory lost: mend the storage of %s, and start it", in.InstanceName, err, e.cfg.SaveDir)
-		case err != nil: // it was not tried
+		case err != nil: // the flush was not tried
 			err = errors.Join(err, os.Rename(unproven, part))
 		default:
 			err = os.Rename(unproven, in.Memory)
@@ -86,9 +85,9 @@ func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	return nil
 }
 
-// recoverSaveImage cleans up after a save that was cut off, when the instance is off: a
-// part that libvirt has finished in this boot becomes the save image, and all other parts
-// are removed. Its errors are typed for the runner.
+// recoverSaveImage cleans up after an interrupted save, when the instance is off: a part that
+// libvirt has completed in this boot becomes the save image, and all other parts are removed. Its
+// errors are typed for the runner.
 func (e *Env) recoverSaveImage(ctx context.Context, in *PauseInput) error {
 	there, err := fileExists(e.partPath(in))
 	if err != nil {
@@ -119,8 +118,8 @@ func removeParts(in *PauseInput) error {
 	return nil
 }
 
-// removeSaveImage removes the save image, durably. It is for an instance that has a
-// process, which has the RAM.
+// removeSaveImage removes the save image, durably. The instance must have a process, which has the
+// RAM.
 func removeSaveImage(in *PauseInput) error {
 	if err := removeParts(in); err != nil {
 		return err

@@ -13,19 +13,18 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// SavedState says what an instance was before it was suspended or saved. It is the output
-// of the step that suspended or saved it.
+// SavedState is the state of an instance before its suspend or save. It is the output of the step
+// that suspended or saved it.
 type SavedState struct {
-	// State is running, paused or stopped; empty if the instance was neither suspended
-	// nor saved.
+	// State is running, paused or stopped; empty if the instance was neither suspended nor saved.
 	State hv.State `json:"state"`
 }
 
 // hadMemory reports whether the instance had RAM to save.
 func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
-// stateOf is the saved state of a domain. A guest that an I/O error has paused counts as
-// running: it goes on afterwards, as it would if the error were mended.
+// stateOf returns the saved state of a domain. A guest that an I/O error has paused counts as
+// running: it continues afterwards, as it would once the error is repaired.
 func stateOf(dom *hv.Domain) SavedState {
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
 		return SavedState{hv.StateRunning}
@@ -33,9 +32,9 @@ func stateOf(dom *hv.Domain) SavedState {
 	return SavedState{dom.State}
 }
 
-// SavedState reads from the journal what an instance was when it was saved for a migration.
-// It is zero if the instance was never saved, or if its save was undone. A save whose undo
-// only lacks the restore of the guest still counts.
+// SavedState reads from the journal the state of an instance before its save for a migration. It is
+// zero if the instance was never saved, or if its save was undone. A save whose undo lacks only the
+// restore of the guest still counts.
 func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
 	var is SavedState
 	asleep, err := e.asleep(ctx, in)
@@ -52,8 +51,8 @@ func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error
 	return is, err
 }
 
-// suspendedState reads from the journal what an instance was before it was suspended for
-// a migration: zero if it was not, or if the suspend was undone.
+// suspendedState reads from the journal the state of an instance before its suspend for a
+// migration; zero if there was none, or if it was undone.
 func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState, err error) {
 	err = e.PauseOps(ctx, in, func(st op.Status) error {
 		if data, ok := st.Outputs[stepNameSuspend]; ok && st.Op.Kind == KindSuspend && st.State != op.StateUndone {
@@ -64,7 +63,7 @@ func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState
 	return is, err
 }
 
-// stateBefore is what an instance was before the migration touched it. An older version
+// stateBefore returns the state of an instance before the migration touched it. An older version
 // saved instances without suspending them first.
 func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, error) {
 	is, err := e.suspendedState(ctx, in)
@@ -74,7 +73,7 @@ func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, erro
 	return e.SavedState(ctx, in)
 }
 
-// asleep reports whether the instance has no process, and its RAM is in the file.
+// asleep reports whether the instance has no process, and its RAM is in the save image.
 func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	there, err := SaveImageExists(in)
 	if err != nil || !there {
@@ -84,8 +83,8 @@ func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	return dom == nil || !dom.State.Active(), err
 }
 
-// wakeRequested reports whether a restore or resume of the instance was asked for: no save
-// for the same migration may follow then.
+// wakeRequested reports whether a restore or resume of the instance was requested: no save for the
+// same migration may follow.
 func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false
 	err := e.PauseOps(ctx, in, func(st op.Status) error {
@@ -127,7 +126,7 @@ func journalError(err error) error {
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
 }
 
-// savedStateOf is what the instance was before it was suspended or saved.
+// savedStateOf returns the state of the instance before its suspend or save.
 func savedStateOf(r *op.Run) (SavedState, error) {
 	var was SavedState
 	_, err := r.Output(stepNameSavedState, &was)

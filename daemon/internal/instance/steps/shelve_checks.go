@@ -17,13 +17,13 @@ import (
 type ShelveInput struct {
 	Subject
 	Stopping
-	// Keep: the instance stays on its host.
+	// Keep leaves the domain on its host.
 	Keep bool `json:"keep,omitempty"`
-	// Was: the instance is on the shelf already, and only has to be removed from its host.
+	// Was reports that the instance is on the shelf already, and only its domain must be removed.
 	Was bool `json:"was,omitempty"`
 }
 
-// CheckShelve refuses to shelve an instance if that would stop half-way, or if the instance
+// CheckShelve refuses to shelve an instance if the shelve would stop half-way, or if the instance
 // could not come back.
 func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instance) error {
 	const verb = "shelve"
@@ -62,7 +62,7 @@ func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instanc
 	return request.HV(err)
 }
 
-// stepAdmitShelve makes the checks once more, now that no other op works on the instance.
+// stepAdmitShelve repeats the checks while no other op works on the instance.
 func (e *Env) stepAdmitShelve() op.Step {
 	return step(StepNameAdmit, func(ctx context.Context, _ *op.Run, in *ShelveInput) error {
 		inst, err := e.Registry.Instance(ctx, in.InstanceID)
@@ -73,7 +73,7 @@ func (e *Env) stepAdmitShelve() op.Step {
 	}, nil, nil)
 }
 
-// mayLeave refuses a domain that has more on this host than its definition and its disks.
+// mayLeave refuses a domain with more state on this host than its definition and its disks.
 func mayLeave(dom *hv.Domain, name string, force bool) error {
 	const verb = "shelve"
 	left := func(what, how string) error {
@@ -98,7 +98,7 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	return request.AtHome("cannot shelve instance "+name, dom)
 }
 
-// notMoving refuses an instance of which a volume moves.
+// notMoving refuses an instance with a moving volume.
 func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 	open, err := e.Migrations.List(ctx, false)
 	if err != nil {
@@ -112,8 +112,8 @@ func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 		With("migration_id", open[i].ID)
 }
 
-// mayTake refuses disks that differ from what the registry has of them and, if the
-// instance is to leave this host, disks that only this host has.
+// mayTake refuses disks that differ from the registry's record and, if the domain is to leave this
+// host, disks that only this host has.
 func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	for _, a := range atts {
 		if a.State != api.AttachmentAttached {
@@ -139,11 +139,11 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	return nil
 }
 
-// wouldLose refuses a disk that could not be made again as it is now.
+// wouldLose returns the refusal of a disk that could not be defined again with all its settings.
 func wouldLose(instance string, d *hv.Disk) error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s has %s, which it would come back without; keep the instance on its host (without --offload)",
 		instance, d.Target, d.Uncarried)
 }
 
-// isDrive reports whether the disk is a drive for media, which is no volume.
+// isDrive reports whether the disk is a drive for removable media, which is no volume.
 func isDrive(d *hv.Disk) bool { return d.Device == "cdrom" || d.Device == "floppy" }

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepAdmitPower makes the checks once more, now that no other op works on the instance.
-// A stop that finds the instance off is done: another stop went before it.
+// stepAdmitPower repeats the checks while no other op works on the instance. A stop of an instance
+// that is off succeeds: an earlier stop has ended it.
 func (e *Env) stepAdmitPower(kind string) op.Step {
 	return step(StepNameAdmit, func(ctx context.Context, _ *op.Run, in *PowerInput) error {
 		if kind == KindStop {
@@ -43,7 +43,8 @@ func (e *Env) stepStop() op.Step {
 
 func off(s hv.State) bool { return !s.Active() }
 
-// stepReboot is one call: a guest that reboots looks as one that never did.
+// stepReboot is one call. It cannot be observed: a rebooting guest looks like one that never
+// rebooted.
 func (e *Env) stepReboot() op.Step {
 	return step("reboot", func(ctx context.Context, _ *op.Run, in *PowerInput) error {
 		return in.refusal("reboot", e.HV.RebootGuest(ctx, in.InstanceID))
@@ -67,12 +68,12 @@ func (e *Env) stepUnpause() op.Step {
 	return step("resume", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StateRunning }))
 }
 
-// callsEnd bounds how long a call of libvirt on a process is waited for at a stretch.
+// callsEnd bounds how long one attempt waits for the end of a libvirt call on a process.
 var callsEnd = witness.Retry{Poll: 50 * time.Millisecond, Bound: 10 * time.Second}
 
-// observeState observes the state of the domain; a domain that is gone is off. It waits while a
-// call on the process is under way: a libvirtd that died in a start shows the guest, until it
-// has ended that.
+// observeState observes the state of the domain; a missing domain is off. It waits while a call on
+// the process is under way: a libvirtd that died in a start reports the guest until it has ended
+// the start.
 func (e *Env) observeState(as func(hv.State) bool) op.ObserveFunc[PowerInput] {
 	return func(ctx context.Context, _ *op.Run, in *PowerInput) (op.Observation, error) {
 		dom, err := witness.Agreed(ctx, callsEnd, in.InstanceName, func(ctx context.Context) (heard witness.Heard[*hv.Domain], err error) {

@@ -13,17 +13,17 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// RepairInput is the input of an op that makes the definition of an instance name the images
-// where its volumes are. If it does not have the whole instance, the op of a migration has it
-// that waits for the operator: then only the disk of that migration is named.
+// RepairInput is the input of an op that makes the definition of an instance name the images of its
+// volumes. Without Whole an op of a migration waits for the operator and holds the instance: then
+// the op corrects only the disk of that migration.
 type RepairInput struct {
 	Subject
 	// SourceUnwritten is api.InstanceRepair's.
 	SourceUnwritten bool `json:"source_unwritten,omitempty"`
 }
 
-// CheckRepair refuses a repair of an instance that runs, or of which nobody can tell what its
-// definition is to name. It changes nothing, and its errors are typed for the runner.
+// CheckRepair refuses the repair of a running instance, and of an instance whose right images are
+// unknown. It changes nothing. Its errors are typed for the runner.
 func (e *Env) CheckRepair(ctx context.Context, in *RepairInput) error {
 	if !in.Whole {
 		_, err := e.mayRepair(ctx, in)
@@ -37,8 +37,8 @@ func (e *Env) stepAdmitRepair() op.Step {
 	return step(StepNameAdmit, func(ctx context.Context, _ *op.Run, in *RepairInput) error { return e.CheckRepair(ctx, in) }, nil, nil)
 }
 
-// stepNameVolumes looks anew at what is wrong each time, so it may be repeated. It is not undone:
-// what it names is right, whatever follows.
+// stepNameVolumes finds the wrong disks each time, so it may be repeated. It is not undone: the
+// names are right in any case.
 func (e *Env) stepNameVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *RepairInput) error {
 		if !in.Whole {
@@ -65,7 +65,7 @@ func (e *Env) stepNameVolumes() op.Step {
 			_, err := r.Noted(stepNameVolumes, &note)
 			return op.DoneIf(note.Named), err
 		}
-		dom, err := e.domain(ctx, in.InstanceID) // somebody may have started it since
+		dom, err := e.domain(ctx, in.InstanceID) // it may have been started since
 		if err != nil || dom == nil {
 			return op.NotDone, err
 		}
@@ -77,12 +77,13 @@ func (e *Env) stepNameVolumes() op.Step {
 
 const stepNameVolumes = "name_volumes"
 
-// namedNote is written once the disk of a migration that waits for the operator was named.
+// namedNote is written once the definition names the right image for the disk of a migration that
+// waits for the operator.
 type namedNote struct {
 	Named bool `json:"named"`
 }
 
-// toRepair returns what the definition of an instance that is off has to name.
+// toRepair returns the chains that the definition of an instance that is off must name.
 func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, error) {
 	dom, err := e.mayRepair(ctx, in)
 	if err != nil {
@@ -100,7 +101,7 @@ func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, e
 	return e.misnamed(ctx, in, dom)
 }
 
-// mayRepair returns the domain of an instance whose definition may be changed.
+// mayRepair returns the domain of an instance if its definition may be changed.
 func (e *Env) mayRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error) {
 	inst, err := e.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -121,8 +122,8 @@ func (e *Env) mayRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error
 	return dom, nil
 }
 
-// misnamed returns the disks whose definition names another image than that of their volume, with
-// what it is to name. Of a volume that moves that is what the migration says.
+// misnamed returns the disks whose definition does not name the image of their volume, with the
+// right chain. For a moving volume the migration has the right chain.
 func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]hv.NamedChain, error) {
 	out, err := e.Migrations.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
 	if err != nil {
@@ -153,8 +154,8 @@ func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]h
 	return out, nil
 }
 
-// plugAgain is how an operator gives a definition a disk that somebody has taken out of it: what
-// the disk was like beside its image is known to nobody, so it is attached as a new one is.
+// plugAgain returns how an operator adds a disk to a definition from which it was removed. The
+// disk's other settings are lost, so it is attached like a new disk.
 func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	if a.Location.IsLUKS() {
 		return "Such a disk cannot be attached anew: define the instance by a copy of its definition that has the disk (`virsh define FILE`), and repair it then"

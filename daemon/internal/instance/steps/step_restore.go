@@ -13,19 +13,19 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The steps of a restore that are looked at elsewhere.
+// The steps of a restore that other code refers to.
 const (
 	stepNameWake = "wake"
-	// Once the save image is removed there is no way back.
+	// After the removal of the save image there is no way back.
 	stepNameRemoveSaveImage = "forget_memory"
 	stepNameResume          = "resume"
 )
 
-// WakingSteps are the steps of a restore at which its guest may be paused: the guest is
-// restored paused, and runs on when its save image is removed.
+// WakingSteps are the steps of a restore in which the guest may be paused: the guest is restored
+// paused, and resumes once its save image is removed.
 func WakingSteps() []string { return []string{stepNameWake, stepNameRemoveSaveImage, stepNameResume} }
 
-// stepSavedState reads what the instance was, once no other op works on it.
+// stepSavedState reads the state before the save, while no other op works on the instance.
 func (e *Env) stepSavedState() op.Step {
 	return step(stepNameSavedState, func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := e.SavedState(ctx, in)
@@ -36,8 +36,8 @@ func (e *Env) stepSavedState() op.Step {
 	}, nil, nil)
 }
 
-// stepConnect checks the image that the instance is to have, and makes sure that no
-// stale cache of it is read: another host may have written it.
+// stepConnect checks the future image of the instance, and drops stale cached pages: another host
+// may have written the image.
 func (e *Env) stepConnect() op.Step {
 	return step("connect", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.checkPlace(ctx, in); err != nil {
@@ -54,9 +54,9 @@ func (e *Env) stepConnect() op.Step {
 	}, nil, nil)
 }
 
-// checkPlace refuses a location that no volume of this host may have: the path was chosen by the
-// host that made the copy, and the registry has passed it on. The image that the definition names
-// may be anywhere, as long as no link leads there.
+// checkPlace refuses a location that no volume of this host may have: the copying host chose the
+// path, and the registry passed it on. The image that the definition names may be anywhere, unless
+// its path is a link.
 func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil {
@@ -71,14 +71,14 @@ func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	return in.placeRefused(err)
 }
 
-// image is the volume's image as the hypervisor names it.
+// image returns the volume's image in the hypervisor's form.
 func (e *Env) image(ctx context.Context, in *PauseInput) (hv.Image, error) {
 	info, err := e.Images.Inspect(ctx, in.Location)
 	return location.Image(in.Location, info.Block), err
 }
 
-// stepName makes the persistent definition name the location. It comes before the guard
-// is cleared, so that a start by anybody in between finds the right volume.
+// stepName makes the persistent definition name the location. It comes before the guard is cleared,
+// so that any start in between finds the right volume.
 func (e *Env) stepName() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		img, err := e.image(ctx, in)
@@ -101,9 +101,9 @@ func (e *Env) stepName() op.Step {
 	return step("name", do, nil, observe)
 }
 
-// stepWake restores the guest from its save image, paused: as long as the image is there
-// the guest has not run since it was saved, so the step may be repeated whatever dies.
-// Guard and image stay as they were, whether the step fails or not.
+// stepWake restores the guest from its save image, paused. While the save image exists the guest
+// has not run since its save, so the step may be repeated after any crash. Guard and save image
+// stay, whether the step fails or not.
 func (e *Env) stepWake() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

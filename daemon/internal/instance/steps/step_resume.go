@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepStateBefore reads what the instance was before the migration touched it, once no
-// other op works on it.
+// stepStateBefore reads the state of the instance before the migration touched it, while no other
+// op works on it.
 func (e *Env) stepStateBefore() op.Step {
 	return step(stepNameSavedState, func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := e.stateBefore(ctx, in)
@@ -23,10 +23,10 @@ func (e *Env) stepStateBefore() op.Step {
 	}, nil, nil)
 }
 
-// stepRemoveSaveImage removes the save image before the guest runs: from then on the only
-// RAM is that of the process, and there is nothing more to guard. A guest that was lost
-// with its host since it was restored has not run: it is restored again, if the registry
-// says that no other guest of the volume has run on.
+// stepRemoveSaveImage removes the save image before the guest runs. After that the process has the
+// only RAM, and the guard is not needed. A guest that was lost with its host after the restore has
+// not run: it is restored again, if the registry reports that no other guest of the volume has been
+// resumed.
 func (e *Env) stepRemoveSaveImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

@@ -17,10 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// CheckSave makes every check that can be made before anything is touched. If an earlier op
-// has already saved the instance for the migration, and its answer did not get to the
-// registry, before is what that op found the instance to be. The errors are typed for the
-// runner.
+// CheckSave makes every check that is possible before any change. If an earlier op has already
+// saved the instance for the migration, and its answer did not reach the registry, before is the
+// state that that op found. The errors are typed for the runner.
 func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
@@ -39,15 +38,16 @@ func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState,
 	return before, e.maySaveNow(ctx, in)
 }
 
-// ranOnDetail is the detail of a refusal that tells the registry that a guest has run on
-// while others may be saved already: another one than is saved, if instanceDetail says so.
+// ranOnDetail is the detail of a refusal that reports to the registry that a guest has run while
+// others may be saved already. InstanceDetail names that guest's instance if it is not the one that
+// is being saved.
 const (
 	ranOnDetail    = "ran_on"
 	instanceDetail = "instance_id"
 )
 
-// checkSuspended refuses to save a guest that was not suspended, or that runs again: the
-// saved memory of the other guests would be older than what it writes.
+// checkSuspended refuses to save a guest that was not suspended, or that runs again: the saved
+// memory of the other guests would be older than its writes.
 func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
 	if was.State == "" {
 		return forbidden("save", in.InstanceName, "it was not suspended for migration %s; is the registry older than this host's volferryd?", in.MigrationID)
@@ -79,7 +79,7 @@ func (e *Env) maySaveNow(ctx context.Context, in *PauseInput) error {
 	return e.checkRoom(in, MemoryBytes(dom), "its memory")
 }
 
-// checkRoom refuses to save an instance where there is no room for so much memory.
+// checkRoom refuses to save an instance without enough free space for its memory.
 func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	free, err := e.FreeBytes()
 	if err != nil {
@@ -92,8 +92,8 @@ func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	return nil
 }
 
-// checkRoomForAll refuses to save an instance where there is no room for the memory of all guests
-// of the volume on this host, which are saved at once. None of them is saved yet.
+// checkRoomForAll refuses to save an instance without enough free space for the memory of all
+// guests of the volume on this host, which are saved together. None of them is saved yet.
 func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
 	atts, err := e.Registry.Attachments(ctx, in.VolumeID, "")
 	if err != nil {
@@ -105,14 +105,14 @@ func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
 		if err != nil {
 			return err
 		}
-		if dom != nil { // else it is on another host
+		if dom != nil { // otherwise it is on another host
 			need += MemoryBytes(dom)
 		}
 	}
 	return e.checkRoom(in, need, "the memory of all guests of volume "+in.VolumeName+" on this host")
 }
 
-// mayMove makes the checks of a move of the volume without pausing its guests.
+// mayMove makes the checks of a move of the volume with running guests.
 func (e *Env) mayMove(ctx context.Context, in *PauseInput) error {
 	vol, err := e.Registry.Volume(ctx, in.VolumeID)
 	if err != nil {
@@ -144,7 +144,7 @@ func saveTooLate(in *PauseInput, yes bool) error {
 	return forbidden("save", in.InstanceName, "migration %s has asked for it to be restored already", in.MigrationID)
 }
 
-// pausedDomain reads the domain of an instance, which has to be there.
+// pausedDomain returns the domain of an instance, which must exist.
 func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, error) {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err == nil && dom == nil {
@@ -153,8 +153,8 @@ func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, err
 	return dom, err
 }
 
-// admitSave makes the checks once more, now that no other op works on the instance. Its
-// output is what an earlier op found the instance to be.
+// admitSave repeats the checks while no other op works on the instance. Its output is the state
+// that an earlier op found.
 func (e *Env) admitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -170,16 +170,16 @@ func (e *Env) admitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	return r.SetOutput(before)
 }
 
-// admittedState is the output of admitSave. If it is not zero, an earlier op has saved
-// the instance, and this op neither saves it nor brings it back.
+// admittedState returns the output of admitSave. If it is not zero, an earlier op has saved the
+// instance, and this op neither saves nor restores it.
 func admittedState(r *op.Run) (SavedState, error) {
 	var was SavedState
 	_, err := r.Output(StepNameAdmit, &was)
 	return was, err
 }
 
-// stepPauseGuard keeps everybody from starting the instance, from before its process ends
-// until it is restored. If the instance cannot be brought back its guard stays.
+// stepPauseGuard prevents every start of the instance, from before the end of its process until its
+// restore. If the instance cannot be restored the guard stays.
 func (e *Env) stepPauseGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *PauseInput) error {
 		return e.Guards.Set(in.InstanceID, in.Owner(), in.reason())
@@ -200,9 +200,8 @@ func (e *Env) stepPauseGuard() op.Step {
 	return step("guard", do, undo, observe)
 }
 
-// stepSave writes the RAM to the save image and ends the process. What the instance was
-// is noted before. A guest that goes off by itself meanwhile is off, which is all that the
-// move needs.
+// stepSave writes the RAM to the save image and ends the process. The state before is noted first.
+// A guest that powers off during the step is off, which is enough for the move.
 func (e *Env) stepSave() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)
@@ -265,7 +264,7 @@ func (e *Env) stepSave() op.Step {
 	return step(stepNameSave, do, undo, observe)
 }
 
-// saveMemory writes the save image of a guest that has a process.
+// saveMemory writes the save image of a guest with a process.
 func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	// The guest has a process, so an earlier save image is outdated.
 	if err := removeSaveImage(in); err != nil {
@@ -278,14 +277,14 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	switch {
 	case err == nil:
 		return e.commitSaveImage(ctx, in)
-	case errors.Is(err, hv.ErrNotActive): // it went off
+	case errors.Is(err, hv.ErrNotActive): // it powered off
 		return e.recoverSaveImage(ctx, in)
 	}
 	return in.refusal("save", err)
 }
 
-// notBeingSaved waits for the end of a save that the hypervisor still makes, for a daemon that
-// has died: what it writes is not to be touched.
+// notBeingSaved waits for the end of a save that the hypervisor still makes for a daemon that has
+// died: its file must not be touched.
 func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saving := dom.State == hv.StateOther
 	if dom.State.Active() && !saving {
@@ -300,9 +299,9 @@ func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain)
 	return nil
 }
 
-// unsave brings back a guest that was saved, or was about to be. A guest that cannot be
-// restored (needs_operator) stays as it is: the registry asks for its restore whatever
-// becomes of its save, and the restore is tried again as often as an operator wants.
+// unsave brings back a guest that was saved, or was about to be saved. A guest that cannot be
+// restored (needs_operator) stays saved: the registry requests its restore in any case, and an
+// operator may repeat the restore.
 func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err == nil && dom != nil {
@@ -328,9 +327,9 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 	return e.resumeGuest(ctx, in, was)
 }
 
-// othersStandStill refuses (needs_operator) to restore a guest beside another one of this host that
-// runs with the volume open, as when somebody has resumed it by hand: what that one has written
-// since is newer.
+// othersStandStill refuses (needs_operator) to restore a guest while another guest of this host
+// runs with the volume open, for example after `virsh resume`: the running guest's writes are newer
+// than the saved memory.
 func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -352,9 +351,9 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	return nil
 }
 
-// stepReleased makes sure that on this host only guests that the migration has still to
-// save have the volume open, and that this host's cache of the volume is written back,
-// where other hosts will read it.
+// stepReleased verifies that on this host only guests that the migration has yet to save have the
+// volume open, and writes this host's cached pages of the volume back, because other hosts will
+// read it.
 func (e *Env) stepReleased() op.Step {
 	return step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		doms, err := e.HV.Domains(ctx)
@@ -387,8 +386,8 @@ func (e *Env) stepReleased() op.Step {
 	}, nil, nil)
 }
 
-// mayHaveOpen refuses a domain that has the volume open, unless it is paused for the
-// migration, which saves it next.
+// mayHaveOpen refuses a domain that has the volume open, unless it is paused for the migration,
+// which saves it next.
 func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, atts []api.Attachment) error {
 	open, err := location.Opens(ctx, e.HV, dom, in.Location.Path)
 	if err != nil || !open {
@@ -401,7 +400,7 @@ func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, a
 	case dom.State == hv.StatePaused:
 		return nil
 	}
-	return refused.With(ranOnDetail, true).With(instanceDetail, dom.ID) // it was suspended, as all were
+	return refused.With(ranOnDetail, true).With(instanceDetail, dom.ID) // it was suspended like all guests
 }
 
 func (in *PauseInput) stillOpen(who string) *api.Error {

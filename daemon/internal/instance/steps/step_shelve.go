@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The steps of a shelve that are looked at elsewhere.
+// The steps of a shelve that other code refers to.
 const (
 	stepNameStop     = "stop"
 	stepNameStore    = "store"
@@ -25,8 +25,8 @@ type ranNote struct {
 	Ran bool `json:"ran"`
 }
 
-// stepStopToShelve stops the instance. Undone, a guest that ran runs again, if the
-// instance is still this host's.
+// stepStopToShelve stops the instance. Its undo starts a guest that ran, if the instance is still
+// this host's.
 func (e *Env) stepStopToShelve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		var note ranNote
@@ -54,7 +54,7 @@ func (e *Env) stepStopToShelve() op.Step {
 		if err != nil || dom == nil {
 			return err
 		}
-		if !dom.State.Active() { // else a try before has started it, and its answer was lost
+		if !dom.State.Active() { // otherwise an earlier attempt has started it, and its answer was lost
 			if mine, err := e.isOurs(ctx, &in.Subject); err != nil || !mine {
 				return err
 			}
@@ -67,7 +67,7 @@ func (e *Env) stepStopToShelve() op.Step {
 				return nil
 			}
 		}
-		_ = e.Report(ctx) // what it does not say, the next one says
+		_ = e.Report(ctx) // the next report has what this one lacks
 		return nil
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *ShelveInput) (op.Observation, error) {
@@ -77,8 +77,8 @@ func (e *Env) stepStopToShelve() op.Step {
 	return step(stepNameStop, do, undo, observe)
 }
 
-// stepGuardShelf keeps the domain off, here and for good, unless the instance turns
-// out to stay this host's.
+// stepGuardShelf prevents every start of the domain on this host, permanently unless the undo finds
+// that the instance is still this host's.
 func (e *Env) stepGuardShelf() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *ShelveInput) error { return e.guardShelf(&in.Subject) }
 	undo := func(ctx context.Context, _ *op.Run, in *ShelveInput) error {
@@ -102,13 +102,13 @@ func shelfReason(name string) string {
 	return "instance " + name + " is shelved, or another host's; `" + api.ShellLine("volferryctl", "instance", "unshelve", name) + "`"
 }
 
-// stored tells which state of the domain the registry has, or will have.
+// stored identifies the definition that the registry has, or will have.
 type stored struct {
 	Digest string `json:"digest"`
 }
 
-// stepStore brings what this host knows of the instance to the registry, which has
-// the instance as shelved from there on. Repeated, it stores what this host knows then.
+// stepStore sends this host's definition of the instance to the registry; from then on the registry
+// has the instance as shelved. A repeated step stores the present definition.
 func (e *Env) stepStore() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if err := e.reported(ctx); err != nil { // it was stopped a moment ago
@@ -156,8 +156,8 @@ func (e *Env) store(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	return request.Registry(err)
 }
 
-// stepUndefine takes the domain off this host, and with it the last way back. First it
-// makes sure that the registry has the instance on its shelf, as it is now.
+// stepUndefine removes the domain from this host, after which there is no way back. First it
+// verifies that the registry has the present definition on its shelf.
 func (e *Env) stepUndefine() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if in.Keep {
@@ -189,7 +189,7 @@ func (e *Env) stepUndefine() op.Step {
 	return step(stepNameUndefine, do, nil, observe)
 }
 
-// storedAsItIs stores a domain once more if somebody has edited it since it was stored.
+// storedAsItIs stores the definition again if it was edited since it was stored.
 func (e *Env) storedAsItIs(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	switch {
@@ -214,7 +214,7 @@ func (e *Env) storedAsItIs(ctx context.Context, r *op.Run, in *ShelveInput) erro
 	return e.store(ctx, r, in)
 }
 
-// stepOffload says that no host has the instance.
+// stepOffload reports to the registry that no host has the instance.
 func (e *Env) stepOffload() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if in.Keep {
@@ -227,15 +227,15 @@ func (e *Env) stepOffload() op.Step {
 		if in.Keep {
 			return op.Done, nil
 		}
-		// One that is not this host's any more was offloaded, or taken by a fence.
+		// An instance that is not this host's any more was offloaded, or taken by a fence.
 		inst, found, err := e.row(ctx, &in.Subject)
 		return op.DoneIf(!found || inst.State != api.InstanceShelved), err
 	}
 	return step("offload", do, nil, observe)
 }
 
-// leaveShelf tells the registry where an instance that was shelved on this host is now,
-// in the epoch of now.
+// leaveShelf reports to the registry the new state of an instance that was shelved on this host,
+// under the present epoch.
 func (e *Env) leaveShelf(ctx context.Context, r *op.Run, s *Subject, what string, to api.InstanceState) error {
 	now := func() (int64, error) {
 		h, err := e.host(ctx)

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// CheckSuspend is maySave for an instance that is not suspended yet.
+// CheckSuspend is CheckSave for an instance that is not suspended yet.
 func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
@@ -27,8 +27,8 @@ func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedSta
 	return before, e.checkRoomForAll(ctx, in)
 }
 
-// admitSuspend makes the checks once more, now that no other op works on the instance.
-// Its output is what an earlier op found the instance to be.
+// admitSuspend repeats the checks while no other op works on the instance. Its output is the state
+// that an earlier op found.
 func (e *Env) admitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -44,8 +44,8 @@ func (e *Env) admitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error
 	return r.SetOutput(before)
 }
 
-// stepSuspend suspends the guest. What the instance was is noted before. When QEMU answers
-// it has finished and flushed what the guest had asked for.
+// stepSuspend suspends the guest. The state before is noted first. When QEMU answers, it has
+// completed and flushed the guest's requests.
 func (e *Env) stepSuspend() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)
@@ -71,7 +71,7 @@ func (e *Env) stepSuspend() op.Step {
 		}
 		err = e.HV.Suspend(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrNotActive) {
-			return nil // it went off
+			return nil // it powered off
 		}
 		return request.HV(err)
 	}

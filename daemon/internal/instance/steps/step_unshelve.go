@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The steps of an unshelve that are looked at elsewhere.
+// The steps of an unshelve that other code refers to.
 const (
 	StepNameClaim    = "claim"
 	stepNameConnect  = "connect"
@@ -26,15 +26,15 @@ const (
 	stepNameComplete = "complete"
 )
 
-// claimed is what this host took from the shelf.
+// claimed is the content that this host took from the shelf.
 type claimed struct {
 	api.ShelvedInstance
-	// Kept: the domain never left this host.
+	// Kept reports that the domain never left this host.
 	Kept bool `json:"kept,omitempty"`
 }
 
-// stepClaim takes the instance from the shelf. Of two hosts one wins. The output is
-// what it is made of.
+// stepClaim takes the instance from the shelf; of two hosts one succeeds. The output is the content
+// of the shelf.
 func (e *Env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		inst, found, err := e.row(ctx, &in.Subject)
@@ -84,12 +84,12 @@ type claimNote struct {
 	Claiming bool `json:"claiming"`
 }
 
-// keptOnHost finds out whether the domain of an instance that is shelved here never left.
-// If its offloading was cut off, so that it has no domain any more, it is offloaded now.
+// keptOnHost reports whether the domain of an instance that is shelved on this host never left it.
+// If an interrupted offload has already removed the domain, the instance is offloaded now.
 func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst api.Instance) (bool, error) {
 	var note claimNote
 	if _, err := r.Noted(StepNameClaim, &note); err != nil || note.Claiming {
-		return false, err // it is claimed already, by this op
+		return false, err // this op has claimed it already
 	}
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil {
@@ -105,8 +105,8 @@ func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst
 	return true, r.SetOutput(claimed{ShelvedInstance: api.ShelvedInstance{Instance: inst, Attachments: atts}, Kept: true})
 }
 
-// stepGuardUnshelved guards the domain that is about to be defined. The guard stays if
-// the op is undone: the instance is not this host's then.
+// stepGuardUnshelved guards the domain that is about to be defined. The guard stays if the op is
+// undone: then the instance is not this host's.
 func (e *Env) stepGuardUnshelved() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *UnshelveInput) error { return e.guardShelf(&in.Subject) }
 	observe := func(_ context.Context, _ *op.Run, in *UnshelveInput) (op.Observation, error) {
@@ -116,8 +116,8 @@ func (e *Env) stepGuardUnshelved() op.Step {
 	return step("guard", do, nil, observe)
 }
 
-// stepConnectVolumes makes every location ready on this host. The output is the disks,
-// with the root first, which keeps its address.
+// stepConnectVolumes prepares every location on this host. The output is the disks, the root first,
+// because it keeps its address.
 func (e *Env) stepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -149,7 +149,7 @@ func (e *Env) stepConnectVolumes() op.Step {
 		}
 		for _, a := range got.Attachments {
 			err := e.Locations.Disconnect(ctx, api.Volume{ID: a.VolumeID}, a)
-			if err != nil && api.CodeOf(err) != api.CodePermissionDenied { // a link, through which nothing was connected
+			if err != nil && api.CodeOf(err) != api.CodePermissionDenied { // a permission error is a link, through which nothing was connected
 				return err
 			}
 		}
@@ -167,7 +167,7 @@ func (e *Env) claimedBy(r *op.Run) (claimed, error) {
 	return got, err
 }
 
-// DiskFor is the disk of an attachment as it is now, in its slot.
+// diskFor returns the present disk of an attachment, in its slot.
 func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv.DiskSpec {
 	slot, wasRoot := slotOf(got, a)
 	spec := diskspec.New(vol.ID, a.DiskAttachment, vol.Multiattach, chain, slot)
@@ -175,10 +175,10 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv
 	return spec
 }
 
-// slotOf is what is known of the slot of an attachment, nil if nothing is. The registry keeps it
+// slotOf returns the recorded slot of an attachment, nil if there is none. The registry keeps it
 // with the slot if the slot was emptied, on the shelf or before, and with the instance if the
-// volume comes back at another device. WasRoot says that it was the root's slot then: its places
-// belong to the root of now.
+// volume comes back at another device. WasRoot reports that it was the root slot then: its
+// addresses belong to the present root.
 func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device
 	if got.Definition != nil {
@@ -197,13 +197,13 @@ func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bo
 	return nil, false
 }
 
-// defineNote says that this op defines the domain: a domain that is there afterwards is
-// this op's own.
+// defineNote records that this op defines the domain: a domain that exists afterwards is this op's
+// own.
 type defineNote struct {
 	Defining bool `json:"defining"`
 }
 
-// stepDefine makes the domain.
+// stepDefine defines the domain.
 func (e *Env) stepDefine() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -257,8 +257,8 @@ func (e *Env) stepDefine() op.Step {
 	return step(stepNameDefine, do, undo, observe)
 }
 
-// alreadyDefined reports whether this op has defined the domain before. A domain that is
-// there and is not this op's is refused.
+// alreadyDefined reports whether this op has defined the domain before. It refuses an existing
+// domain that is not this op's.
 func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) (bool, error) {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil || dom == nil {
@@ -271,8 +271,8 @@ func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) 
 	return false, e.nameTaken(ctx, r, in, hv.ErrExists)
 }
 
-// nameTaken is the refusal for a domain whose id or name is taken on this host. It notes
-// that the domain that has it is not this op's to undefine.
+// nameTaken returns the refusal if another domain of this host has the id or name. It notes that
+// the existing domain is not this op's to undefine.
 func (e *Env) nameTaken(ctx context.Context, r *op.Run, in *UnshelveInput, err error) error {
 	if noteErr := r.Note(ctx, defineNote{false}); noteErr != nil {
 		return noteErr
@@ -280,7 +280,7 @@ func (e *Env) nameTaken(ctx context.Context, r *op.Run, in *UnshelveInput, err e
 	return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain with its name or id (%v); undefine or rename that first", in.InstanceName, err)
 }
 
-// stepVerify reads the domain back: it has to be off, with exactly the disks of its
+// stepVerify checks the resulting domain: it must be off, with exactly the disks of its
 // attachments.
 func (e *Env) stepVerify() op.Step {
 	return step("verify", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
@@ -298,15 +298,15 @@ func (e *Env) stepVerify() op.Step {
 		if got.Kept {
 			return nil
 		}
-		// Another host wrote the definition. By libvirt's own word it leans on nothing of
-		// this one, also where the step that made it was cut off before it looked.
+		// Another host wrote the definition. libvirt's own parse of it must show that it needs no
+		// file of this host, also if stepDefine was interrupted before that check.
 		_, err = e.HV.DomainDefinition(ctx, in.InstanceID)
 		return in.refusal("unshelve", err)
 	}, nil, nil)
 }
 
-// differsFromShelf says in what a domain that was brought back is not what the registry
-// had on its shelf, "" if it is.
+// differsFromShelf returns how the resulting domain differs from the registry's record of the
+// shelf, "" if they match.
 func differsFromShelf(dom *hv.Domain, got claimed) string {
 	switch {
 	case dom == nil:
@@ -338,7 +338,7 @@ func differsFromShelf(dom *hv.Domain, got claimed) string {
 	return ""
 }
 
-// stepComplete tells the registry that the instance is this host's again.
+// stepComplete reports to the registry that the instance is this host's again.
 func (e *Env) stepComplete() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		_, err := e.Registry.TransitionInstance(ctx, r.OpID()+".complete", in.InstanceID, api.InstanceTransition{
@@ -353,7 +353,7 @@ func (e *Env) stepComplete() op.Step {
 	return step(stepNameComplete, do, nil, observe)
 }
 
-// stepClear lets the instance be started.
+// stepClear permits starts of the instance.
 func (e *Env) stepClear() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *UnshelveInput) error {
 		return errors.Join(e.Guards.Clear(in.InstanceID, guard.OwnerRoot), e.Guards.Clear(in.InstanceID, guard.OwnerShelf))
@@ -361,8 +361,8 @@ func (e *Env) stepClear() op.Step {
 	return step("clear", do, nil, nil)
 }
 
-// stepThenStart submits another op that starts the instance: this op is done whether the
-// start succeeds or not.
+// stepThenStart submits another op that starts the instance: this op succeeds even if the start
+// fails.
 func (e *Env) stepThenStart() op.Step {
 	return step("then_start", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		next := PowerInput{Subject: in.Subject}

@@ -7,7 +7,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Subject is the instance that an op is about. It is part of every input in this package.
+// Subject is the instance of an op. It is part of every input in this package.
 type Subject struct {
 	request.Body
 	InstanceID   string `json:"instance_id"`
@@ -16,8 +16,8 @@ type Subject struct {
 	Host     string `json:"host"`
 	HostName string `json:"host_name"`
 	Epoch    int64  `json:"epoch"`
-	// Whole: nobody else changes the instance meanwhile. Without it the op only owns
-	// whether the instance is on.
+	// Whole reports that the op excludes all other changes of the instance. Without it the op
+	// excludes only starts, stops and pauses.
 	Whole bool `json:"whole,omitempty"`
 }
 
@@ -32,8 +32,7 @@ func (s *Subject) Keys() []string {
 // Group implements request.Input.
 func (s *Subject) Group() string { return s.InstanceID }
 
-// step makes an op.Step of functions that take the input. Undo and observe may be
-// nil.
+// step returns an op.Step made of functions that take the input. Undo and observe may be nil.
 func step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) op.Step {
 	return op.StepOf(op.InputOf[I], name, do, undo, observe)
 }

@@ -21,7 +21,7 @@ func (e *Env) stepAdmitUnshelve() op.Step {
 	}, nil, nil)
 }
 
-// CheckUnshelve refuses an instance that cannot come back now, or is not on the shelf.
+// CheckUnshelve refuses an instance that cannot come back now, or that is not on the shelf.
 func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	const verb = "unshelve"
 	switch {
@@ -47,8 +47,8 @@ func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	return nil
 }
 
-// notFromShelf refuses an instance of which this host has a domain though the registry has it on no
-// host. Which of the two is right the disks say: a registry that was restored from a backup may
+// notFromShelf refuses an instance if this host has its domain although the registry has it on no
+// host. The disks show which of the two is right: a registry that was restored from a backup may
 // have an instance on the shelf that has come back since.
 func (e *Env) notFromShelf(ctx context.Context, inst api.Instance, dom *hv.Domain) error {
 	refused := func(format string, args ...any) error {

@@ -18,18 +18,18 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// waitSave is what an op waits for when libvirt is saving the domain.
+// waitSave is the wait for libvirt's end of a save of the domain.
 const waitSave = "save"
 
 // woken is the output of stepWake.
 type woken struct {
-	// Remark tells the caller in what the instance is not as it was.
+	// Remark describes how the instance differs from its state before the save.
 	Remark string `json:"remark,omitempty"`
 }
 
-// wake restores an instance from its save image, paused, with the disk that its
-// persistent definition has, and says what could not be as it was. It may be repeated.
-// The guard stays: it is cleared with the removal of the save image.
+// wake restores an instance from its save image, paused, with the disk of its persistent
+// definition. The remark has what could not be restored. It may be repeated. The guard stays until
+// the save image is removed.
 func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark string, err error) {
 	dom, err := e.domain(ctx, in.InstanceID)
 	switch {
@@ -72,9 +72,8 @@ func (in *PauseInput) saveImageGone(was SavedState) string {
 	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
 }
 
-// sameDisks makes sure that the other disks in the save image are the disks of the
-// persistent definition: a definition that was edited meanwhile names other images than
-// the guest would be restored with.
+// sameDisks verifies that the other disks in the save image are the disks of the persistent
+// definition: a definition edited since names other images than the restored guest would have.
 func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saved, err := e.HV.SavedDisks(ctx, in.InstanceID, in.Memory)
 	switch {
@@ -89,9 +88,9 @@ func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) err
 	return nil
 }
 
-// othersOnTheirDevices refuses to wake a guest if another of its volumes has another device at its
-// path by now, as after a reboot: its memory has what was read from the right one. The volume that
-// moves is looked at by its copy.
+// othersOnTheirDevices refuses to wake a guest if the path of another of its volumes now leads to
+// another device, as after a reboot: the guest's memory has data of the right device. The copy
+// checks the volume that moves.
 func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	atts, err := e.restingOf(ctx, in.InstanceID)
 	if err != nil {
@@ -101,17 +100,16 @@ func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	return e.onItsDevices(ctx, "wake", in.InstanceName, others)
 }
 
-// wakeFromFile restores an instance that is off. Its guard is set all the while, so
-// that neither a start by somebody else nor a reboot of the host boots it without its
-// RAM; a start token lets the restore through, and nothing else.
+// wakeFromFile restores an instance that is off. Its guard stays set, so that no other start and no
+// reboot of the host boots it without its RAM; a start token lets only the restore through.
 func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
-	if err := e.Migrations.MayStart(ctx, in.InstanceID); err != nil { // of its other volumes
+	if err := e.Migrations.MayStart(ctx, in.InstanceID); err != nil { // because of its other volumes
 		return in.needsOperator(err)
 	}
 	if err := e.permit(ctx, in, api.PermitRestore); err != nil {
 		return err
 	}
-	// Libvirt opens the image by its path, and some time may have passed since it was connected.
+	// libvirt opens the image by path, and some time may have passed since it was connected.
 	if err := in.placeRefused(e.Locations.CheckImages(in.Location)); err != nil {
 		return err
 	}
@@ -134,7 +132,7 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy):
 		return request.HV(err)
 	case errors.Is(err, hv.ErrActive):
-		return op.Retry(request.BusyDelay, err) // somebody was first; looked at next
+		return op.Retry(request.BusyDelay, err) // another call was first; the next attempt looks again
 	case errors.Is(err, hv.ErrGuarded):
 		if old := e.Guards.HookKnowsStartTokens(); old != nil {
 			err = fmt.Errorf("%w; %w", err, old)
@@ -143,7 +141,7 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	return in.needsOperator(err)
 }
 
-// placeRefused is the error of a look at the place of the image, typed for the runner.
+// placeRefused returns the error of a check of the image's place, typed for the runner.
 func (in *PauseInput) placeRefused(err error) error {
 	var refused *api.Error
 	switch {
@@ -155,9 +153,9 @@ func (in *PauseInput) placeRefused(err error) error {
 	return err
 }
 
-// awake checks an instance that has a process again. If it runs while its save image is
-// there, somebody else has started or resumed it: the image is outdated then, and kept
-// under a name that nothing restores.
+// awake checks an instance that has a process again. If it runs while its save image exists,
+// another program has started or resumed it: the save image is then outdated, and is kept under a
+// name that is never restored.
 func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
 		return "", in.needsOperator(in.chainChanged("running domain"))
@@ -177,9 +175,9 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	return remark, e.Guards.RevokeStartToken(in.InstanceID)
 }
 
-// needsOperator is the error for an instance that cannot be restored: it stays saved and guarded,
-// and a person is told where everything is and both ways on. Which call goes on with the move only
-// the registry knows.
+// needsOperator returns the error for an instance that cannot be restored: it stays saved and
+// guarded. The error names its files, and the commands for both ways on, because only the registry
+// knows which call continues the move.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
@@ -187,11 +185,11 @@ func (in *PauseInput) needsOperator(err error) error {
 		api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID), api.ShellLine("rm", "--", in.Memory)).With("memory", in.Memory)
 }
 
-// permit asks the registry whether the move still wants what is about to be done, and waits
-// for its answer: only the registry knows which guest of a volume has run on. Each question
-// has an id of its own, since an old answer is worth nothing.
+// permit asks the registry whether the move still permits the next action, and waits for the
+// answer: only the registry knows which guests of a volume have run. Each question has a new op id,
+// because an old answer may not be reused.
 func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
-	host, err := e.host(ctx) // as it is now: it may have rejoined since the op began
+	host, err := e.host(ctx) // as it is now: the host may have rejoined since the op began
 	if err != nil {
 		return err
 	}
@@ -199,12 +197,12 @@ func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	return request.Registry(err)
 }
 
-// toBeResumed reports whether a guest ran before and is paused by us now.
+// toBeResumed reports whether a guest ran before and is now paused by Volferry.
 func toBeResumed(dom *hv.Domain, was SavedState) bool {
 	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
 }
 
-// mayResume asks the registry whether a paused guest may run on, if it is to be resumed.
+// mayResume asks the registry whether a paused guest that is to be resumed may run.
 func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil || dom == nil || !toBeResumed(dom, was) {
@@ -213,8 +211,8 @@ func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) err
 	return e.permit(ctx, in, api.PermitResume)
 }
 
-// resumeGuest resumes a guest that ran before. A resume that fails is tried until it is made, and
-// the guest is shown meanwhile.
+// resumeGuest resumes a guest that ran before. A failed resume is repeated until it succeeds; until
+// then the guest is listed as unresumed.
 func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil {
@@ -226,7 +224,7 @@ func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) e
 	}
 	err = e.unresumed.Ended(in.InstanceID, in.InstanceName, "the move of volume "+in.VolumeName, e.HV.Resume(ctx, in.InstanceID))
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return nil // it went off meanwhile
+		return nil // it powered off
 	}
 	return err
 }
