@@ -17,10 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Attach attaches a volume to an instance of this host, running, paused or stopped, and
-// returns the attachment when both the guest and its definition have the disk. VolumeRef is
-// the volume's id, its name or the beginning of its id. A repeated request gets the same
-// answer.
+// Attach attaches a volume to an instance of this host, which may be running, paused or stopped. It
+// returns the attachment when both the guest and its definition have the disk. VolumeRef is the
+// volume's id, its name, or the beginning of its id. A repeated request gets the same answer.
 func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	_, st, err := m.perform(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -33,8 +32,8 @@ func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.Vol
 	return att, nil
 }
 
-// BeginAttach is Attach, and returns as soon as the registry has reserved the volume or
-// refused it. The op with this id goes on by itself.
+// BeginAttach is Attach, but returns as soon as the registry has reserved the volume or refused it.
+// The op with this id continues on its own.
 func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	what, err := m.begin(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -43,7 +42,7 @@ func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in ap
 	return what.attachment(api.AttachmentReserved), nil
 }
 
-// attachBody is what the caller of an attach sent.
+// attachBody is the request of an attach.
 type attachBody struct {
 	Volume string           `json:"volume"`
 	In     api.VolumeAttach `json:"in"`
@@ -75,7 +74,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	if err := onThisHost(inst.Host, host, "instance "+inst.Name); err != nil {
 		return input{}, err
 	}
-	if len(vol.Attachments) > 0 { // of an attach that waits for the operator, perhaps
+	if len(vol.Attachments) > 0 { // perhaps of an attach that waits for the operator
 		m.admission.LookAgain(ctx, request.VolumeKey(vol.ID))
 		if vol, err = m.env.Registry.Volume(ctx, volumeRef); err != nil {
 			return input{}, err
@@ -99,7 +98,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	return in, err
 }
 
-// decideDisk looks at the instance and the location, and chooses the device.
+// decideDisk checks the instance and the location, and chooses the device.
 func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAttach, inst api.Instance) error {
 	dom, err := m.env.HV.Domain(ctx, inst.ID)
 	switch {
@@ -137,8 +136,8 @@ func onThisHost(is string, host Host, what string) error {
 	return api.Errorf(api.CodeNotYourHost, "%s is on host %s and this is %s; run this there, or ask the registry", what, is, host.Name)
 }
 
-// checkVolume refuses at once what the registry would refuse when the volume is
-// reserved, where the reason would else be hidden behind a check of this host.
+// checkVolume refuses what the registry would refuse at the reservation, in the cases in which a
+// check of this host would hide the reason.
 func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot attach volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkLocation refuses a location that is not what the registry says of it, or
-// that somebody on this host has who may not. Errors are typed for the runner.
+// checkLocation refuses a location with an image that contradicts the registry, or that another
+// user on this host holds. Errors are typed for the runner.
 func (e *env) checkLocation(ctx context.Context, in *input) error {
 	if err := e.rules.CheckLocation(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
@@ -47,8 +47,8 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 	return err
 }
 
-// checkBefore is checkLocation before anything is connected: what has no device until then is
-// looked at when it has (stepConnect).
+// checkBefore is checkLocation before the volume is connected: a volume that has no device until
+// then is checked by stepConnect.
 func (e *env) checkBefore(ctx context.Context, in *input) error {
 	connectable, err := location.Connectable(ctx, e.HV, in.Location.Path)
 	if err != nil {
@@ -67,8 +67,8 @@ func (e *env) checkBefore(ctx context.Context, in *input) error {
 	return e.checkLocation(ctx, in)
 }
 
-// checkReachable refuses an image in a directory that the guest's QEMU cannot pass. A
-// guest that is off would be told of it at its next start only.
+// checkReachable refuses an image in a directory that the guest's QEMU cannot traverse. Otherwise a
+// guest that is off would fail only at its next start.
 func (e *env) checkReachable(ctx context.Context, in *input) error {
 	user, confined, err := e.qemuUser(ctx, in)
 	if err != nil || !confined {
@@ -78,8 +78,8 @@ func (e *env) checkReachable(ctx context.Context, in *input) error {
 	return image.Refused("attach volume "+in.VolumeName, dir, e.Images.Reach(user, dir))
 }
 
-// checkOpens refuses an image that the guest's QEMU could not open for writing. A volume
-// that several guests may have is not tried: for that it could be taken from them.
+// checkOpens refuses an image that the guest's QEMU could not open for writing. It does not try to
+// open a shared volume, because the attempt might take the volume from its other guests.
 func (e *env) checkOpens(ctx context.Context, in *input) error {
 	if in.Shareable || in.Mode != api.ModeRW {
 		return nil
@@ -91,8 +91,8 @@ func (e *env) checkOpens(ctx context.Context, in *input) error {
 	return image.Refused("attach volume "+in.VolumeName, in.Location.Path, e.Images.MayOpen(user, in.Location.Path))
 }
 
-// qemuUser is the user of the guest's QEMU (hv.ConfinedUser), and of an instance that is
-// shelved_offloaded the user that it would have here. Errors are typed for the runner.
+// qemuUser returns the user of the guest's QEMU (hv.ConfinedUser); for a shelved_offloaded instance
+// the user that it would have on this host. Errors are typed for the runner.
 func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
 	user, confined, err = hv.ConfinedUser(ctx, e.HV, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -101,8 +101,9 @@ func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, con
 	return user, confined, request.HV(err)
 }
 
-// checkOwn refuses an image that, by another name, belongs to another volume or to a
-// migration of one, and one over a base image that does: another host has said what is below it.
+// checkOwn refuses an image that, under another name, belongs to another volume or to a migration
+// of another volume. It also refuses an image over such a base image, because another host named
+// the base images.
 func (e *env) checkOwn(ctx context.Context, in *input) error {
 	look, err := e.Claims.Look(ctx)
 	if err != nil {
@@ -124,14 +125,13 @@ func (e *env) checkOwn(ctx context.Context, in *input) error {
 	return nil
 }
 
-// user is a disk of a domain that has an image.
+// user is a domain's disk that names an image.
 type user struct {
 	instanceID, instance string
 	disk                 hv.Disk
 }
 
-// users lists the disks of this host's domains, running or defined, that name
-// the image at path.
+// users returns the disks of this host's domains, running or defined, that name the image at path.
 func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -154,9 +154,9 @@ func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	return all, nil
 }
 
-// notUnderAnotherID refuses to end the attachment of an instance whose domain is gone while
-// a domain with its name has the volume: somebody has defined it with another UUID, and its
-// guest has the disk.
+// notUnderAnotherID refuses to end the attachment of an instance without a domain while a domain
+// with its name has the volume: the domain was defined under another UUID, and its guest has the
+// disk.
 func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil {
@@ -171,8 +171,8 @@ func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) 
 	return nil
 }
 
-// checkUsers refuses an image that somebody on this host has, but for other
-// attachments of the same multiattach volume.
+// checkUsers refuses an image that has another user on this host, except for other attachments of
+// the same multiattach volume.
 func (e *env) checkUsers(ctx context.Context, in *input) error {
 	inUse := func(who string) error {
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s is in use: %s", in.VolumeName, in.Location.Path, who)
@@ -201,7 +201,7 @@ func (e *env) checkUsers(ctx context.Context, in *input) error {
 	return nil
 }
 
-// beside are the other attachments that a multiattach volume has.
+// beside returns the other attachments of a multiattach volume.
 func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 	if !in.Shareable {
 		return nil, nil
@@ -213,8 +213,8 @@ func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 	return slices.DeleteFunc(all, func(a api.Attachment) bool { return a.ID == in.AttachmentID }), nil
 }
 
-// clientsBeside counts the clients that the guests of the other attachments may be, and those of
-// this host are.
+// clientsBeside counts the clients that belong to other attachments: least counts the guests of
+// this host, most also those of other hosts.
 func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, err error) {
 	beside, err := e.beside(ctx, in)
 	if err != nil {
@@ -233,8 +233,8 @@ func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, er
 	return least, least + most, err
 }
 
-// checkDomain refuses an instance whose disks may not be changed now. What is
-// begun with "cannot attach volume x" goes on with why.
+// checkDomain refuses an instance whose disks may not be changed now. Verdict begins the error, as
+// in "cannot attach volume x".
 func checkDomain(verdict string, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:

@@ -15,34 +15,32 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Detach detaches a volume from an instance of this host and returns the attachment as it
-// was, once the guest has let go of the disk and the registry knows. If the registry is
-// away, the guest loses the disk all the same, and the volume stays reserved until the
-// registry is back: the returned attachment is detaching then. A repeated request gets the
-// same answer.
+// Detach detaches a volume from an instance of this host. It returns the attachment as it was, once
+// the guest has released the disk and the registry has released the attachment. If the registry
+// does not answer, the guest still loses the disk, and the volume stays reserved until the registry
+// answers: the returned attachment is then detaching. A repeated request gets the same answer.
 func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// BeginDetach is Detach, and returns as soon as the registry knows of it or has refused it.
-// The op with this id goes on by itself.
+// BeginDetach is Detach, but returns as soon as the registry has recorded or refused it. The op
+// with this id continues on its own.
 func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// Delete ends one attachment. Without force it is Detach. With force it overlooks the state
-// of the attachment and leaves the guest alone: if the guest has the disk, the answer is
-// state_forbidden.
+// Delete ends one attachment. Without force it is Detach. With force it ignores the attachment's
+// state and does not touch the guest: if the guest has the disk, the error is state_forbidden.
 func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
-// BeginDelete is Delete, and returns as soon as the op is granted or refused.
+// BeginDelete is Delete, but returns as soon as the op is granted or refused.
 func (m *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
-// detachBody is what the caller of a detach sent.
+// detachBody is the request of a detach.
 type detachBody struct {
 	Volume     string           `json:"volume,omitempty"`
 	In         api.VolumeDetach `json:"in,omitzero"`
@@ -85,7 +83,7 @@ func (m *Manager) deleteRequest(opID, ref string, force bool) request.Request {
 	return req
 }
 
-// endOf runs a request that ends an attachment.
+// endOf carries out a request that ends an attachment.
 func (m *Manager) endOf(ctx context.Context, req request.Request) (api.Attachment, error) {
 	in, st, err := m.perform(ctx, req)
 	if err != nil {
@@ -96,7 +94,7 @@ func (m *Manager) endOf(ctx context.Context, req request.Request) (api.Attachmen
 		return api.Attachment{}, fmt.Errorf("read the result of op %s: %w", req.OpID, err)
 	}
 	if end.Queued {
-		// A registry that was only restarted is back before the caller is bored.
+		// A registry that was only restarted answers within this wait.
 		if _, err := m.admission.Wait(ctx, lateID(req.OpID)); err != nil {
 			return api.Attachment{}, err
 		}
@@ -112,8 +110,8 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-// Queued returns the attachments whose guest has let go of the disk and whose release the
-// registry has not heard of yet.
+// Queued returns the attachments with a queued release: the guest has released the disk, and the
+// registry has not been informed yet.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
 	for _, in := range m.env.queued() {
@@ -122,16 +120,17 @@ func (m *Manager) Queued() []api.Attachment {
 	return out
 }
 
-// found is an attachment that is to end. Volume is its name, or its id where only
-// that is known.
+// found is an attachment that is to end. Volume is the volume's name, or its id if the name is
+// unknown.
 type found struct {
 	api.Attachment
 	volume string
-	// remembered: the registry was away, and this is what the host knows.
+	// remembered reports that the data is from this host's cache, because the registry did not
+	// answer.
 	remembered bool
 }
 
-// findAt finds the attachment of a volume at an instance.
+// findAt returns the attachment of a volume at an instance.
 func (m *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (found, error) {
 	vol, err := m.env.Registry.Volume(ctx, volumeRef)
 	if request.Away(err) {
@@ -153,7 +152,7 @@ func (m *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (fo
 	return found{vol.Attachments[i], vol.Name, false}, nil
 }
 
-// find finds an attachment by reference.
+// find returns an attachment by reference.
 func (m *Manager) find(ctx context.Context, ref string) (found, error) {
 	att, err := m.env.Registry.Attachment(ctx, ref)
 	if request.Away(err) {
@@ -207,7 +206,7 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 		return in, err
 	}
 	if dom == nil || !dom.Persistent {
-		return in, nil // there is no definition that could bring it back
+		return in, nil // no definition could bring the disk back
 	}
 	return in, checkDomain(in.cannotDetach(), dom)
 }
@@ -240,8 +239,8 @@ func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 	return in, in.stillThere(v)
 }
 
-// describe is the input of an op that ends an attachment, and its domain, nil if
-// there is none any more.
+// describe returns the input of an op that ends an attachment, and its domain, nil if it does not
+// exist.
 func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, error) {
 	host, err := m.host(ctx)
 	if err != nil {
@@ -266,8 +265,8 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	return in, dom, nil
 }
 
-// decideDetachRoot finds out whether the attachment is a root, and refuses what
-// may not be done to one.
+// decideDetachRoot determines whether the attachment is a root, and refuses what is forbidden for a
+// root.
 func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
 	in.Root = api.IsRoot(f.BootIndex)
 	inst, known, err := m.instanceOf(ctx, f, in.Root)
@@ -292,14 +291,14 @@ func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom 
 	return in.off(rootDetach, dom)
 }
 
-// instanceOf is the instance of an attachment that is to end: by the registry, if
-// its word is needed here, or as this host remembers it, if it does.
+// instanceOf returns the instance of an attachment that is to end: from this host's cache if the
+// registry did not answer, otherwise from the registry, if needed.
 func (m *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
 	switch {
 	case f.remembered:
 		inst, known = m.env.Known.KnownInstance(ctx, f.InstanceID)
 		return inst, known, nil
-	case !needed: // the registry has its say when the detach begins
+	case !needed: // the registry checks it when the detach begins
 		return inst, false, nil
 	}
 	inst, err = m.env.Registry.Instance(ctx, f.InstanceID)

@@ -10,10 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// chooseDevice returns the device that was asked for if the instance can have
-// it, or the first virtio disk that is free: by its domain, running and defined,
-// and by the slots that the registry keeps for it. Root is the disk that was in its
-// root slot, nil if that is not empty or not known.
+// chooseDevice returns the requested device if the instance can have it, otherwise the first free
+// virtio disk. Free means unused in the running and the defined domain, and in the registry's slots
+// of the instance. Root is the recorded disk of an empty root slot, otherwise nil.
 func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk) (string, error) {
 	if asked == "" {
 		for n := 0; ; n++ {
@@ -39,7 +38,7 @@ func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk
 	return asked, nil
 }
 
-// letters counts a, b, ... z, aa, ab, ... as Linux does.
+// letters counts a, b, ... z, aa, ab, ... as Linux names disks.
 func letters(n int) string {
 	const alphabet = 26
 	if n < alphabet {
@@ -48,9 +47,9 @@ func letters(n int) string {
 	return letters(n/alphabet-1) + letters(n%alphabet)
 }
 
-// bootsBefore reports whether a disk at this device would have the place in the order of
-// booting that a root had which is away: one without a number is the first of the disks.
-// libvirt has those of a bus in the order of their names.
+// bootsBefore reports whether a disk at this device would take the boot position of a detached
+// root. A root without a boot number boots as the first disk; libvirt orders the disks of a bus by
+// name.
 func bootsBefore(device string, root *hv.Disk) bool {
 	return root != nil && root.BootOrder == 0 && root.Bus == diskspec.BusOf(device) &&
 		(len(device) < len(root.Target) || len(device) == len(root.Target) && device < root.Target)

@@ -12,22 +12,22 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Host is this host as the registry knows it.
+// Host is this host's identity in the registry.
 type Host struct {
 	ID    string
 	Name  string
 	Epoch int64
 }
 
-// runner is what the steps need of the runner of their ops (op.Runner).
+// runner is the part of op.Runner that the steps need.
 type runner interface {
 	// Submit stores and starts an op that follows another one.
 	Submit(ctx context.Context, o op.Op) error
-	// Active returns the ops that are not finished.
+	// Active returns the unfinished ops.
 	Active() []op.Status
 }
 
-// env is what the steps share.
+// env has what the steps share.
 type env struct {
 	Ports
 	rules         location.Rules
@@ -37,7 +37,7 @@ type env struct {
 	log           *slog.Logger
 }
 
-// queued are the inputs of the releases that the registry was not there for.
+// queued returns the inputs of the queued releases, for which the registry did not answer.
 func (e *env) queued() []input {
 	var out []input
 	for _, st := range e.runner.Active() {

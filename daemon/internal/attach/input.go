@@ -14,14 +14,13 @@ import (
 const (
 	kindAttach = "attachment_attach"
 	kindDetach = "attachment_detach"
-	// kindDelete is the end of an attachment whose disk no guest has.
+	// kindDelete ends an attachment that no guest has as a disk.
 	kindDelete = "attachment_delete"
-	// kindRelease is a release that the registry was not there for.
+	// kindRelease is a queued release, for which the registry did not answer.
 	kindRelease = "attachment_release"
-	// kindRestore gives a guest back a disk that it let go of when that was no
-	// longer asked for.
+	// kindRestore gives a disk back to a guest that released it after the detach was given up.
 	kindRestore = "attachment_restore"
-	// The same of a root volume.
+	// The same kinds for a root volume.
 	kindAttachRoot = "attachment_attach_root"
 	kindDetachRoot = "attachment_detach_root"
 	kindDeleteRoot = "attachment_delete_root"
@@ -32,7 +31,7 @@ var kinds = []string{
 	kindAttach, kindDetach, kindDelete, kindRelease, kindRestore, kindAttachRoot, kindDetachRoot, kindDeleteRoot,
 }
 
-// kindFor is the op kind for a request: its own, or the one for root volumes.
+// kindFor returns the op kind of a request: the given kind, or its variant for root volumes.
 func kindFor(kind string, root bool) string {
 	if !root {
 		return kind
@@ -40,7 +39,7 @@ func kindFor(kind string, root bool) string {
 	return map[string]string{kindAttach: kindAttachRoot, kindDetach: kindDetachRoot, kindDelete: kindDeleteRoot}[kind]
 }
 
-// The steps that somebody asks about.
+// The steps that other code refers to.
 const (
 	stepNameReserve      = "reserve"
 	stepNameClaim        = "claim"
@@ -59,8 +58,7 @@ const (
 	stepNameRelease      = "release"
 )
 
-// input is the input of every op of an attachment: what was decided before
-// anything was touched.
+// input is the input of every op of an attachment: the decisions made before anything was changed.
 type input struct {
 	AttachmentID string `json:"attachment_id"`
 	VolumeID     string `json:"volume_id"`
@@ -73,37 +71,36 @@ type input struct {
 	Location  api.Location `json:"location"`
 	Block     bool         `json:"block"`
 
-	// Root says that it is about a root volume. Slot is what is known of the disk that
-	// was in its slot, or that a data volume was when it was at the instance last; nil
-	// if nothing is.
+	// Root reports that the volume is a root. Slot is the recorded disk of the root slot, or the
+	// disk that a data volume was when it was last at the instance; nil if none is recorded.
 	Root bool                `json:"root,omitempty"`
 	Slot *api.SlotDefinition `json:"slot,omitempty"`
-	// WasRoot says of a data volume that it was the root when it was at the instance last.
+	// WasRoot reports that a data volume was the root when it was last at the instance.
 	WasRoot bool `json:"was_root,omitempty"`
 
-	// Host, Epoch and Generation are the tokens of this op.
+	// Host, Epoch and Generation are the op's fencing tokens.
 	Host       string `json:"host"`
 	HostName   string `json:"host_name"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 
-	// From is the state of an attachment that is to end, as the registry had it. It is empty
-	// in ops of older versions.
+	// From is the registry's state of an attachment that is to end. It is empty in ops of older
+	// versions.
 	From api.AttachmentState `json:"from,omitempty"`
-	// Force overlooks the state of the attachment.
+	// Force ignores the state of the attachment.
 	Force bool `json:"force,omitempty"`
-	// Request is the op that the caller knows, for one that follows it.
+	// Request is the id of the caller's op, in an op that follows it.
 	Request string `json:"request,omitempty"`
 	request.Body
 }
 
-// chain is what the attachment is connected to: the volume's image, and what that is over.
+// chain returns the chain of the attachment: the volume's image and its base images.
 func (in *input) chain() []hv.Image { return location.Chain(in.Location, in.Block) }
 
-// Keys implements request.Input. The ops of one instance run one after the other, so that
-// each finds the domain as the last one left it. So do the ops of one volume: if two
-// attachments end at once, exactly one is the last. The ops of a root volume also exclude
-// starts and stops of the instance.
+// Keys implements request.Input. The ops of one instance run one after the other, so that each
+// finds the domain as the previous op left it. So do the ops of one volume: if two attachments end
+// together, exactly one is the last. The ops of a root volume also exclude starts and stops of the
+// instance.
 func (in *input) Keys() []string {
 	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
 	if in.Root {
@@ -115,10 +112,10 @@ func (in *input) Keys() []string {
 // Group implements request.Input.
 func (in *input) Group() string { return in.AttachmentID }
 
-// Variant implements request.Varied: the ops of root volumes have kinds of their own.
+// Variant implements request.Varied: the ops of root volumes have their own kinds.
 func (in *input) Variant(kind string) string { return kindFor(kind, in.Root) }
 
-// attachment is the attachment of the op in this state.
+// attachment returns the op's attachment in this state.
 func (in *input) attachment(state api.AttachmentState) api.Attachment {
 	return api.Attachment{
 		ID: in.AttachmentID, VolumeID: in.VolumeID, VolumeName: in.VolumeName, InstanceID: in.InstanceID, InstanceName: in.InstanceName,
@@ -126,11 +123,10 @@ func (in *input) attachment(state api.AttachmentState) api.Attachment {
 	}
 }
 
-// cannotDetach is the beginning of a refusal.
+// cannotDetach returns the beginning of a refusal.
 func (in *input) cannotDetach() string { return "cannot detach volume " + in.VolumeName }
 
-// step makes an op.Step of functions that take the input. Undo and observe may be
-// nil.
+// step returns an op.Step made of functions that take the input. Undo and observe may be nil.
 func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
 	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

@@ -14,15 +14,14 @@ import (
 
 // Config has the operator's settings for attachments on this host.
 type Config struct {
-	// Rules say where a volume outside of pools may be when it is attached.
+	// Rules limit where an attached volume outside of pools may be.
 	Rules location.Rules
-	// UnplugTimeout is how long a running guest has to let go of a disk. After that the
-	// guest keeps it. 0 is DefaultUnplugTimeout.
+	// UnplugTimeout is the time in which a running guest must release a disk. After it the guest
+	// keeps the disk. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
 }
 
-// DefaultUnplugTimeout is long enough for a guest that is busy, and short enough
-// for a person who waits.
+// DefaultUnplugTimeout is long enough for a busy guest, and short enough for a waiting person.
 const DefaultUnplugTimeout = 30 * time.Second
 
 // Manager attaches and detaches volumes. It is safe for concurrent use.
@@ -32,8 +31,8 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New makes a manager and registers its plans with the runner of its ops. Journal is the
-// runner's journal. Host returns this host once the registry knows it.
+// New returns a manager and registers its plans with the runner. Journal is the runner's journal.
+// Host returns this host's identity once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	if cfg.UnplugTimeout <= 0 {
 		cfg.UnplugTimeout = DefaultUnplugTimeout

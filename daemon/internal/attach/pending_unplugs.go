@@ -17,72 +17,71 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// PendingUnplugs are the unplugs that a guest did not answer in time. Their detaches were
-// given up, so the attachments still hold. QEMU forgets no unplug: the guest may still let
-// go of the disk, at its next reboot at the latest. Safe for concurrent use.
+// PendingUnplugs has the unplug requests that a guest did not answer in time. Their detaches were
+// given up, so the attachments still hold. QEMU keeps such a request: the guest may release the
+// disk later, at its next reboot at the latest. PendingUnplugs is safe for concurrent use.
 type PendingUnplugs struct {
 	hv      hv.Hypervisor
 	journal UnplugJournal
 	bootID  string
 
 	loading sync.Mutex
-	loaded  bool // what the journal knows is in all
+	loaded  bool // all has the journal's entries
 
 	mu  sync.Mutex
 	all map[string]pendingUnplug // by attachment
 }
 
-// pendingUnplug is one of them.
+// pendingUnplug is an unplug request without an answer.
 type pendingUnplug struct {
 	input
-	// asked is the process that has not answered; the zero one if none was asked.
+	// asked is the process that has not answered; zero if no process was asked.
 	asked process
 }
 
-// process tells one process of a domain from the next; none is the zero one.
+// process identifies one process of a domain; its zero value is no process.
 type process struct {
-	// Boot is of this host, since libvirt counts anew after it.
+	// Boot is the boot of this host, because libvirt's counter restarts with it.
 	Boot string `json:"boot,omitempty"`
 	Run  int    `json:"run,omitempty"`
 }
 
-// unplugNote is written before the guest is asked for the first time: from then on
-// it may let go at any time, whatever became of the detach. Gone is written once it
-// was seen without the disk: a state that is saved from then on does not have it.
+// unplugNote is written before the first request to the guest: from then on the guest may release
+// the disk at any time, even after the detach was given up. Gone is written once the guest was seen
+// without the disk: a state saved after that does not contain the disk.
 type unplugNote struct {
 	Asked process `json:"process,omitzero"`
 	Gone  bool    `json:"gone,omitempty"`
 }
 
-// NewPendingUnplugs returns the pending unplugs of this host. It reads them from the
-// journal when they are first needed. BootID tells one boot of this host from another.
+// NewPendingUnplugs returns the pending unplugs of this host. It reads the journal at the first
+// use. BootID identifies this boot of the host.
 func NewPendingUnplugs(h hv.Hypervisor, journal UnplugJournal, bootID string) *PendingUnplugs {
 	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
 
-// processOf is the process of an active domain.
+// processOf returns the process of an active domain.
 func (p *PendingUnplugs) processOf(v *view) process { return process{Boot: p.bootID, Run: v.dom.Run} }
 
 func (p *PendingUnplugs) add(in *input, asked process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asked = cmp.Or(asked, p.all[in.AttachmentID].asked) // by a detach before
+	asked = cmp.Or(asked, p.all[in.AttachmentID].asked) // by an earlier detach
 	p.all[in.AttachmentID] = pendingUnplug{*in, asked}
 }
 
-// unplugOverPrefix begins the keys under which the journal has, for each attachment, the process
-// whose unplug is over.
+// unplugOverPrefix begins the journal's keys that have, for each attachment, the process with an
+// ended unplug.
 const unplugOverPrefix = "unplug_over/"
 
-// isOver reports whether the unplug of a process is not pending any more: the guest was booted
-// since. Another process alone shows nothing, since one that was restored from a save image has the
-// requests of the process that was saved.
+// isOver reports whether the unplug request of a process has ended because the guest was booted
+// since. Another process alone proves nothing: a process restored from a save image has the
+// requests of the saved one.
 func (p *PendingUnplugs) isOver(in *pendingUnplug, v *view) bool {
 	return v.active && v.dom.Booted && in.asked != p.processOf(v)
 }
 
-// end drops a pending unplug that is over, durably: a later pause of the guest hides that the
-// guest was booted.
+// end removes an ended unplug, durably: a later pause of the guest hides that the guest was booted.
 func (p *PendingUnplugs) end(ctx context.Context, in *pendingUnplug) error {
 	data, err := json.Marshal(in.asked)
 	if err != nil {
@@ -95,7 +94,7 @@ func (p *PendingUnplugs) end(ctx context.Context, in *pendingUnplug) error {
 	return nil
 }
 
-// ended returns, by attachment, the processes whose unplugs are over.
+// ended returns, by attachment, the processes with ended unplugs.
 func (p *PendingUnplugs) ended(ctx context.Context) (map[string]process, error) {
 	blobs, err := p.journal.Blobs(ctx, unplugOverPrefix)
 	if err != nil {
@@ -124,9 +123,9 @@ func (p *PendingUnplugs) list() []pendingUnplug {
 	return slices.Collect(maps.Values(p.all))
 }
 
-// load finds in the journal, once, the unplugs that were pending when the daemon before
-// this one ended. It takes every detach of an attachment into account, as that daemon did: the
-// last one may have been given up before it asked.
+// load reads from the journal, once, the unplugs that were pending when the previous daemon ended.
+// Like that daemon it considers every detach of an attachment: the last one may have been given up
+// before it asked the guest.
 func (p *PendingUnplugs) load(ctx context.Context) error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
@@ -151,7 +150,7 @@ func (p *PendingUnplugs) load(ctx context.Context) error {
 		case detachGivenUp:
 			found[o.Group] = pendingUnplug{in, cmp.Or(asked, found[o.Group].asked)}
 		case detachDone:
-			delete(found, o.Group) // the guest has let go
+			delete(found, o.Group) // the guest has released the disk
 		case detachHasNotAsked:
 		}
 	}
@@ -168,7 +167,7 @@ func (p *PendingUnplugs) load(ctx context.Context) error {
 	return nil
 }
 
-// detachEnd is what became of the step of a detach that asks the guest.
+// detachEnd is the result of the detach step that asks the guest.
 type detachEnd int
 
 const (
@@ -177,7 +176,7 @@ const (
 	detachDone
 )
 
-// howItEnded says of a detach which process it asked to let go, and how that ended.
+// howItEnded returns which process a detach asked, and the result.
 func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	for _, r := range records {
 		if r.Step != stepNameDetachLive {
@@ -197,9 +196,9 @@ func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	return asked, end
 }
 
-// MayMove refuses to move a volume with a pending unplug: in the middle of the move QEMU
-// would lose the disk, with its overlay or its block job. The unplug is pending until the
-// next start of the guest.
+// MayMove refuses to move a volume with a pending unplug: in the middle of the move QEMU could lose
+// the disk, with its overlay or its block job. The unplug is pending until the next start of the
+// guest.
 func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
 	if err := p.load(ctx); err != nil {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)

@@ -4,7 +4,7 @@ package attach
 
 import "github.com/volferry/volferry/internal/op"
 
-// plans are the plans of all op kinds of attachments.
+// plans returns the plans of all op kinds of attachments.
 func (e *env) plans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindAttach, Commit: stepNameComplete, Steps: []op.Step{

@@ -11,9 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// begin stores and starts the op of a request, or finds the one of a repeated
-// request. It returns once the op has been granted what it needs, or is refused,
-// or waits for something that is away.
+// begin stores and starts the op of a request, or finds the op of a repeated request. It returns
+// once the op is granted or refused, or waits for a system that does not answer.
 func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
 	req.Variants = []string{kindFor(req.Kind, true)}
 	o, err := m.admission.Submit(ctx, req)
@@ -37,11 +36,11 @@ func (m *Manager) perform(ctx context.Context, req request.Request) (input, op.S
 	return in, st, err
 }
 
-// decided is what was decided as the admission takes it.
+// decided returns an input in the form of Request.Decide.
 func decided(in input, err error) (request.Input, error) { return &in, err }
 
-// firstSteps are the steps, by kind, that ask the registry, or look, whether the op
-// may be. Those of a root volume look until their commit point, and are quick.
+// firstSteps are the steps, by kind, that check whether the op may begin. For a root volume they
+// include all steps before the commit point, which are quick.
 var firstSteps = map[string][]string{
 	kindAttach:     {stepNameReserve},
 	kindDetach:     {stepNameBegin},
@@ -51,7 +50,7 @@ var firstSteps = map[string][]string{
 	kindDeleteRoot: {stepNameAbsent},
 }
 
-// doing says in words what an op does, for a caller who cannot wait.
+// doing describes an op for a caller who cannot wait.
 func (in *input) doing(kind string) string {
 	what := "attached to"
 	if kind != kindAttach {

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// restoreEvery is how often Run looks at the pending unplugs without an event.
+// restoreEvery is the interval at which Run checks the pending unplugs without an event.
 const restoreEvery = time.Minute
 
-// Run gives disks back to guests that let go of them after the detach was given up, until
-// ctx ends.
+// Run restores the disks of guests that released them after the detach was given up. It returns
+// when ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	events := m.env.HV.Events(ctx)
 	tick := time.NewTicker(restoreEvery)
@@ -44,8 +44,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// restoreUnplugged looks at every guest with a pending unplug, and submits an op that gives
-// the disk back to each one that has let go of it.
+// restoreUnplugged checks every guest with a pending unplug, and submits an op that restores the
+// disk if the guest has released it.
 func (m *Manager) restoreUnplugged(ctx context.Context) {
 	pending := m.env.Unplugs
 	for _, l := range pending.list() {
@@ -85,7 +85,7 @@ func (m *Manager) restore(ctx context.Context, in *input) {
 		})
 	}
 	if err != nil {
-		m.env.Unplugs.add(in, process{}) // what was asked for has happened
+		m.env.Unplugs.add(in, process{}) // the requested unplug has happened
 		m.env.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A root volume is attached and detached only while its instance is off. As long
-// as its slot is empty a guard keeps the instance off, whoever tries to start it.
+// A root volume is attached and detached only while its instance is off. While its slot is empty, a
+// guard prevents every start of the instance.
 
-// rootChange is what is done to a root slot, as its refusal says it.
+// rootChange is a change of a root slot, as its refusal describes it.
 type rootChange struct {
 	code    api.Code
-	verdict string // with the volume and the instance
+	verdict string // formatted with the volume and the instance
 }
 
 var (
@@ -50,8 +50,8 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 	return api.Errorf(what.code, "%s: it is %s; stop it first", in.cannot(what), dom.State).With("state", dom.State)
 }
 
-// onShelf refuses a change of the root slot of an instance that is shelved: while
-// it is on its host it is not changed, and when it has left that the registry does.
+// onShelf refuses a change of the root slot of a shelved instance: before its offload the slot does
+// not change, and afterwards the registry changes it.
 func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	if inst.State != api.InstanceShelved && inst.State != api.InstanceShelvedOffloaded {
 		return nil
@@ -59,8 +59,7 @@ func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	return api.Errorf(what.code, "%s: it is %s; `%s` first", in.cannot(what), inst.State, api.ShellLine("volferryctl", "instance", "unshelve", inst.Name)).With("state", inst.State)
 }
 
-// checkLocked refuses an instance that somebody has locked. What is begun with
-// "cannot attach volume x" goes on with why.
+// checkLocked refuses a locked instance. Verdict begins the error, as in "cannot attach volume x".
 func checkLocked(verdict string, inst api.Instance) error {
 	switch {
 	case !inst.Locked:
@@ -72,16 +71,15 @@ func checkLocked(verdict string, inst api.Instance) error {
 	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `%s` if that is over", verdict, inst.Name, inst.LockReason, api.ShellLine("volferryctl", "instance", "unlock", inst.Name))
 }
 
-// freshen makes the registry know what this host is like now before it is asked
-// about a root volume: its rules want an instance that is stopped, and it was
-// perhaps stopped a moment ago.
+// freshen reports this host's present state before the registry is asked about a root volume: the
+// registry's rules want a stopped instance, and the instance may have been stopped a moment ago.
 func (e *env) freshen(ctx context.Context, in *input) {
 	if in.Root {
 		e.Report(ctx)
 	}
 }
 
-// chooseRoot makes the attach one of the root slot, which has to be empty.
+// chooseRoot makes the attach one of the root slot, which must be empty.
 func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.Domain, inst api.Instance) error {
 	if err := cmp.Or(in.onShelf(rootAttach, inst), in.off(rootAttach, dom)); err != nil {
 		return err
@@ -116,7 +114,7 @@ func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.
 	return nil
 }
 
-// volumeName is what a person calls a volume, or its id where nobody can tell.
+// volumeName returns the name of a volume, or its id if the name is unknown.
 func (e *env) volumeName(ctx context.Context, id string) string {
 	vol, err := e.Registry.Volume(ctx, id)
 	if err != nil {
@@ -125,7 +123,7 @@ func (e *env) volumeName(ctx context.Context, id string) string {
 	return vol.Name
 }
 
-// placeFree refuses an address in the guest that another disk has got since.
+// placeFree refuses an address in the guest that another disk uses now.
 func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
 	i := slices.IndexFunc(dom.Config, func(d hv.Disk) bool { return d.SamePlace(was) })
 	if i < 0 {

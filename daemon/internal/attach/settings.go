@@ -7,12 +7,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A data volume that comes back to an instance is the disk that it was there, with all
-// that its owner had set: limits, cache, queues, threads, error policies, names. It is
-// attached at the device that it had if that is free and no other is asked for.
+// A data volume that returns to an instance gets its earlier disk, with all settings of its owner:
+// limits, cache, queues, threads, error policies, names. It is attached at its earlier device if
+// that is free and the request names no other.
 
-// chooseSlot chooses the device of a data volume, and finds what is known of the disk
-// there. Root is as in chooseDevice.
+// chooseSlot chooses the device of a data volume, and finds the recorded disk of its slot. Root is
+// as in chooseDevice.
 func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst api.Instance, root *hv.Disk) (err error) {
 	was := inst.Detached(in.VolumeID)
 	if asked.DefaultSettings {
@@ -28,7 +28,7 @@ func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst
 	case asked.DefaultSettings:
 		return nil
 	case was == nil && s != nil:
-		in.Slot = s.Slot // another volume was there, and it has a place in the order of booting
+		in.Slot = s.Slot // another volume's disk was in this slot, and its boot order stays
 		return nil
 	case was == nil:
 		return nil
@@ -41,15 +41,14 @@ func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst
 	return e.comesBackWhole(in)
 }
 
-// freeAgain reports whether a data volume can have the device back that it had.
+// freeAgain reports whether a data volume can have its earlier device again.
 func freeAgain(device string, dom *hv.Domain, inst api.Instance, root *hv.Disk) bool {
 	s := slot(device, inst)
 	return len(device) > len("vd") && !taken(device, dom) && (root == nil || !bootsBefore(device, root)) &&
 		(s == nil || (s.VolumeID == nil && s.Note == "" && !api.IsRoot(s.BootIndex)))
 }
 
-// comesBackWhole refuses to make the disk that was there if something of it would be
-// missing.
+// comesBackWhole refuses to define the earlier disk again if a part of it would be missing.
 func (e *env) comesBackWhole(in *input) error {
 	was, err := e.slotDisk(in)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// An instance that comes from the shelf has its attachments already. What they are
-// connected to has to be looked at on this host as for an attach.
+// An instance from the shelf has its attachments already. Their locations need the same checks on
+// this host as in an attach.
 
-// Connect makes the location of an attachment ready for a domain of this host that does not
-// exist yet, after it has checked pool, image, size and users. It returns the chain, top
-// first. Its errors are typed for the runner. It may be repeated.
+// Connect prepares the location of an attachment for a future domain of this host, after it has
+// checked pool, image, size and users. It returns the chain, top first. Its errors are typed for
+// the runner. It may be repeated.
 func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	if err := m.env.connectDevice(ctx, onShelf(vol, att)); err != nil {
 		return nil, err
@@ -28,27 +28,27 @@ func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachmen
 	return chain, m.env.Images.Connect(ctx, att.Location.Path)
 }
 
-// Chain checks like Connect and returns the chain, and changes nothing.
+// Chain makes the checks of Connect and returns the chain. It changes nothing.
 func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	in := onShelf(vol, att)
 	err := m.env.checkBefore(ctx, in)
 	return in.chain(), err
 }
 
-// CheckLocation refuses a location that the registry has said and that no volume of this host may
-// have. What begins the message, as in "cannot wake instance x". Its errors are typed for the
-// runner.
+// CheckLocation refuses a location from the registry that no volume of this host may have. Verdict
+// begins the error, as in "cannot wake instance x". Its errors are typed for the runner.
 func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
 	return request.HV(m.env.rules.CheckLocation(ctx, m.env.HV, l, verdict))
 }
 
-// CheckImages refuses an image at a location, or a base image of it, that is no image, or is where
-// no image may be: the name of it has become a link, say. What is not there is not refused.
+// CheckImages refuses an image at a location, or a base image of it, if its path is not an image
+// any more or is in a forbidden place, for example because the path has become a link. A missing
+// file is not refused.
 func (m *Manager) CheckImages(l api.Location) error { return request.HV(m.env.rules.CheckImages(l)) }
 
-// Disconnect ends the use of the location on this host, unless a domain or another
-// attachment here needs it. The instance's process must not have it open, whatever libvirt
-// says of the instance.
+// Disconnect ends the use of the location on this host, unless a domain or another attachment on
+// this host needs it. The instance's process must not have it open, whatever libvirt reports of the
+// instance.
 func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
 	in := onShelf(vol, att)
 	if _, err := m.env.sure(ctx, in); err != nil {

@@ -13,23 +13,23 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// remembered is the disk as it was, so that it can come back exactly so. A
-// definition is empty where there was no disk.
+// remembered is the definition of the disk before the detach, so that the disk can be restored
+// exactly. A definition is empty where there was no disk.
 type remembered struct {
 	Config string `json:"config,omitempty"`
 	Live   string `json:"live,omitempty"`
-	// SerialOfVolume: the disk's serial was its volume's id.
+	// SerialOfVolume reports that the disk's serial was its volume's id.
 	SerialOfVolume bool `json:"serial_of_volume,omitempty"`
 }
 
-// keptSlots are the disks that were in the empty slots of the instance but the op's own,
-// in the hypervisor's words: a volume will come to each that is where the last one was.
-// A slot whose release is queued is empty too, though the registry does not know yet;
-// these are read first, for one that is carried out meanwhile is the registry's to tell.
+// keptSlots returns the recorded disks, in the hypervisor's form, of the instance's empty slots
+// except the op's own; a later volume takes over each of them. A slot with a queued release is
+// empty too, though the registry does not know it yet. Queued releases are read first: one that is
+// carried out between the two reads is then in the registry.
 func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range e.queued() {
-		stays := gone.Root || gone.BootIndex != nil // other slots go with their volume
+		stays := gone.Root || gone.BootIndex != nil // other slots are removed with their volume
 		if stays && gone.InstanceID == in.InstanceID && gone.Device != in.Device && gone.Slot != nil {
 			kept = append(kept, gone.Slot.Disk)
 		}
@@ -46,14 +46,13 @@ func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	return kept, nil
 }
 
-// slotDisk is the disk that was in the slot of a root volume, nil if that is not
-// known.
+// slotDisk returns the recorded disk of a root volume's slot, nil if none is recorded.
 func (e *env) slotDisk(in *input) (*hv.Disk, error) {
 	return e.diskOf(in.Slot, in.Device, in.InstanceName)
 }
 
-// rootAway is the disk that was in the root slot of an instance, nil if that has a
-// volume, or nothing is known of it.
+// rootAway returns the recorded disk of an instance's empty root slot; nil if the slot has a
+// volume, or if no disk is recorded.
 func (e *env) rootAway(inst api.Instance) (*hv.Disk, error) {
 	s := inst.RootSlot()
 	if s == nil || s.VolumeID != nil {
@@ -73,8 +72,8 @@ func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv
 	return &d, nil
 }
 
-// slotKept is what is known of the disk that a volume is that goes: what was
-// remembered of it before it went, or else what was known before it came.
+// slotKept returns the record of the disk that is detached: its definition before the detach, or
+// the record from before its attach.
 func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil || cmp.Or(kept.Config, kept.Live) == "" {
@@ -83,8 +82,8 @@ func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	return &api.SlotDefinition{Disk: cmp.Or(kept.Config, kept.Live), SerialOfVolume: kept.SerialOfVolume}, nil
 }
 
-// serialOf is the serial that the disk has to have: the volume's id, or that of the
-// disk that was there, if it had one of its own.
+// serialOf returns the serial that the disk must have: the volume's id, or the recorded disk's own
+// serial.
 func serialOf(in *input, was *hv.Disk) string {
 	if was == nil || in.Slot.SerialOfVolume {
 		return in.VolumeID

@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stands has an op wait for the operator because of what somebody else has made of its disk, and
-// says which commands bring the op to its end. The disk is to be there as it was, or to be gone.
+// stands makes an op wait for the operator because another program has changed its disk. The error
+// has the commands that bring the op to its end. ToBe is whether the disk must be present as
+// before, or absent.
 func (in *input) stands(v *view, toBe place) error {
 	return op.UnknownOutcome(in.withCommands(in.changed(v), in.mend(v, toBe)))
 }
 
-// withCommands adds to an error the commands that put right what is wrong, and the one that goes
-// on.
+// withCommands adds to an error the repair commands and the command that continues the op.
 func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 	if len(mend) > 0 {
 		err.Message += "; put that right (`" + strings.Join(mend, "`, `") + "`)"
@@ -31,8 +31,8 @@ func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 	return err
 }
 
-// again is the command that goes on with the op. A detach knows what the attachment was, and an
-// attach does not.
+// again returns the command that continues the op. A detach has the attachment's state in From, an
+// attach has not.
 func (in *input) again() string {
 	if in.From == "" {
 		return api.AttachLine(in.VolumeName, in.InstanceName, in.Device, in.Root, in.Mode)
@@ -40,8 +40,8 @@ func (in *input) again() string {
 	return api.ShellLine("volferryctl", "volume", "detach", in.VolumeName, in.InstanceName)
 }
 
-// mend are the commands that undo what somebody else has made of the disk, in their order: nil if
-// it is not known how.
+// mend returns, in order, the commands that undo another program's change of the disk; nil if they
+// are not known.
 func (in *input) mend(v *view, toBe place) (commands []string) {
 	if v.dom == nil {
 		return nil
@@ -66,7 +66,7 @@ func (in *input) mend(v *view, toBe place) (commands []string) {
 				if !v.active {
 					virsh("start", "--", in.InstanceName)
 				}
-				// Some versions of QEMU miss what a guest writes as such a job begins.
+				// Some versions of QEMU miss guest writes while such a job begins.
 				suspend := v.dom.State != hv.StatePaused
 				if suspend {
 					virsh("suspend", "--", in.InstanceName)

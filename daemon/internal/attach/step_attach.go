@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepAttachConfig puts the disk into the persistent definition. It comes before
-// the running guest gets it, so that the definition chooses the address and every
-// later boot has the disk at the same one.
+// stepAttachConfig adds the disk to the persistent definition. It comes before the hotplug, so that
+// libvirt chooses the address in the definition and every later boot has the disk at the same
+// address.
 func (e *env) stepAttachConfig() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -62,9 +62,8 @@ func (e *env) stepAttachConfig() op.Step {
 	return step(stepNameAttachConfig, do, undo, observe)
 }
 
-// define gives the disk to the definition. A data disk that comes back gets the address
-// that it had, unless something else has that by now: its settings are its owner's, its
-// address was libvirt's choice.
+// define adds the disk to the definition. A data disk that returns gets its earlier address, unless
+// another disk uses it: the settings are its owner's, but the address was libvirt's choice.
 func (e *env) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
 	if disk.Slot == "" || in.Root {
 		return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
@@ -82,13 +81,13 @@ func (e *env) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.Dis
 	return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 }
 
-// namedNote is written before the definition gets the disk: a guest that is started
-// from then on may have it, and so may a state of it that is saved.
+// namedNote is written before the definition gets the disk: a guest started after that may have the
+// disk, and so may its saved state.
 type namedNote struct {
 	Named bool `json:"named"`
 }
 
-// seenWithout reports whether the definition is without the disk, by a look.
+// seenWithout returns nil if the definition was read without the disk.
 func (e *env) seenWithout(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err == nil && v.config != absent {
@@ -97,8 +96,8 @@ func (e *env) seenWithout(ctx context.Context, in *input) error {
 	return err
 }
 
-// disk is the disk that the attachment is to be. A volume that comes back, and a root
-// volume, get the disk that was there.
+// disk returns the disk of the attachment. A root volume, and a volume that returns, gets the
+// recorded disk.
 func (in *input) disk() hv.DiskSpec {
 	spec := diskspec.New(in.VolumeID, in.DiskAttachment, in.Shareable, in.chain(), in.Slot)
 	switch {
@@ -145,16 +144,15 @@ func (in *input) attachError(err error) error {
 	return request.HV(err)
 }
 
-// plugNote is written before the running guest is given the disk, so that a
-// state that is saved from then on is known to have it perhaps, and with Seen
-// once it was seen to have it, so that such a state is known to have it.
+// plugNote is written before the hotplug: a state saved after that may have the disk. It is written
+// again, with Seen, once the running guest was seen with the disk: a state saved after that has it.
 type plugNote struct {
 	Plugged bool `json:"plugged"`
 	Seen    bool `json:"seen,omitempty"`
 }
 
-// stepAttachLive gives the disk to the running guest, as the definition has it.
-// A guest that is off has it from its next start.
+// stepAttachLive plugs the disk into the running guest, as in the definition. A guest that is off
+// gets it at its next start.
 func (e *env) stepAttachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -210,7 +208,7 @@ func (e *env) plug(ctx context.Context, r *op.Run, in *input) error {
 	}
 	err = e.HV.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrNotActive) {
-		return op.Retry(request.BusyDelay, err) // it went off; the next look says what that means
+		return op.Retry(request.BusyDelay, err) // it powered off; the next read shows that
 	}
 	if err != nil {
 		return in.attachError(err)
@@ -218,10 +216,10 @@ func (e *env) plug(ctx context.Context, r *op.Run, in *input) error {
 	return r.Note(ctx, plugNote{Plugged: true, Seen: true})
 }
 
-// takeBack takes the disk from the running guest, who may not keep it, however
-// long that takes: nothing is given back before. A guest that was saved when it
-// perhaps had it is waited for as well: it is restored with what it had. One that
-// runs from it is not asked, but waited for until it is off.
+// takeBack unplugs the disk from the running guest, which may not keep it. It waits as long as
+// necessary, because nothing is released before. It also waits for a guest that was saved when it
+// may have had the disk, because its restore brings the disk back. A guest that runs from the disk
+// is not asked; takeBack waits until it is off.
 func (e *env) takeBack(ctx context.Context, in *input, plugged bool) error {
 	letGo := e.unplug
 	if in.Root {
@@ -246,7 +244,7 @@ func (e *env) takeBack(ctx context.Context, in *input, plugged bool) error {
 	return nil
 }
 
-// stepVerify reads the domain back.
+// stepVerify checks the domain's resulting disk.
 func (e *env) stepVerify() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		was, err := e.slotDisk(in)
@@ -271,8 +269,8 @@ func (e *env) stepVerify() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// runsFromIt waits until a guest is off that was started from a root volume which
-// it may not keep: that was never guarded against, on a host without the hook.
+// runsFromIt waits until a guest is off that was started from a root volume which it may not keep.
+// That happens only on a host without the hook, which ignores the guard.
 func (e *env) runsFromIt(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err != nil || v.live == absent {

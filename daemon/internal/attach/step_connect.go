@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepConnect makes the location ready on this host, and looks at it again: from here on, and
-// not before, nobody else may come and use it. A volume of a target has a device from here on.
+// stepConnect prepares the location on this host and checks it again: only from here on is it sure
+// that no other user takes it. A volume of a target has a device from here on.
 func (e *env) stepConnect() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		if err := e.connectDevice(ctx, in); err != nil {
@@ -36,8 +36,8 @@ func (e *env) connectDevice(ctx context.Context, in *input) error {
 	return request.HV(location.Connect(ctx, e.HV, in.Location.Path, "cannot attach volume "+in.VolumeName))
 }
 
-// stepDisconnect ends the use of the location on this host, if no other
-// attachment here needs it.
+// stepDisconnect ends the use of the location on this host, unless another attachment on this host
+// needs it.
 func (e *env) stepDisconnect() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.disconnect(ctx, in, func(in *input, why error) { e.auditNotStored(r.OpID(), in, why) })
@@ -46,10 +46,10 @@ func (e *env) stepDisconnect() op.Step {
 }
 
 // disconnect disconnects the location unless a domain of this host names it, or the registry has
-// another attachment of it here. Ops of one volume run one after the other, so of two that end at
-// once the second finds that it is the last. NotStored is called if what was written may not be on
-// stable storage. The location is disconnected nevertheless: its guest does not have it any more,
-// and no later flush would tell.
+// another attachment of it on this host. Ops of one volume run one after the other, so of two that
+// end together the second is the last user. NotStored is called if writes may not be on stable
+// storage. The location is disconnected even then: its guest does not have it any more, and no
+// later flush would report the loss.
 func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {
@@ -58,7 +58,7 @@ func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *inpu
 	others, err := e.Registry.Attachments(ctx, in.VolumeID, "")
 	switch {
 	case request.Away(err):
-		// A flush that was not needed does no harm, and the domains have spoken.
+		// A flush more does no harm, and no domain names the image.
 	case err != nil && !request.Lost(err):
 		return err
 	}
@@ -71,7 +71,7 @@ func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *inpu
 	}
 	err = e.Images.Disconnect(ctx, in.Location.Path)
 	_, lost := errors.AsType[*image.NotStoredError](err)
-	if lost || api.CodeOf(err) == api.CodePermissionDenied { // a link in the place of the image is not followed, and so not flushed
+	if lost || api.CodeOf(err) == api.CodePermissionDenied { // a link at the image's path is not followed, so nothing was flushed
 		notStored(in, err)
 	} else if err != nil {
 		return err
@@ -83,8 +83,8 @@ func (e *env) logNotStored(in *input, why error) {
 	e.log.Error("a volume that is disconnected may lack what its guest wrote last, if it had one", "volume", in.VolumeID, "instance", in.InstanceName, "err", why)
 }
 
-// auditNotStored adds to the audit trail that a volume may lack what its guest wrote last: nothing
-// else shows that but the log.
+// auditNotStored adds to the audit trail that a volume may lack its guest's last writes: otherwise
+// only the log shows that.
 func (e *env) auditNotStored(opID string, in *input, why error) {
 	e.logNotStored(in, why)
 	if e.Audit == nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// beginNote is what begin found out.
+// beginNote has the findings of stepBegin.
 type beginNote struct {
-	// From is the state that the attachment had.
+	// From is the attachment's state before the step.
 	From api.AttachmentState `json:"from,omitempty"`
-	// Skipped: the registry could not be asked, or the state was one to overlook.
+	// Skipped reports that the registry did not answer, or that the state was to be ignored.
 	Skipped bool `json:"skipped,omitempty"`
 }
 
-// stepBegin says at the registry that the instance is losing the volume, so that
-// no migration of it begins. A registry that is away is no reason to keep a disk
-// in a guest: migrations need it too, and one that is open is this host's own.
+// stepBegin reports the detach to the registry, so that no migration of the volume begins. If the
+// registry does not answer, the detach continues: a new migration needs the registry too, and an
+// open migration belongs to this host.
 func (e *env) stepBegin() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if err := e.notMoving(ctx, in); err != nil {
@@ -73,13 +73,13 @@ func (e *env) stepBegin() op.Step {
 	return step(stepNameBegin, do, undo, observe)
 }
 
-// beginsFrom are the states from which an attachment is detached. In the others
-// it was left by an op that is over, and nothing is to be said before its end.
+// beginsFrom are the states from which an attachment is detached. An attachment in another state
+// was left by an ended op, and nothing is reported before the release.
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
-// giveUp says that the instance keeps the volume. An answer to begin that was
-// lost is found out about here, and so is an attachment that was left detaching
-// by an op that is over: its guest has the disk.
+// giveUp reports to the registry that the instance keeps the volume. It also corrects the state if
+// the answer to stepBegin was lost, or if an ended op left the attachment detaching: its guest has
+// the disk.
 func (e *env) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	var note beginNote
 	if _, err := r.Noted(stepNameBegin, &note); err != nil {
@@ -103,10 +103,10 @@ func (e *env) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	return err
 }
 
-// notMoving refuses a volume that a migration of this host moves, by the
-// journal's word, and any volume of an instance that is saved while another one
-// moves, by its guard: what was saved has the disk, and gets it back when it is woken.
-// The registry, which has that instance locked, may be away.
+// notMoving refuses a volume that, according to the journal, a migration of this host moves. It
+// also refuses any volume of an instance that, according to its guard, is saved while another
+// volume moves: the saved state contains the disk, and needs it at the restore. The registry, which
+// has that instance locked, may not answer.
 func (e *env) notMoving(ctx context.Context, in *input) error {
 	guards, err := e.Guards.Of(in.InstanceID)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *env) notMoving(ctx context.Context, in *input) error {
 	return nil
 }
 
-// stepRemember looks at the disk, and keeps what is about to go.
+// stepRemember records the disk before its removal.
 func (e *env) stepRemember() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -179,8 +179,8 @@ func (e *env) stepRemember() op.Step {
 	return step(stepNameRemember, do, nil, nil)
 }
 
-// comesBack refuses a disk that could not be attached again as it is: it has what says
-// how to open its image, and that is not kept.
+// comesBack refuses a disk that could not be attached again unchanged: the secret with which QEMU
+// opens a LUKS image is not kept.
 func (in *input) comesBack(dom *hv.Domain) error {
 	if dom == nil {
 		return nil
@@ -199,7 +199,8 @@ func (in *input) comesBack(dom *hv.Domain) error {
 	return nil
 }
 
-// comesBackAs is comesBack by the words of the hypervisor, "" for none, which may say more.
+// comesBackAs is comesBack for the hypervisor's definition of a disk, which may have more details;
+// "" is no disk.
 func (e *env) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil
@@ -211,7 +212,7 @@ func (e *env) comesBackAs(in *input, definition string) error {
 	return in.comesBack(&hv.Domain{Config: []hv.Disk{d}})
 }
 
-// volatile is request.HV for what was there a moment ago: it is looked at again.
+// volatile is request.HV for an object that existed a moment ago: the step looks again.
 func volatile(err error) error {
 	if errors.Is(err, hv.ErrNotFound) || errors.Is(err, hv.ErrNotActive) {
 		return op.Retry(request.BusyDelay, err)
@@ -219,8 +220,8 @@ func volatile(err error) error {
 	return request.HV(err)
 }
 
-// stepDetachConfig takes the disk out of the persistent definition, so that a
-// guest that restarts from here on comes back without it.
+// stepDetachConfig removes the disk from the persistent definition, so that a guest that restarts
+// comes back without it.
 func (e *env) stepDetachConfig() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -243,7 +244,7 @@ func (e *env) stepDetachConfig() op.Step {
 	return step(stepNameDetachConfig, do, undo, observe)
 }
 
-// putBack gives the disk back exactly as it was.
+// putBack restores the disk exactly as recorded.
 func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where) error {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil {
@@ -257,7 +258,7 @@ func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where)
 	if where == hv.Live {
 		def, is, needed = kept.Live, v.live, v.active
 		if def == "" && needed {
-			def = kept.Config // the guest was off then, and has been started with it
+			def = kept.Config // the guest was off at the record, and was started with it since
 		}
 	}
 	switch {
@@ -278,9 +279,8 @@ func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where)
 
 var errLookAgain = errors.New("the disk was put back and is to be looked at")
 
-// stepDetachLive waits until no process has the disk and no start will bring it
-// back. It is the commit point: what a guest has let go of is not given to it
-// again.
+// stepDetachLive waits until no process has the disk and no start will bring it back. It is the
+// commit point: a released disk is not given back.
 func (e *env) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: e.Unplugs.processOf(v)}) }
@@ -319,8 +319,7 @@ func (e *env) stepDetachLive() op.Step {
 	return step(stepNameDetachLive, do, undo, observe)
 }
 
-// lookGone looks at the domain, and reports whether the guest was seen without the
-// disk before.
+// lookGone reads the domain, and reports whether the guest was seen without the disk before.
 func (e *env) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
 	var note unplugNote
 	last := stepNameDetachLive

@@ -15,17 +15,16 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// released is how a release ended. It is noted, and the output of the step.
+// released is the result of a release: the note and the output of the step.
 type released struct {
-	// Queued: the registry was away. An op of its own tells it, and holds up
-	// nothing else on this host until then.
+	// Queued reports that the registry did not answer. A separate op informs it, and blocks no
+	// other op on this host.
 	Queued bool `json:"queued,omitempty"`
-	// Lost: the attachment is not this host's any more.
+	// Lost reports that the attachment is not this host's any more.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// stepRelease gives the volume back, after one more look that the domain is
-// without it.
+// stepRelease releases the volume, after a last check that the domain is without it.
 func (e *env) stepRelease() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, wasGone, err := e.lookGone(ctx, r, in)
@@ -73,15 +72,15 @@ func (e *env) stepRelease() op.Step {
 	return step(stepNameRelease, do, nil, observe)
 }
 
-// overlooks reports whether the state of the attachment is to be overlooked: by the
-// caller's wish, or since the registry was not told that it ends.
+// overlooks reports whether the state of the attachment is ignored: because of Force, or because
+// the registry was not informed of the detach.
 func overlooks(r *op.Run, in *input) (bool, error) {
 	var note beginNote
 	_, err := r.Noted(stepNameBegin, &note)
 	return in.Force || note.Skipped, err
 }
 
-// queueRelease hands the release to an op of its own.
+// queueRelease hands the release to a separate op.
 func (e *env) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
 	slot, err := in.slotKept(r)
 	if err != nil {
@@ -104,14 +103,14 @@ func (e *env) queueRelease(ctx context.Context, r *op.Run, in *input, force bool
 	return r.Note(ctx, released{Queued: true})
 }
 
-// lateID is the id of the release that was queued by an op: the same after a
-// crash, so that it is not queued twice.
+// lateID returns the id of the release that an op queues. It is the same after a crash, so that the
+// release is not queued twice.
 func lateID(opID string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("release of "+opID)).String()
 }
 
-// stepReleaseLate gives the volume back when the registry is there again. What
-// it refuses then is for a person to look at: nothing here can be undone.
+// stepReleaseLate releases the volume when the registry answers again. A refusal then waits for an
+// operator: the detach cannot be undone.
 func (e *env) stepReleaseLate() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
@@ -145,8 +144,8 @@ func (e *env) stepReleaseLate() op.Step {
 	return step("release_late", do, nil, observe)
 }
 
-// stepAbsent refuses to end an attachment whose disk a domain has, on whatever image, or
-// would have when it is restored.
+// stepAbsent refuses to end an attachment if a domain has its disk, on any image, or would have it
+// after a restore.
 func (e *env) stepAbsent() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
@@ -158,7 +157,7 @@ func (e *env) stepAbsent() op.Step {
 	return step(stepNameAbsent, do, nil, nil)
 }
 
-// stillThere refuses to end an attachment whose disk the instance has, or may have.
+// stillThere refuses to end an attachment if the instance has its disk, or may have it.
 func (in *input) stillThere(v *view) error {
 	if v.live == absent && v.config == absent {
 		if err := in.onItsImage("cannot delete attachment "+in.AttachmentID, v); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepReserve keeps the volume for the instance: the registry checks every rule
-// of the site, and from here on nobody else gets it. It comes before anything
-// names the image, and its undo after everything has let go of it.
+// stepReserve reserves the volume for the instance: the registry checks the site's rules, and gives
+// the volume to no other instance. It comes before anything names the image, and is undone after
+// everything has released the image.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		e.freshen(ctx, in)
@@ -45,12 +45,11 @@ func (e *env) stepReserve() op.Step {
 	return step(stepNameReserve, do, undo, observe)
 }
 
-// seenGone makes sure, by a look, that no domain has the disk before its volume
-// is given back. A guest that was started while the disk was still in its
-// definition has it now, and has to let go.
+// seenGone verifies that no domain has the disk before its volume is released. A guest that was
+// started while the disk was in its definition has it, and must release it.
 //
-// One that was saved since the definition got the disk may have been started with it
-// before: what it has is seen when it is restored, or its saved state removed.
+// A guest that was saved since the definition got the disk may have been started with it before:
+// its disks are known when it is restored, or when its saved state is removed.
 func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	var note namedNote
 	if _, err := r.Noted(stepNameAttachConfig, &note); err != nil {
@@ -73,7 +72,7 @@ func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	return nil
 }
 
-// stepClaim says at the registry that this host is about to connect the volume.
+// stepClaim reports to the registry that this host is about to connect the volume.
 func (e *env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.transition(ctx, r, in, stepNameClaim, api.AttachmentAttaching, api.AttachmentReserved)
@@ -81,7 +80,7 @@ func (e *env) stepClaim() op.Step {
 	return step(stepNameClaim, do, nil, e.inState(api.AttachmentAttaching, api.AttachmentAttached))
 }
 
-// stepComplete says that the instance has the volume. The output is the
+// stepComplete reports to the registry that the instance has the volume. The output is the
 // attachment.
 func (e *env) stepComplete() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {

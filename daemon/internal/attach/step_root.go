@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepGuard keeps the instance off while it has no root volume. It comes before
-// the definition is touched, and what it undoes after the definition has the disk
-// again: where it has not, the guard stays.
+// stepGuard prevents every start of the instance while it has no root volume. It comes before the
+// change of the definition. It is undone after the definition has the disk again; if the definition
+// has not, the guard stays.
 func (e *env) stepGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
 		if err := e.Guards.Set(in.InstanceID, guard.OwnerRoot, instance.RootReason(in.InstanceName)); err != nil {
@@ -33,7 +33,7 @@ func (e *env) stepGuard() op.Step {
 	return step(stepNameGuard, do, undo, e.guarded(true))
 }
 
-// stepUnguard lets the instance start again: it has its root volume.
+// stepUnguard permits starts again: the instance has its root volume.
 func (e *env) stepUnguard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
 		return e.Guards.Clear(in.InstanceID, guard.OwnerRoot)
@@ -41,7 +41,7 @@ func (e *env) stepUnguard() op.Step {
 	return step("unguard", do, nil, e.guarded(false))
 }
 
-// guarded observes whether the guard is there, or is not.
+// guarded observes whether the guard exists, as wanted.
 func (e *env) guarded(want bool) op.ObserveFunc[input] {
 	return func(_ context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		has, err := e.Guards.Has(in.InstanceID, guard.OwnerRoot)
@@ -52,10 +52,10 @@ func (e *env) guarded(want bool) op.ObserveFunc[input] {
 	}
 }
 
-// stepStayOff looks once more that the instance is off, now that its definition
-// has no root: a start that the hook had let through before the guard was there
-// was waited for by libvirt before it took the change, and is seen here. After it
-// nothing can start the instance, so it is the commit point.
+// stepStayOff checks again that the instance is off, now that its definition has no root. A start
+// that the hook permitted before the guard existed is seen by this step, because libvirt finished
+// that start before it changed the definition. After this step nothing can start the instance, so
+// it is the commit point.
 func (e *env) stepStayOff() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
@@ -77,8 +77,8 @@ func (e *env) stepStayOff() op.Step {
 	return step(stepNameStayOff, do, nil, nil)
 }
 
-// stepVerifyRoot reads the definition back: the instance is off, and boots from
-// this disk, at the place in the guest where the one before was.
+// stepVerifyRoot checks the resulting definition: the instance is off, and boots from this disk, at
+// the previous root's address in the guest.
 func (e *env) stepVerifyRoot() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		was, err := e.slotDisk(in)
@@ -97,14 +97,14 @@ func (e *env) stepVerifyRoot() op.Step {
 		if err := in.asInSlot(v, was); err != nil || !v.active {
 			return err
 		}
-		// A host without the hook has started it meanwhile, with its root.
+		// On a host without the hook it may have been started since, with its root.
 		return in.isWanted(v.liveDisk, "the running guest", serialOf(in, was))
 	}
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot reports whether the definition's disk is the wanted one, and is what the
-// disk before it was to the guest.
+// asInSlot returns an error unless the definition's disk is the wanted one and appears to the guest
+// like the previous disk.
 func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	d := v.configDisk
 	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {

@@ -14,24 +14,23 @@ import (
 )
 
 const (
-	// askEvery is how often a guest is asked again: one that boots may not have
-	// heard the first time.
+	// askEvery is the interval at which a guest is asked again: a booting guest may ignore the
+	// first request.
 	askEvery = 5 * time.Second
-	// lookEvery is how often the domain is looked at without an event.
+	// lookEvery is the interval at which the domain is read without an event.
 	lookEvery = time.Second
 )
 
-// unplug asks the running guest to let go of the disk and waits until libvirt
-// shows that it has, or that the guest is off. It gives up with instance_busy
-// when the time is over; the guest may let go later all the same. A guest that is
-// paused is not asked before it runs: it could not answer, and would do so at a
-// time when nobody asks any more.
+// unplug asks the running guest to release the disk and waits until libvirt shows that it has, or
+// that the guest is off. After the timeout it returns instance_busy; the guest may still release
+// the disk later. A paused guest is asked only once it runs: it could not answer now, and would
+// answer when no op waits for it.
 func (e *env) unplug(ctx context.Context, in *input) error {
 	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
-// unplugAfter is unplug that calls asking before a process of the guest is asked for
-// the first time, and does not ask if that fails.
+// unplugAfter is unplug, but calls asking before the first request to a process of the guest, and
+// does not request anything if asking fails.
 func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,7 +38,7 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	over := time.NewTimer(e.unplugTimeout)
 	defer over.Stop()
 	var asked time.Time
-	var run int // the process that was asked
+	var run int // the asked process
 	var refusal error
 	for {
 		v, err := e.look(ctx, in)
@@ -63,7 +62,7 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 				return err
 			}
 			if refusal == nil {
-				continue // some let go at once
+				continue // some guests release it at once
 			}
 		}
 		if more, err := hv.Await(ctx, events, in.InstanceID, lookEvery, over.C); err != nil {
@@ -77,13 +76,13 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	}
 }
 
-// answers reports whether the domain can let go of the disk now. On a bus whose
-// disks the hypervisor removes by itself a paused one can.
+// answers reports whether the domain can release the disk now. A paused guest can if its disk is on
+// a bus from which the hypervisor removes disks alone.
 func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
 }
 
-// ask asks once. A refusal may be another answer the next time.
+// ask sends one request. A refusal is not final: the next request may succeed.
 func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
 	err = e.HV.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
 	switch {
@@ -97,7 +96,7 @@ func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
 	return err, nil
 }
 
-// keeps is the error for a guest that did not let go.
+// keeps returns the error for a guest that did not release the disk.
 func (in *input) keeps(v *view, after time.Duration, refusal error) error {
 	why := "; a guest that boots, or that has the disk in use, may not answer: unmount it there and detach again, or stop the instance first"
 	switch {

@@ -16,29 +16,29 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// place is where the image of an attachment is among the disks of a domain.
+// place is how the disks of a domain use the image of an attachment.
 type place string
 
-// The places. Odd is what no step makes: the image at another target, under
-// another image, in two disks, or in a job. Nothing is done to it.
+// The places. Odd is a use that no step creates: the image at another target, under another image,
+// in two disks, or in a block job. Steps do not touch it.
 const (
 	absent   place = "absent"
 	attached place = "attached"
 	odd      place = "in use in another way"
 )
 
-// view is what libvirt says of an attachment's disk at one moment.
+// view is libvirt's state of an attachment's disk at one moment.
 type view struct {
-	// dom is nil if libvirt has no such domain any more.
+	// dom is nil if libvirt has no such domain.
 	dom    *hv.Domain
 	active bool
-	// saved: the next start restores a state with the disks of then.
+	// saved reports that the next start restores a state with its old disks.
 	saved        bool
-	live, config place // live only if active
+	live, config place // live is valid only if active
 	liveDisk     *hv.Disk
 	configDisk   *hv.Disk
-	// displaced is a disk that is the attachment's but for its image, nil if there is none:
-	// the instance has the volume's disk on another image (see displacedIn).
+	// displaced is a disk that is the attachment's except for its image, nil if there is none: the
+	// instance has the volume's disk on another image (see displacedIn).
 	displaced *hv.Disk
 }
 
@@ -66,8 +66,7 @@ func look(ctx context.Context, h hv.Hypervisor, in *input) (*view, error) {
 	return v, err
 }
 
-// placeIn finds the image of the attachment among disks, and the disk at its
-// target.
+// placeIn returns how disks use the image of the attachment, and the disk at its target.
 func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 	var at *hv.Disk
 	named, whole := 0, false
@@ -100,10 +99,10 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 	return odd, at, nil
 }
 
-// displacedIn finds the disk of the attachment on another image than the volume's: it is at
-// the attachment's device, or has the volume's id as its serial. So it is with a definition
-// from before a move: then the absence of the volume's image says nothing of the guest, which
-// may have the volume by its old image.
+// displacedIn returns the attachment's disk if it is on another image than the volume's: a disk at
+// the attachment's device, or with the volume's id as its serial. A definition from before a move
+// looks like that. Then the absence of the volume's image proves nothing: the guest may have the
+// volume by its old image.
 func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	image := location.PlaceOf(in.Location.Path)
 	for i := range disks {
@@ -123,8 +122,8 @@ func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	return nil, nil
 }
 
-// onItsImage refuses to end an attachment whose disk the instance has on another image. What
-// is begun with "cannot detach volume x" goes on with why.
+// onItsImage refuses to end an attachment if the instance has its disk on another image. Verdict
+// begins the error, as in "cannot detach volume x".
 func (in *input) onItsImage(verdict string, v *view) error {
 	if v.displaced == nil {
 		return nil
@@ -139,8 +138,8 @@ func (in *input) cannotSee(d *hv.Disk, err error) error {
 	return fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
 }
 
-// overItsBases reports whether a disk has nothing below its top but the base images of the
-// volume, as far as its definition says.
+// overItsBases reports whether a disk has, according to its definition, only base images of the
+// volume below its top.
 func (in *input) overItsBases(d *hv.Disk) bool {
 	bases := in.Location.Backing.Images()
 	if len(d.Chain) > 1+len(bases) {
@@ -154,14 +153,12 @@ func (in *input) overItsBases(d *hv.Disk) bool {
 	return true
 }
 
-// gone reports whether no process has the disk and none that is started will have it, on
-// whatever image.
+// gone reports whether no process has the disk, on any image, and no start will bring it back.
 func (v *view) gone() bool {
 	return v.live == absent && v.config == absent && !v.saved && v.displaced == nil
 }
 
-// isWanted refuses a disk that an attach has made and that is not as it was asked
-// for.
+// isWanted refuses an attached disk that is not as requested.
 func (in *input) isWanted(d *hv.Disk, where, serial string) error {
 	if wrong := in.wanted(d, serial); wrong != "" {
 		return api.Errorf(api.CodeChainChanged, "disk %s of instance %s %s in %s", in.Device, in.InstanceName, wrong, where)
@@ -191,7 +188,7 @@ func (in *input) wanted(d *hv.Disk, serial string) string {
 	return ""
 }
 
-// changed is the error for a disk that somebody else has changed.
+// changed returns the error for a disk that another program has changed.
 func (in *input) changed(v *view) *api.Error {
 	where := string(v.config) + " in the persistent definition"
 	if v.active {
@@ -201,8 +198,8 @@ func (in *input) changed(v *view) *api.Error {
 		in.Device, in.InstanceName, in.Location.Path, where, api.ShellLine("virsh", "dumpxml", "--", in.InstanceName))
 }
 
-// notSaved refuses an instance whose next start would bring back its disks as
-// they were when it was saved.
+// notSaved refuses an instance with a managed save image: its next start would restore its old
+// disks.
 func (in *input) notSaved(v *view) error {
 	if !v.saved {
 		return nil

@@ -7,14 +7,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// waitGuest is what ops wait for: a guest that has to let go of a disk which it may
-// not keep.
+// waitGuest is the wait for a guest that must release a disk.
 const waitGuest = "guest"
 
-// waits says what an op waits for where attachments have words of their own.
+// waits returns the attachments' own text for the thing that an op waits for.
 func waits(st op.Status) string {
 	switch {
-	case st.Waiting == waitGuest, st.State == op.StateUndoing && st.Step == stepNameAttachLive: // or it asks once more just now
+	case st.Waiting == waitGuest, st.State == op.StateUndoing && st.Step == stepNameAttachLive: // the step may be asking once more right now
 		return "it cannot be and is undone, and the guest has to let go of the disk first"
 	case st.Waiting == request.WaitTurn:
 		return "another operation on the instance or the volume has to end first"

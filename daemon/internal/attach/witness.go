@@ -10,13 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// agreement bounds a second look: QEMU closes the image of a disk that is gone only when the
-// last write has reached it.
+// agreement bounds the wait for agreement: QEMU closes the image of a removed disk only after the
+// last write to it.
 var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
-// sure is look that asks the kernel, or QEMU of what is at an address, as well what the guest's
-// process has open: libvirt may never see a disk that the guest has got meanwhile. Its errors are
-// typed for the runner.
+// sure is look with a second witness: the kernel or, for an image at an address, QEMU reports what
+// the guest's process has open, because libvirt may not show a disk that the guest has got since.
+// Its errors are typed for the runner.
 func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	return witness.Agreed(ctx, agreement, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
 		if h.View, err = e.look(ctx, in); err != nil {
@@ -34,8 +34,8 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	})
 }
 
-// agrees reports whether both witnesses can be right. Of what somebody else has made of
-// the disk nothing can be said.
+// agrees reports whether both witnesses can be right. It is true for a disk that another program
+// has changed, because the witnesses cannot be compared then.
 func (v *view) agrees(open bool) bool {
 	return v.live == odd || open == (v.active && v.live == attached)
 }
