@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Adopt makes a volume of an existing image that nobody uses, without moving or changing
-// it. The caller says its format. A repeated request gets the same answer.
+// Adopt makes a volume of an existing unused image, without moving or changing it. The caller gives
+// its format. A repeated request gets the same answer.
 func (m *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
 	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindAdopt, Body: in,
@@ -41,7 +41,7 @@ func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 	if err != nil {
 		return nil, err
 	}
-	if l, err = location.InPool(ctx, m.env.HV, l); err != nil { // a drain of the pool finds it
+	if l, err = location.InPool(ctx, m.env.HV, l); err != nil { // so that a drain of the pool finds it
 		return nil, request.HV(err)
 	}
 	if err := m.checkFree(ctx, l); err != nil {
@@ -61,7 +61,7 @@ func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 	}}, nil
 }
 
-// findImage finds the image and its exact size.
+// findImage returns the location of the image, with its exact size.
 func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Location, error) {
 	l := api.Location{Pool: in.Pool, Name: in.VolumeName, Path: in.Path, Format: in.Format}
 	if in.Pool != "" {
@@ -96,8 +96,8 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	return l, m.env.Images.CheckFits(ctx, l, info)
 }
 
-// checkFree refuses an image that belongs to a volume or a migration of this host
-// already, by whatever path, and one with a base image that does.
+// checkFree refuses an image that, under any path, belongs to a volume or a migration of this host,
+// or that has such a base image.
 func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 	look, err := m.env.Claims.Look(ctx)
 	if err != nil {
@@ -117,8 +117,8 @@ func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 	return taken("its base image "+base, holder)
 }
 
-// checkAdoptable refuses an image that is in use. A domain's disk needs its
-// attachment too, or nothing would keep a second writer off it.
+// checkAdoptable refuses an image that is in use. A domain's disk must be adopted with its
+// instance: without an attachment nothing would keep a second writer off the image.
 func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {
 	err := m.env.checkUnused(ctx, path, "cannot adopt volume "+name)
 	var used *api.Error

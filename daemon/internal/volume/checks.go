@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// taken refuses an image that is spoken for, nil if it is not.
+// taken returns the refusal of an image with a holder, nil if there is none.
 func taken(path string, h location.Holder) error {
 	if h.Words == "" {
 		return nil
@@ -31,9 +31,8 @@ func cannotTell(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot take %s: %v", path, why)
 }
 
-// inPool finds the image at a location in a pool, nil if there is none. A pool
-// that is not there or not active is an error: it says nothing about what it
-// holds. Errors are typed for the runner.
+// inPool returns the image at a location in a pool, nil if there is none. A missing or inactive
+// pool is an error, because its content is unknown. Errors are typed for the runner.
 func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
 	pools, err := e.HV.Pools(ctx)
 	if err != nil {
@@ -49,9 +48,8 @@ func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error
 	return found, request.HV(err)
 }
 
-// checkUnused refuses an image that a domain of this host names, or that the
-// kernel says is in use. Verdict begins the refusal. Errors are typed for the
-// runner.
+// checkUnused refuses an image that a domain of this host names, or that is in use according to the
+// kernel. Verdict begins the refusal. Errors are typed for the runner.
 func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	if err := e.checkNamed(ctx, path, "", verdict); err != nil {
 		return err
@@ -59,8 +57,7 @@ func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	return e.checkHeld(ctx, path, verdict)
 }
 
-// checkNamed refuses an image that a domain of this host names, but for the one with
-// the id that may.
+// checkNamed refuses an image that a domain of this host names, except the domain with the id may.
 func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -78,7 +75,7 @@ func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	return nil
 }
 
-// checkRecorded refuses a volume of which nobody can tell which image is the good one
+// checkRecorded refuses a volume if it is unknown which of its images is the right one
 // (Ports.Recorded).
 func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string) error {
 	if e.Recorded == nil {
@@ -87,9 +84,9 @@ func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string)
 	return image.Prefixed(verdict, e.Recorded(ctx, vol))
 }
 
-// checkLeft refuses to delete a volume while a domain of this host names an image that the
-// volume has left by a move: its guest was put back there, perhaps, and what it wrote between
-// the move and that is in the volume alone.
+// checkLeft refuses to delete a volume while a domain of this host names an image that the volume
+// has left by a move: its guest may have been put back on that image, and only the volume has the
+// writes made between.
 func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	if e.Left == nil {
 		return nil
@@ -115,8 +112,8 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	return nil
 }
 
-// checkNoClone refuses to delete an image that a linked clone is over, as far as this host can see:
-// no volume need be the clone, and no guest have it.
+// checkNoClone refuses to delete an image with a linked clone over it, as far as this host can see:
+// the clone may be no volume, and have no guest.
 func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	pools, err := e.HV.Pools(ctx)
 	if err != nil {
@@ -138,7 +135,7 @@ func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	return nil
 }
 
-// checkHeld refuses an image that the kernel says is in use.
+// checkHeld refuses an image that is in use according to the kernel.
 func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
 	user, err := e.Images.InUse(ctx, path, nil)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// defaultType is the volume type of volumes that name none.
+// defaultType is the volume type of a request without one.
 const defaultType = "default"
 
-// Create makes an empty volume in a pool of this host and returns it when it
-// can be used. A repeated request gets the same answer.
+// Create makes an empty volume in a pool of this host and returns it when it is usable. A repeated
+// request gets the same answer.
 func (m *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) (api.Volume, error) {
 	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindCreate, Body: in,

@@ -17,11 +17,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Delete deletes a volume that nobody uses, with its bytes, and returns the volume as it
-// was. For a block device outside of pools only the registry's row is deleted. Ref is the
-// volume's id, its name or the beginning of its id. With force it also deletes a volume
-// whose bytes may be incomplete (creating, deleting, error), but never a volume that is
-// attached or being moved. A repeated request gets the same answer.
+// Delete deletes an unused volume with its bytes, and returns the volume as it was. For a block
+// device outside of pools it deletes only the registry's row. Ref is the volume's id, its name, or
+// the beginning of its id. With force it also deletes a volume with incomplete bytes (creating,
+// deleting, error), but never a volume that is attached or being moved. A repeated request gets the
+// same answer.
 func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
 	body := any(ref)
 	if force {
@@ -41,15 +41,15 @@ func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api
 	return deletedBy(st.Op)
 }
 
-// forcedDeleteBody is what the caller of a deletion by force sent.
+// forcedDeleteBody is the request of a forced deletion.
 type forcedDeleteBody struct {
 	Volume string `json:"volume"`
 	Force  bool   `json:"force"`
 }
 
-// endParkedOps lets each op on the volume go on that waits for the operator, and waits for its
-// end, since the deletion does not begin before. It fails if one of them still cannot end. Gone
-// is true if one of them was a deletion, and the volume is deleted now.
+// endParkedOps continues each op on the volume that waits for the operator, and waits for its end,
+// because the deletion cannot begin before. It fails if one of them still cannot end. Gone reports
+// that one of them was a deletion, and has deleted the volume now.
 func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {
@@ -76,7 +76,7 @@ func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.V
 	return was, false, nil
 }
 
-// endParked lets an op go on that waits for the operator, and waits for its end.
+// endParked continues an op that waits for the operator, and waits for its end.
 func (m *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
 	if err := m.admission.Runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
 		return op.Status{}, err
@@ -93,7 +93,7 @@ func (m *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
 	return st, nil
 }
 
-// deletedBy is the volume that a deletion was of.
+// deletedBy returns the volume of a deletion.
 func deletedBy(o op.Op) (api.VolumeRegister, error) {
 	var in input
 	if err := json.Unmarshal(o.Input, &in); err != nil {
@@ -137,12 +137,12 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 		if err := m.rules.CheckOpen(vol.Location.Path); err != nil {
 			return in, image.Prefixed("cannot delete volume "+vol.Name, err)
 		}
-		// A pool that is away says nothing of what it holds, so it is no reason
-		// to forget the volume.
+		// The content of an inactive pool is unknown, so an inactive pool is no reason to forget
+		// the volume.
 		_, err := m.env.inPool(ctx, vol.Location)
 		return in, err
 	}
-	// A path may lead elsewhere by now than when it became a volume.
+	// A path may now lead to another place than when it became a volume.
 	if err := m.rules.CheckPath(ctx, vol.Location.Path); err != nil {
 		return in, err
 	}
@@ -153,8 +153,8 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	return in, err
 }
 
-// checkReach refuses a volume that this host does not have: it is another host's,
-// and in no pool that both see.
+// checkReach refuses a volume that this host cannot reach: it is another host's, and in no pool
+// that both hosts see.
 func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) error {
 	owner, err := m.env.Registry.Host(ctx, vol.Host)
 	if err == nil && owner.ID == id {
@@ -178,8 +178,8 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) err
 	return nil
 }
 
-// checkIdle refuses a volume that somebody works with, by the registry's word.
-// The registry checks the same again when it is claimed.
+// checkIdle refuses a volume that is in use according to the registry. The registry makes the same
+// checks again when the volume is claimed.
 func checkIdle(vol api.Volume, force bool) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot delete volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

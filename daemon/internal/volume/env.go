@@ -4,7 +4,7 @@ package volume
 
 import "log/slog"
 
-// env is what the steps share.
+// env has what the steps share.
 type env struct {
 	Ports
 	log *slog.Logger

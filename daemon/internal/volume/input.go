@@ -18,7 +18,7 @@ const (
 	kindResize = "volume_resize"
 )
 
-// The steps whose output somebody needs.
+// The steps whose outputs other code reads.
 const (
 	stepNameRegister    = "register"
 	stepNameCreateImage = "create_image"
@@ -28,16 +28,15 @@ const (
 	stepNameRecord      = "record"
 )
 
-// input is the Input of every op of a volume but a resize: what was decided before anything
-// was touched.
+// input is the Input of every op of a volume except a resize: the decisions made before anything
+// was changed.
 type input struct {
-	// Volume is what the registry is to be told, or to forget.
+	// Volume is the volume to register, or to delete from the registry.
 	Volume api.VolumeRegister `json:"volume"`
-	// Unlink is the file to remove when a volume is deleted that is in no pool:
-	// its path with links followed, or the bytes would outlive it.
+	// Unlink is the file to remove with a deleted volume outside of pools: its path with links
+	// resolved, because the removal of a link alone would leave the bytes.
 	Unlink string `json:"unlink,omitempty"`
-	// From is the status in which a volume is claimed that is to be deleted; empty
-	// is available.
+	// From is the status of a volume that is claimed for deletion; empty is available.
 	From api.VolumeStatus `json:"from,omitempty"`
 	request.Body
 }
@@ -45,14 +44,13 @@ type input struct {
 // Keys implements request.Input: the ops of a volume run one after the other.
 func (in *input) Keys() []string { return []string{request.VolumeKey(in.Volume.ID)} }
 
-// Group implements request.Input: no other op belongs to it.
+// Group implements request.Input: the op is alone in its group.
 func (in *input) Group() string { return "" }
 
 // from is From with its default.
 func (in *input) from() api.VolumeStatus { return cmp.Or(in.From, api.VolumeAvailable) }
 
-// step makes an op.Step of functions that take the input. Undo and observe may be
-// nil.
+// step returns an op.Step made of functions that take the input. Undo and observe may be nil.
 func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
 	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

@@ -17,13 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// looksEvery is how often the images of this host are looked at. Nothing tells of a
-// `virsh blockresize`, a `qemu-img resize` or a volume group: it has to be seen.
+// looksEvery is the interval at which this host inspects its images. A `virsh blockresize`, a
+// `qemu-img resize` or an extended logical volume causes no event.
 const looksEvery = 30 * time.Second
 
-// Run looks at the images of this host's volumes now and then, until ctx ends. It has the registry
-// store the size of those that have grown, and the identity of a device that the registry has none
-// of.
+// Run inspects the images of this host's volumes at intervals, until ctx ends. It has the registry
+// store the sizes of grown images, and the identity of a device that has none in the registry.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(looksEvery)
 	defer tick.Stop()
@@ -38,8 +37,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// lookAtImages looks at every volume's image once. Warned is what was said of each volume, by its
-// id, so that the log says it once.
+// lookAtImages inspects every volume's image once. Warned has the last warning about each volume,
+// by its id, so that the log has it once.
 func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	id, err := m.host(ctx)
 	if err != nil {
@@ -49,7 +48,7 @@ func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	if err != nil {
 		return
 	}
-	_ = m.env.Registry.EachVolume(ctx, func(v *api.Volume) error { // what is not seen now is at the next look
+	_ = m.env.Registry.EachVolume(ctx, func(v *api.Volume) error { // the next round finds what this one cannot read
 		if ctx.Err() == nil && looksAfter(v, host) {
 			m.lookAtOne(ctx, v, warned)
 		}
@@ -68,9 +67,9 @@ func (m *Manager) lookAtOne(ctx context.Context, v *api.Volume, warned map[strin
 	}
 }
 
-// lookAt has the registry take over the size and the identity of a volume's image. It returns an
-// error if the image is not the volume's, or is smaller; one that is away, or cannot be read, is
-// found out about by who wants to use it.
+// lookAt has the registry store the size and the identity of a volume's image. It returns an error
+// if the image is not the volume's, or is smaller. A missing or unreadable image is no error here:
+// its next use fails with one.
 func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if err != nil {
@@ -100,22 +99,22 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	}
 	_, err = m.env.Registry.IdentifyVolume(ctx, uuid.NewString(), v.ID, api.VolumeIdentify{Path: v.Location.Path, Identity: info.Identity})
 	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Details["lacks"] != nil || refused.Code == api.CodeMigrationActive) {
-		return nil // the registry is older, or a move has begun: neither says anything of the image
+		return nil // the registry is older, or a move has begun: neither is a fault of the image
 	}
 	return err
 }
 
-// openInGuests refuses an image that a running guest of this host does not have open, though it is
-// at the path of the guest's volume: another image has that name by now, whose size and identity
-// are not the volume's.
+// openInGuests refuses an image that is at the path of a running guest's volume but that the guest
+// does not have open: another image has that path now, and its size and identity are not the
+// volume's.
 func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	if api.IsNetwork(v.Location.Path) {
-		return nil // which is no path of the kernel
+		return nil // it is no path of the kernel
 	}
 	for i := range v.Attachments {
 		a := &v.Attachments[i]
 		if a.State != api.AttachmentAttached {
-			continue // an op is at it
+			continue // an op is changing it
 		}
 		held, err := witness.Look(ctx, m.env.HV, a.InstanceID, a.InstanceName, v.Location.Path)
 		if err != nil {
@@ -129,8 +128,8 @@ func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	return nil
 }
 
-// looksAfter reports whether this host is the one to look at a volume: it has the guest, or
-// the image where nothing has it. One that moves is left until that is over.
+// looksAfter reports whether this host inspects a volume: it has a guest of the volume or, for an
+// unattached volume, the image. A moving volume is not inspected.
 func looksAfter(v *api.Volume, host api.Host) bool {
 	mine := func(name string) bool { return name == host.Name || name == host.ID }
 	if v.MigrationID != "" || v.Location.Path == "" || (v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse) {

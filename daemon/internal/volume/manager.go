@@ -12,12 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Config has the operator's settings of where the volumes of this host may be.
+// Config has the operator's settings for the locations of volumes on this host.
 type Config struct {
-	// Rules say where an image may be that is adopted by its path.
+	// Rules limit where an image that is adopted by its path may be.
 	Rules location.Rules
-	// SharedPools are pools in which other hosts see the same bytes, in addition to pools
-	// whose type says so.
+	// SharedPools are pools in which other hosts see the same bytes, in addition to pools of a
+	// shared type.
 	SharedPools []string
 }
 
@@ -31,8 +31,8 @@ type Manager struct {
 	log       *slog.Logger
 }
 
-// New makes a manager and registers its plans with the runner of its ops. Journal is the
-// runner's journal. Host returns the id of this host once the registry knows it.
+// New returns a manager and registers its plans with the runner. Journal is the runner's journal.
+// Host returns the id of this host once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	m := &Manager{
 		rules:  cfg.Rules,

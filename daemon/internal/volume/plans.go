@@ -4,7 +4,7 @@ package volume
 
 import "github.com/volferry/volferry/internal/op"
 
-// plans are the plans of all op kinds of volumes.
+// plans returns the plans of all op kinds of volumes.
 func (e *env) plans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindCreate, Steps: []op.Step{

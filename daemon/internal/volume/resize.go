@@ -14,11 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Resize makes a volume larger, whether it is attached nowhere, to an instance that is off,
-// or to a running guest, which sees the new size at once. It returns the volume when image,
-// guest and registry have the size. If all of them have the size already, that is no error.
-// Ref is the volume's id, its name or the beginning of its id. A repeated request gets the
-// same answer.
+// Resize makes a volume larger. The volume may be unattached, at an instance that is off, or at a
+// running guest, which sees the new size at once. It returns the volume when image, guest and
+// registry have the size, which may be so already. Ref is the volume's id, its name, or the
+// beginning of its id. A repeated request gets the same answer.
 func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
 	_, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: kindResize, Body: resizeBody{ref, asked},
@@ -27,7 +26,7 @@ func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.Volume
 	if err != nil {
 		return api.Volume{}, err
 	}
-	// A migration of another volume of the instance may take hours: it is not waited for.
+	// It does not wait for a migration of another volume of the instance, which may take hours.
 	if _, err := m.admission.Granted(ctx, opID, stepNameReserve); err != nil {
 		return api.Volume{}, err
 	}
@@ -78,8 +77,7 @@ func (m *Manager) decideResize(ctx context.Context, ref string, asked api.Volume
 	return in, m.checkSize(ctx, in)
 }
 
-// reachForResize makes sure that the volume is this host's to resize, and that whoever
-// has it lets it be resized.
+// reachForResize verifies that this host may resize the volume, and that its instance permits it.
 func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.Volume, host api.Host) error {
 	if len(vol.Attachments) == 0 {
 		if err := m.checkReach(ctx, vol, host.ID); err != nil {
@@ -112,7 +110,7 @@ func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 	return m.env.checkHolder(ctx, in, dom)
 }
 
-// checkSize looks at the image, and refuses what cannot be made of it.
+// checkSize inspects the image, and refuses a size that it cannot get.
 func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	l := in.Location
 	if err := m.checkPlace(ctx, in); err != nil {
@@ -143,13 +141,13 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	return nil
 }
 
-// checkPlace refuses an image that is where none may be. What a guest has it may have, but for a
-// link.
+// checkPlace refuses an image in a forbidden place. The image of an instance may be anywhere, but
+// its path may not be a link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
 	return m.rules.CheckHeld(ctx, m.env.HV, in.Location, in.verdict(), in.InstanceID)
 }
 
-// checkSlice looks at the instance, if one has the volume, and refuses what cannot be.
+// checkSlice inspects the instance of the volume, if there is one, and refuses an impossible size.
 func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes int64) error {
 	if in.InstanceID == "" {
 		return in.checkSliceSize(foundBytes, nil)
@@ -161,7 +159,7 @@ func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes in
 	return in.checkSliceSize(foundBytes, dom)
 }
 
-// checkExtension refuses a block device that its pool does not make as large, or has no room for.
+// checkExtension refuses a block device that its pool cannot extend, or has no space for.
 func (m *Manager) checkExtension(ctx context.Context, in *resizeInput, found int64) error {
 	if in.Location.Pool == "" {
 		return in.tooSmall(found)

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkVolume refuses a volume that must not be resized now, by the registry's word. The
-// registry checks the same again when it is reserved.
+// checkVolume refuses a volume that may not be resized now, according to the registry. The registry
+// makes the same checks again at the reservation.
 func (in *resizeInput) checkVolume(vol api.Volume) error {
 	switch {
 	case vol.MigrationID != "":
@@ -33,21 +33,21 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 			With("size_bytes", vol.SizeBytes)
 	}
 	switch vol.Status {
-	case api.VolumeAvailable, api.VolumeInUse, api.VolumeResizing: // by an op of this host that has ended, perhaps
+	case api.VolumeAvailable, api.VolumeInUse, api.VolumeResizing: // the latter perhaps by an ended op of this host
 		return nil
 	case api.VolumeCreating, api.VolumeReserved, api.VolumeDeleting, api.VolumeError:
 	}
 	return in.cannot(api.CodeVolumeNotAvailable, "it is %s", vol.Status).With("status", vol.Status)
 }
 
-// tooSmall refuses a block device that has to be made larger by whoever has made it.
+// tooSmall returns the refusal of a block device that only its owner can extend.
 func (in *resizeInput) tooSmall(found int64) error {
 	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %s, and a device is made larger where it was made (of LVM with `%s`); do that, and ask again for the size that it has then: its guest and the registry get it",
 		in.Location.Path, api.ExactBytes(found), api.ExtendLine(in.Location.Path, in.SizeBytes)).With("found_bytes", found).With("size_bytes", in.SizeBytes)
 }
 
-// checkHolder refuses a volume whose instance does not have it as the registry says, or
-// whose disk cannot be made larger. Errors are typed for the runner.
+// checkHolder refuses a volume if its instance contradicts the registry, or if its disk cannot be
+// made larger. Errors are typed for the runner.
 func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	if err := request.AtHome(in.verdict(), dom); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 		return in.chainChanged(dom)
 	}
 	for _, disk := range []*hv.Disk{dom.LiveDisk(in.Device), dom.ConfigDisk(in.Device)} {
-		if disk == nil { // of a transient domain, or of a process that is gone
+		if disk == nil { // the domain is transient, or its process has ended
 			continue
 		}
 		if err := in.checkDisk(disk, dom); err != nil {
@@ -72,7 +72,7 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 		return err
 	}
 	if dom.State.Active() {
-		return nil // QEMU has it open, and makes it larger
+		return nil // QEMU has it open, and grows it
 	}
 	if err := e.Images.MayWrite(in.Location.Path); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	return e.checkHeld(ctx, in.Location.Path, in.verdict())
 }
 
-// checkDisk refuses a disk that is not the volume's image alone, or that has a setting by
-// which a larger image would not be a larger disk.
+// checkDisk refuses a disk that is not the volume's image alone, or that has a setting which hides
+// the growth of the image from the guest.
 func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	same, err := location.SameImage(disk.Top().Path, in.Location.Path)
 	switch {
@@ -103,25 +103,25 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	return nil
 }
 
-// isOn reports whether a disk is on the volume and nothing else: as it was, or with as much more of
-// a larger image as an op that did not come to its end has given it.
+// isOn reports whether a disk is on the volume alone: with the old size, or with a larger part of
+// the image that an unfinished op has given it.
 func (in *resizeInput) isOn(disk *hv.Disk) bool {
 	l := in.Location
 	switch has := disk.Top().SliceBytes; {
 	case !l.IsSlice():
 	case has == 0:
-		l.ImageBytes = 0 // it is all of it
+		l.ImageBytes = 0 // the disk is the whole image
 	case has > l.SizeBytes:
 		l.SizeBytes = has
 	}
 	return location.HasVolume(disk, l, disk.Top().Type == hv.SourceBlock)
 }
 
-// grown is the location of the volume when it has its new size, as the registry has it then.
+// grown returns the location of the volume with its new size, as the registry will have it.
 func (in *resizeInput) grown() api.Location {
 	l := in.Location
 	if l.SizeBytes = in.SizeBytes; l.ImageBytes <= l.SizeBytes {
-		l.ImageBytes = 0 // it is all of it
+		l.ImageBytes = 0 // the volume is the whole image
 	}
 	return l
 }
@@ -130,7 +130,7 @@ func (in *resizeInput) chainChanged(dom *hv.Domain) error {
 	return in.cannot(api.CodeChainChanged, "disk %s of instance %s is not on %s alone; `%s` says what it is on", in.Device, dom.Name, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
 }
 
-// inspect reads size and kind of the image.
+// inspect returns size and kind of the image.
 func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) {
 	info, err := e.Images.Inspect(ctx, in.Location)
 	if errors.Is(err, image.ErrAbsent) {
@@ -139,8 +139,8 @@ func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) 
 	return info, err
 }
 
-// checkGrowth wants room for all that is added, as for a new volume: a guest that fills
-// its disk must not find the filesystem full.
+// checkGrowth refuses a filesystem without space for all added bytes, as for a new volume: a guest
+// that fills its disk must not find the filesystem full.
 func (e *env) checkGrowth(in *resizeInput, addedBytes int64) error {
 	dir := filepath.Dir(in.Location.Path)
 	if err := e.Images.CheckFileBytes(in.Location.Path, in.SizeBytes); err != nil {

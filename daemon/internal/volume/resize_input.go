@@ -12,36 +12,36 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// resizeBody is what the caller of a resize sent.
+// resizeBody is the request of a resize.
 type resizeBody struct {
 	Volume string           `json:"volume"`
 	In     api.VolumeResize `json:"in"`
 }
 
-// resizeInput is the input of a resize: what was decided before anything was touched.
+// resizeInput is the input of a resize: the decisions made before anything was changed.
 type resizeInput struct {
 	VolumeID   string       `json:"volume_id"`
 	VolumeName string       `json:"volume_name"`
 	Location   api.Location `json:"location"`
 	Block      bool         `json:"block,omitempty"`
-	// Extends: the pool of the device makes it larger.
+	// Extends reports that the pool extends the device.
 	Extends bool `json:"extends,omitempty"`
-	// SizeBytes is the size that the volume gets.
+	// SizeBytes is the volume's new size.
 	SizeBytes int64 `json:"size_bytes"`
-	// InstanceID is the instance that has the volume, as Device; empty if none has.
+	// InstanceID is the instance that has the volume as Device; empty if there is none.
 	InstanceID   string `json:"instance_id,omitempty"`
 	InstanceName string `json:"instance_name,omitempty"`
 	Device       string `json:"device,omitempty"`
 
-	// Host, Epoch and Generation are the tokens of the op.
+	// Host, Epoch and Generation are the op's fencing tokens.
 	Host       string `json:"host"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	request.Body
 }
 
-// Keys implements request.Input: nothing else changes the volume or the disks of its
-// instance meanwhile.
+// Keys implements request.Input: they exclude other changes of the volume and of its instance's
+// disks.
 func (in *resizeInput) Keys() []string {
 	keys := []string{request.VolumeKey(in.VolumeID)}
 	if in.InstanceID != "" {
@@ -50,7 +50,7 @@ func (in *resizeInput) Keys() []string {
 	return keys
 }
 
-// Group implements request.Input: no other op belongs to it.
+// Group implements request.Input: the op is alone in its group.
 func (in *resizeInput) Group() string { return "" }
 
 func (in *resizeInput) image() hv.Image { return location.Image(in.Location, in.Block) }

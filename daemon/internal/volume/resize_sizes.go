@@ -10,21 +10,21 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// sizes are what the image of a volume has, and what its running guest sees of it.
+// sizes has the size of a volume's image, and the size that its running guest sees.
 type sizes struct {
 	image int64
-	// dom is the instance that has the volume, nil if none has.
+	// dom is the instance that has the volume, nil if there is none.
 	dom *hv.Domain
-	// guest is the size that the process of dom gives the disk, if it has the image.
+	// guest is the size of the disk in dom's process, if the process has the image.
 	guest *int64
 }
 
-// are reports whether all of them are this size.
+// are reports whether all sizes equal bytes.
 func (s sizes) are(bytes int64) bool {
 	return s.image == bytes && (s.guest == nil || *s.guest == bytes)
 }
 
-// sizesNow looks at them. Errors are typed for the runner.
+// sizesNow reads the sizes. Errors are typed for the runner.
 func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err error) {
 	info, err := e.inspect(ctx, in)
 	if err != nil {
@@ -39,7 +39,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	}
 	dom, err := e.HV.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
-		return now, nil // undefined since
+		return now, nil // it was undefined since
 	}
 	if err != nil {
 		return now, request.HV(err)
@@ -53,7 +53,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	}
 	stats, err := e.HV.DiskStats(ctx, in.InstanceID, in.Device)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return now, nil // off since
+		return now, nil // it powered off since
 	}
 	if err != nil {
 		return now, request.HV(err)
@@ -62,7 +62,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	return now, nil
 }
 
-// has reports whether the process of a domain has the image as its disk, and nothing else.
+// has reports whether the process of a domain has exactly the volume's image as its disk.
 func (in *resizeInput) has(dom *hv.Domain) bool {
 	disk := dom.LiveDisk(in.Device)
 	return disk != nil && in.checkDisk(disk, dom) == nil

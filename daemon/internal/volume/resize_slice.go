@@ -12,21 +12,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A volume that is only the beginning of what is at its path (api.Location.IsSlice) gets more
-// of that. Nothing is done to the image: the definition of its instance says how much the disk
-// has of it, and so does the registry. QEMU has no way to give a running guest more of it.
+// A volume that is only the first part of the image at its path (api.Location.IsSlice) gets a
+// larger part. The image does not change: the definition of the instance and the registry have the
+// size of the part. QEMU cannot enlarge the part of a running guest.
 
-// checkSliceSize refuses what there is not, and a guest that runs.
+// checkSliceSize refuses a size that the image does not have, and a running guest.
 func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	l := in.Location
 	switch {
 	case foundBytes < in.SizeBytes:
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which has %s in all; say that size or a smaller one, or make %s larger first, where it was made",
 			l.Path, api.ExactBytes(foundBytes), l.Path).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
-	case in.SizeBytes >= l.ImageBytes && in.SizeBytes != foundBytes: // the registry knows the size that it had
+	case in.SizeBytes >= l.ImageBytes && in.SizeBytes != foundBytes: // the registry has the image's old size
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which was made larger since: it had %s in all and has %s; say less than the one, or all of the other",
 			l.Path, api.ExactBytes(l.ImageBytes), api.ExactBytes(foundBytes)).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
-	case dom != nil && in.sliceSize(dom, foundBytes) > in.SizeBytes: // by a resize that was cut off
+	case dom != nil && in.sliceSize(dom, foundBytes) > in.SizeBytes: // from an interrupted resize
 		has := in.sliceSize(dom, foundBytes)
 		return in.cannot(api.CodeInvalidArgument, "its disk of instance %s has %s of %s already, and %s is less; say that size, or a larger one",
 			dom.Name, api.ExactBytes(has), l.Path, api.ExactBytes(in.SizeBytes)).With("found_bytes", has)
@@ -37,8 +37,8 @@ func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	return nil
 }
 
-// sliceSize is how much of the image the volume is by the definition of its instance. Where
-// there is no instance, nothing on this host says so, and nothing is left to do.
+// sliceSize returns the size of the volume's part of the image according to the definition of its
+// instance. Without an instance nothing on this host has that size, and nothing remains to be done.
 func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
 	if dom == nil {
 		return in.SizeBytes
@@ -46,7 +46,8 @@ func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
 	return sliceOf(dom.ConfigDisk(in.Device), imageBytes)
 }
 
-// sliceOf is how much of its image a disk has, all of it where nothing says less.
+// sliceOf returns the size of a disk's part of its image: the whole image unless the disk has a
+// smaller size.
 func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	if disk == nil || disk.Top().SliceBytes == 0 {
 		return imageBytes
@@ -54,7 +55,7 @@ func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	return disk.Top().SliceBytes
 }
 
-// growSlice makes the definition of an instance that is off give the disk its new size.
+// growSlice sets the new size of the disk in the definition of an instance that is off.
 func (e *env) growSlice(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	info, err := e.inspect(ctx, in)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// claimNote is what the journal has of an image that is being made: before it is made,
-// when its place was seen to be empty, and again when it is there.
+// claimNote is the journal's note of an image that is being made. It is written before the image is
+// made, when its place was seen to be empty, and again when the image exists.
 type claimNote struct {
 	Ours bool `json:"ours"`
-	// Print is the fingerprint of what the pool made, empty before that is known.
+	// Print is the fingerprint of the image that the pool made; empty until it is known.
 	Print string `json:"print,omitempty"`
 }
 
-// stepCreateImage makes the bytes of the volume in its pool. The output is the
-// location with the path that the pool gave it.
+// stepCreateImage makes the image of the volume in its pool. The output is the location with the
+// pool's path.
 func (e *env) stepCreateImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		var note claimNote
@@ -75,8 +75,8 @@ func (e *env) stepCreateImage() op.Step {
 	return step(stepNameCreateImage, do, undo, observe)
 }
 
-// noteMade notes which image the pool has just made, once QEMU can open it. What cannot be
-// noted is deleted: afterwards nobody could tell whose it is.
+// noteMade notes which image the pool has just made, once QEMU can open it. An image that cannot be
+// noted is deleted, because its owner would be unknown later.
 func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.PoolVolume) error {
 	var err error
 	if l.Format == api.FormatRaw && !made.Block && l.WholeBytes()%image.MaxAlignBytes != 0 {
@@ -95,8 +95,8 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	return errors.Join(err, e.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
-// isMade reports whether an image in the pool is known to be the one that the op made: by the
-// journal or, if that has nothing yet, by what the pool keeps of who has made it.
+// isMade reports whether the op is known to have made an image in the pool: from the journal or,
+// before that has a fingerprint, from the pool's own record of the op.
 func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, note claimNote) (bool, error) {
 	if !note.Ours {
 		return false, nil
@@ -111,7 +111,8 @@ func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, not
 	return now == note.Print, err
 }
 
-// takeMade accepts what is at the place of the volume if a try that was cut off made it.
+// takeMade accepts the image at the place of the volume if an interrupted attempt of this op made
+// it.
 func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv.PoolVolume, note claimNote) error {
 	mine, err := e.isMade(ctx, r.OpID(), found, note)
 	switch {
@@ -128,8 +129,7 @@ func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv
 	return e.notOurs(ctx, r, placeTaken(l))
 }
 
-// notOurs refuses with why, and notes that nothing in the place of the volume is to be
-// deleted.
+// notOurs refuses with why, and notes that the op must not delete the image at the volume's place.
 func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 	if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 	return why
 }
 
-// removeMade deletes the image that the op made, and nothing else that is in its place.
+// removeMade deletes the image if the op made it; it deletes no other image at its place.
 func (e *env) removeMade(ctx context.Context, opID string, in *input, note claimNote) error {
 	l := in.Volume.Location
 	if mine, err := e.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {

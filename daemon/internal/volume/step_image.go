@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRemoveImage deletes the bytes of the volume. A block device in no pool is
-// somebody else's to delete, and is left.
+// stepRemoveImage deletes the bytes of the volume. A block device outside of pools belongs to its
+// owner, and stays.
 func (e *env) stepRemoveImage() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		l := in.Volume.Location
-		// Once more, since the checks may be long ago: what a guest has open
-		// could still be unlinked, and its owner would learn of it too late.
+		// Check again, because the earlier checks may be long ago: a file that a guest has open can
+		// be unlinked, and the guest's owner would notice too late.
 		if err := e.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (e *env) stepRemoveImage() op.Step {
 		if err != nil || found == nil {
 			return err
 		}
-		// A volume that was adopted, or has moved, by another name of its image keeps that:
+		// A volume that was adopted, or has moved, under another name of its image keeps that name:
 		// /dev/mapper/vg-lv, or a link to the pool.
 		if same, err := location.SameImage(found.Path, l.Path); err != nil {
 			return cannotTell(l.Path, err)
@@ -65,9 +65,9 @@ func (e *env) stepRemoveImage() op.Step {
 	return step("remove_image", do, nil, observe)
 }
 
-// hasPlace reports whether the volume is still in this status at the registry, and so
-// its place is this op's. This host may have been fenced since it was: then another
-// one may have deleted the volume by force, and have another one in its place.
+// hasPlace reports whether the registry still has the volume in this status, so that its place
+// belongs to this op. If this host was fenced since, another host may have deleted the volume by
+// force and have another volume at its place.
 func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {
 	vol, found, err := e.registered(ctx, in)
 	return found && vol.Status == status, err
@@ -76,7 +76,7 @@ func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) 
 func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
 	at := in.Volume.Location
 	if api.IsNetwork(at.Path) {
-		return op.Done, nil // what is at an address stays there
+		return op.Done, nil // an image at an address is not removed
 	}
 	at.Path = in.Unlink
 	info, err := e.Images.Inspect(ctx, at)

@@ -13,14 +13,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRegister takes the volume's name and place at the registry. Check, if not nil, is of the
-// image, and is made while nobody takes one. The output is the volume.
+// stepRegister takes the volume's name and place in the registry. Check, if not nil, inspects the
+// image; no other request can take an image meanwhile. The output is the volume.
 func (e *env) stepRegister(check func(context.Context, api.Location) error) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.register(ctx, r.OpID()+".register", in, check)
 	}
-	// Only what has our id is ours: where the name was taken there is nothing
-	// to take back.
+	// Only a row with our id is ours: if the name was taken, nothing needs to be undone.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.forget(ctx, r.OpID()+".unregister", in)
 	}
@@ -34,8 +33,8 @@ func (e *env) stepRegister(check func(context.Context, api.Location) error) op.S
 	return step(stepNameRegister, do, undo, observe)
 }
 
-// register takes the volume's place, unless its image belongs to somebody by another
-// name: of that the registry knows nothing.
+// register takes the volume's place, unless its image has another owner under another name, which
+// the registry cannot see.
 func (e *env) register(ctx context.Context, opID string, in *input, check func(context.Context, api.Location) error) error {
 	path := in.Volume.Location.Path
 	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
@@ -56,8 +55,8 @@ func (e *env) register(ctx context.Context, opID string, in *input, check func(c
 	return taken(path, holder)
 }
 
-// checkStillThere refuses an image that is gone: who had it until now may have deleted it since it
-// was looked at, as the end of a move deletes its source.
+// checkStillThere refuses a missing image: its previous user may have deleted it since the last
+// check, as the end of a move deletes its source.
 func (e *env) checkStillThere(ctx context.Context, l api.Location) error {
 	_, err := e.Images.Inspect(ctx, l)
 	if errors.Is(err, image.ErrAbsent) {
@@ -70,8 +69,8 @@ func noImage(path string) *api.Error {
 	return api.Errorf(api.CodeNotFound, "there is no image at %s", path)
 }
 
-// stepPublish says that the volume may be used, and where its bytes came to
-// be. The output is the volume.
+// stepPublish reports to the registry that the volume is usable, with the location of its image.
+// The output is the volume.
 func (e *env) stepPublish() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		var made api.Location
@@ -82,8 +81,8 @@ func (e *env) stepPublish() op.Step {
 		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
 		return request.Registry(err)
 	}
-	// Once it is published somebody may attach it at once, so any status but
-	// the first means that it happened.
+	// A published volume may be attached at once, so any status but the first means that the step
+	// is done.
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status == api.VolumeCreating {
@@ -94,19 +93,17 @@ func (e *env) stepPublish() op.Step {
 	return step(stepNamePublish, do, nil, observe)
 }
 
-// stepClaim keeps everybody off a volume that is to be deleted: from here on
-// nobody attaches or migrates it.
+// stepClaim reserves a volume for its deletion: from here on it cannot be attached or migrated.
 func (e *env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if in.from() == api.VolumeDeleting {
-			return nil // by a deletion that did not end
+			return nil // a deletion that did not end has claimed it
 		}
 		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
 		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
 		return request.Registry(err)
 	}
-	// A volume that was not whole is not available by giving it back: it goes on
-	// being one that is deleted, by force.
+	// A volume with incomplete bytes does not become available again: it keeps the status deleting.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status != api.VolumeDeleting || in.from() != api.VolumeAvailable {
@@ -123,7 +120,7 @@ func (e *env) stepClaim() op.Step {
 	return step("claim", do, undo, observe)
 }
 
-// stepForget ends a deletion: name and place are free again.
+// stepForget ends a deletion: name and place become free.
 func (e *env) stepForget() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.forget(ctx, r.OpID()+".forget", in)
@@ -135,8 +132,7 @@ func (e *env) stepForget() op.Step {
 	return step("forget", do, nil, observe)
 }
 
-// registered reads the volume from the registry. Its errors are typed for the
-// runner.
+// registered returns the volume from the registry. Its errors are typed for the runner.
 func (e *env) registered(ctx context.Context, in *input) (vol api.Volume, found bool, err error) {
 	vol, err = e.Registry.Volume(ctx, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {
@@ -145,7 +141,7 @@ func (e *env) registered(ctx context.Context, in *input) (vol api.Volume, found 
 	return vol, err == nil, request.Registry(err)
 }
 
-// forget removes the volume from the registry; absent is no error.
+// forget removes the volume from the registry; a missing volume is no error.
 func (e *env) forget(ctx context.Context, opID string, in *input) error {
 	err := e.Registry.DeleteVolume(ctx, opID, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {

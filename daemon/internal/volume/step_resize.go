@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepReserve keeps everybody else from the volume: from here on no host attaches,
-// moves or deletes it. It has no observe, since a fence may take the volume back at once:
-// then stepGrow says so.
+// stepReserve reserves the volume: from here on no host attaches, moves or deletes it. It has no
+// observe, because a fence may end the reservation at once; stepGrow detects that.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		_, err := e.Registry.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
@@ -29,8 +28,8 @@ func (e *env) stepReserve() op.Step {
 	return resizeStep(stepNameReserve, do, undo, nil)
 }
 
-// stepGrow makes the image larger: by the QEMU that has it open, or by ourselves if none
-// has. It has no undo: a guest that was told of the new size may use it by then.
+// stepGrow makes the image larger: through the QEMU that has it open, or directly if no QEMU has.
+// It has no undo: a guest may use the new size as soon as it sees it.
 func (e *env) stepGrow() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		now, err := e.sizesNow(ctx, in)
@@ -58,8 +57,8 @@ func (e *env) stepGrow() op.Step {
 	return resizeStep(stepNameGrow, do, nil, observe)
 }
 
-// grow looks once more whether the volume may be resized, since the checks may be long
-// ago, and does it.
+// grow checks again whether the volume may be resized, because the earlier checks may be long ago,
+// and resizes it.
 func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	if now.dom == nil {
 		if err := e.checkUnused(ctx, in.Location.Path, in.verdict()); err != nil {
@@ -69,7 +68,7 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 		return err
 	}
 	if in.Extends && now.image < in.SizeBytes {
-		// Before its guest is told: the process of the guest can only see what is there.
+		// The device must grow first, because the guest's process can only see its present size.
 		if err := e.extend(ctx, in); err != nil {
 			return err
 		}
@@ -92,7 +91,8 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	return err
 }
 
-// growUnderGuest has QEMU make the image larger. A guest that ends meanwhile leaves that to us.
+// growUnderGuest has QEMU make the image larger. If the guest ends during the call, the step grows
+// the image directly at its next attempt.
 func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 	err := e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes)
 	if err == nil {
@@ -104,7 +104,8 @@ func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 	return request.HV(err)
 }
 
-// extend has the pool make a device larger. What the pool has answered is not what counts.
+// extend has the pool make a device larger. It goes by the device's resulting size, not by the
+// pool's answer.
 func (e *env) extend(ctx context.Context, in *resizeInput) error {
 	why := e.HV.ExtendVolume(ctx, in.Location.Pool, in.Location.Name, in.SizeBytes)
 	info, err := e.inspect(ctx, in)
@@ -121,9 +122,9 @@ func (e *env) extend(ctx context.Context, in *resizeInput) error {
 	return request.HV(why)
 }
 
-// stepRecord says at the registry what size the volume has, and lets others at it again.
-// The output is the volume, none if it is not this host's any more. It has the size of before
-// if this host was fenced since the image grew: nothing is said of what is not kept for us.
+// stepRecord reports the volume's size to the registry and ends the reservation. The output is the
+// volume, without one if the volume is not this host's any more. The volume keeps its old size if
+// this host was fenced since the image grew, because its reservation is over.
 func (e *env) stepRecord() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		if _, held, err := e.reserved(ctx, r, in); err != nil || !held {
@@ -147,8 +148,8 @@ func (e *env) stepRecord() op.Step {
 	return resizeStep(stepNameRecord, do, nil, observe)
 }
 
-// makeLast puts the new size on stable storage, which QEMU does not: what the registry is
-// told must outlive a power cut. One that came before has made the image as it was.
+// makeLast puts the new size on stable storage, which QEMU does not: a size in the registry must
+// survive a power cut. After an earlier power cut it grows the image again.
 func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	now, err := e.sizesNow(ctx, in)
 	if err == nil && now.image < in.SizeBytes {
@@ -159,15 +160,15 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	}
 	err = e.Images.Sync(ctx, in.Location.Path)
 	var lost *image.NotStoredError
-	if errors.As(err, &lost) { // the next one would succeed
+	if errors.As(err, &lost) { // the next flush would succeed
 		return op.UnknownOutcome(in.cannot(api.CodeIOError, "%v. It is %s large, which may not outlive a power cut, and it may lack what its guest wrote last: mend the storage, look at the image (of qcow2 with `%s`, and nobody on it), and make the same call again, which takes it as it is then",
 			err, api.ExactBytes(in.SizeBytes), api.ShellLine("qemu-img", "check", "-f", "qcow2", "--", in.Location.Path)))
 	}
 	return err
 }
 
-// reserved reads the volume, and whether it is kept for this op. A volume that is not
-// this host's any more is the zero one. Errors are typed for the runner.
+// reserved returns the volume, and whether it is reserved for this op. A volume that is not this
+// host's any more is the zero value. Errors are typed for the runner.
 func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api.Volume, held bool, err error) {
 	vol, err = e.Registry.Volume(ctx, in.VolumeID)
 	if request.Lost(err) {
@@ -176,8 +177,7 @@ func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api
 	return vol, vol.ResizeOpID == r.OpID(), request.Registry(err)
 }
 
-// endResize lets others at the volume again. SizeBytes is what its image has, 0 if
-// nothing was done to it.
+// endResize ends the reservation. SizeBytes is the size of the image, 0 if it was not changed.
 func (e *env) endResize(ctx context.Context, r *op.Run, in *resizeInput, what string, sizeBytes int64) error {
 	now := func() (int64, error) {
 		h, err := e.Registry.Host(ctx, in.Host)
