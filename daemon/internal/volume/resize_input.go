@@ -61,7 +61,7 @@ func (in *resizeInput) cannot(code api.Code, format string, args ...any) *api.Er
 	return api.Errorf(code, "%s: %s", in.verdict(), fmt.Sprintf(format, args...))
 }
 
-// resizeStep makes an op.Step of functions that take the input of a resize.
+// resizeStep returns an op.Step made of functions that take the input of a resize.
 func resizeStep(name string, do, undo op.DoFunc[resizeInput], observe op.ObserveFunc[resizeInput]) op.Step {
 	return op.StepOf(op.InputOf[resizeInput], name, do, undo, observe)
 }
