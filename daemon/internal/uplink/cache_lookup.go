@@ -9,9 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// KnownInstance finds an instance of this host, by its id, its name or the beginning of its
-// id, in what the registry last said and has granted since, for callers that cannot ask the
-// registry now.
+// KnownInstance returns an instance of this host, by its id, its name, or the beginning of its id,
+// from the last view and the grants since, for callers that cannot ask the registry now.
 func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := u.View()
 	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(i.Host) })
@@ -23,8 +22,8 @@ func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, boo
 	return withGranted(inst, slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.InstanceID != inst.ID })), true
 }
 
-// withGranted puts what was granted to an instance since the view was read into the slots that
-// were empty then.
+// withGranted fills the empty slots of an instance with the attachments granted since the view was
+// read.
 func withGranted(inst api.Instance, granted []api.Attachment) api.Instance {
 	inst.BlockDeviceMappings = slices.Clone(inst.BlockDeviceMappings)
 	for _, a := range granted {
@@ -37,8 +36,8 @@ func withGranted(inst api.Instance, granted []api.Attachment) api.Instance {
 	return inst
 }
 
-// KnownVolume finds a volume by its id, its name or the beginning of its id, in what the
-// registry last said, with the attachments that this host has of it.
+// KnownVolume returns a volume by its id, its name, or the beginning of its id, from the last view,
+// with this host's attachments of it.
 func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	v, _, _ := u.View()
 	found := api.Lookup(v.Volumes, ref, func(v *api.Volume) (id, name string) { return v.ID, v.Name })
@@ -50,23 +49,21 @@ func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	return vol, true
 }
 
-// AttachedHere returns the volumes that this host has at its instances, by what the
-// registry last said.
+// AttachedHere returns the volumes of the last view that are attached to instances of this host.
 func (u *Uplink) AttachedHere() []api.Volume {
 	v, _, _ := u.View()
 	own := attachmentsBy(u.granted(), volumeOf)
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(own[vol.ID]) == 0 })
 }
 
-// VolumesHere returns the volumes that are this host's, attached or not, by what the registry last
-// said.
+// VolumesHere returns the volumes of the last view that are this host's, attached or not.
 func (u *Uplink) VolumesHere() []api.Volume {
 	v, _, _ := u.View()
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !u.ours(vol.Host) })
 }
 
-// Known finds an attachment of this host, by its id or the beginning of it, in what the
-// registry last said, for callers that cannot ask the registry now.
+// Known returns an attachment of this host, by its id or the beginning of its id, from the last
+// view, for callers that cannot ask the registry now.
 func (u *Uplink) Known(_ context.Context, ref string) (api.Attachment, bool) {
 	found := api.Lookup(u.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
 	if len(found) != 1 {

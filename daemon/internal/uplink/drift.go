@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Notes returns what differs from what Volferry left, by name of the instance. Nothing of
-// it is repaired unasked.
+// Notes returns how instances differ from the state in which Volferry left them. The uplink repairs
+// none of it.
 func (u *Uplink) Notes() []Note {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -30,8 +30,8 @@ func (u *Uplink) Notes() []Note {
 	return out
 }
 
-// findDrift adds to a report what is not as it was left with the instances of this host,
-// and guards those that have lost their root without a guard.
+// findDrift adds notes about changed instances of this host to a report, and guards instances that
+// have lost their root without a guard.
 func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
 	all := u.granted()
 	granted, resting := attachmentsBy(all, instanceOf), attachmentsBy(api.NotMoving(all, open), instanceOf)
@@ -59,7 +59,7 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 		if what.NoRoot {
 			u.guardRoot(ctx, inst)
 		}
-		// What cannot be read is looked at in the next report.
+		// An error is left to the next report.
 		if guards, err := u.cfg.Guards.Of(inst.ID); err == nil && what.Note == "" {
 			what.Note = instance.OrphanedSave(inst, guards)
 		}
@@ -88,8 +88,8 @@ func hasMoving(atts []api.Attachment, volumes []api.Volume) bool {
 	})
 }
 
-// driftOf returns what instance.DriftOf returns, except for a domain that cannot be read: that
-// domain is there, so the drift only says that it cannot be read.
+// driftOf is instance.DriftOf, but for an unreadable domain, which exists, it returns only a note
+// that the domain cannot be read.
 func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
 	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
 		return instance.Drift{Note: instance.Unreadable(unreadable[i])}
@@ -97,7 +97,8 @@ func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain
 	return instance.DriftOf(inst, dom, atts)
 }
 
-// confirmed reports whether the registry has been heard again since this was found.
+// confirmed returns the finding with the time since which it has held. It sets sure once a view
+// read after that time has confirmed it.
 func (u *Uplink) confirmed(f finding) finding {
 	if f.Text == "" {
 		return f
@@ -114,7 +115,7 @@ func (u *Uplink) confirmed(f finding) finding {
 	return f
 }
 
-// noted puts a note into the report of an instance.
+// noted adds a note to the report of an instance.
 func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.InstanceReport {
 	if what.Gone {
 		return append(reports, api.InstanceReport{ID: id, State: api.InstanceError, Note: what.Note})
@@ -130,10 +131,10 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 	return reports
 }
 
-// guardRoot sets the guard of an instance without a root volume that has lost it: a
-// state directory that was restored, say. All else that changes this guard is an op,
-// which may have ended since the report looked: so it is looked at again in a turn, and
-// left to the next report while an op is at the instance.
+// guardRoot sets the missing guard of an instance without a root volume, for example after the
+// state directory was restored from a backup. Otherwise only ops change this guard, and one may
+// have ended since the report looked. So it looks again under the op's key, and leaves the guard to
+// the next report while an op holds the key.
 func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
 	u.cfg.Ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
 		has, err := u.cfg.Guards.Has(inst.ID, guard.OwnerRoot)
@@ -148,8 +149,8 @@ func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
 	})
 }
 
-// lacksRoot reports whether an instance is seen to have no root volume now. What cannot be
-// read is not seen.
+// lacksRoot reports whether the instance is seen to have no root volume now. It returns false if
+// the instance cannot be read.
 func (u *Uplink) lacksRoot(ctx context.Context, id string) bool {
 	inst, known := u.KnownInstance(ctx, id)
 	if !known {

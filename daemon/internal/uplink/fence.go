@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Admit returns nil if something new may be begun on this host. Otherwise the error says
-// that the host was fenced and has not come back.
+// Admit returns nil if new work may begin on this host. Otherwise the error reports that the host
+// was fenced and has not come back.
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {
@@ -32,10 +32,10 @@ func (u *Uplink) Admit() error {
 		With("epoch", f.Epoch)
 }
 
-// refused looks at an error that the registry gave to a request under this
-// epoch. If it says that the host was fenced, that is kept before anything else
-// is done. Sure is a request that has no other token than the host's epoch: for
-// others the same epoch may be that of an op's beginning.
+// refused handles an error of the registry for a request under this epoch. If the error reports a
+// fence of this host, refused stores the fence before anything else is done. Sure is true for a
+// request with no other token than the host's epoch; for other requests the stale epoch may be the
+// one in which an op began.
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {
@@ -45,18 +45,18 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	case api.CodeOf(err) != api.CodeStaleEpoch || !known:
 		return err
 	case now == epoch && !sure:
-		u.Changed() // a report finds out
+		u.Changed() // the report determines whether the host was fenced
 		return err
 	case now <= epoch:
-		// An epoch is taken on only when the fence that it is of is over. The
-		// attachments there are as old as that: to judge by them would stop guests
-		// that are in their right.
+		// A host takes on an epoch only when the fence of that epoch is over. The registry's
+		// attachments are older than that: if the host went by them, it would stop guests that may
+		// run.
 		return api.Errorf(api.CodeStaleEpoch, "the registry has this host in epoch %d as fenced or behind, and this host was told of epoch %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
 			With("epoch", now)
 	}
 	u.announceEpoch(now)
-	// It is acted on even if it cannot be kept (the disk is full): a process that
-	// has not been told finds out with its first report.
+	// The fence takes effect even if it cannot be stored (the disk is full): a later process learns
+	// of it by its first report.
 	keepErr := u.state.updateAnyway(func(m *savedState) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
@@ -67,14 +67,14 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	return errors.Join(err, keepErr)
 }
 
-// reportFirst reports whether the registry refused a change because this host has not
-// reported since the registry was started, or since it has a pool.
+// reportFirst reports whether the registry refused a change because this host has not reported
+// since the registry was started, or since it has a pool.
 func reportFirst(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[api.DetailReportFirst] == true
 }
 
-// epochIn reads the registry's epoch of this host from its stale_epoch.
+// epochIn returns the registry's epoch of this host from a stale_epoch error.
 func epochIn(err error) (int64, bool) {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -89,9 +89,8 @@ func epochIn(err error) (int64, bool) {
 	return 0, false
 }
 
-// comeBack brings a host back that was fenced, and lets its ops go on. Every part
-// may be repeated, and is, from the first one on, until all of them went well:
-// see DESIGN.md.
+// comeBack brings a fenced host back and resumes its ops. After a failure all parts are repeated
+// from the first one on, until every part succeeds: see DESIGN.md.
 func (u *Uplink) comeBack(ctx context.Context) error {
 	if f := u.Fence(); f != nil {
 		if err := u.rejoin(ctx, f); err != nil {
@@ -108,23 +107,23 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 	return nil
 }
 
-// rejoin lets go of what the host lost, and then says so to the registry. What is lost
-// goes first: operations may take hours to be halted.
+// rejoin releases the volumes that the host lost, and then reports that to the registry. The
+// release comes first, because the halt of operations may take hours.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
-	if err := u.reporting.lock(ctx); err != nil { // no report of the old epoch overtakes
+	if err := u.reporting.lock(ctx); err != nil { // so that no report of the old epoch overtakes
 		return err
 	}
 	defer u.reporting.unlock()
 	u.halted.Store(true)
 	halt := u.halt(ctx)
-	u.pendingView = nil // it was read when the host may have been fenced
+	u.pendingView = nil // it may have been read after the fence
 	if err := u.letGo(ctx); err != nil {
 		return err
 	}
 	if err := u.whenHalted(ctx, halt); err != nil {
 		return err
 	}
-	// Once more, for what an operation has begun before it was halted.
+	// Again, for disks that an operation connected before it was halted.
 	if err := u.letGo(ctx); err != nil {
 		return err
 	}
@@ -132,8 +131,8 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err != nil {
 		return u.rejoinRefused(f, err)
 	}
-	// More may have been taken between the look and the rejoin. From here on nothing
-	// is, without another fence.
+	// More may have been taken between letGo and the rejoin. From here on nothing is taken without
+	// another fence.
 	if err := u.letGo(ctx); err != nil {
 		return err
 	}
@@ -145,8 +144,8 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// halt begins to halt the operations. What it returns gets the outcome; while one halt
-// is under way it is that one's.
+// halt begins to halt the operations and returns the channel of the result. While one halt is under
+// way, every call returns its channel.
 func (u *Uplink) halt(ctx context.Context) <-chan error {
 	if u.halting == nil {
 		halting := make(chan error, 1)
@@ -161,8 +160,8 @@ func (u *Uplink) halt(ctx context.Context) <-chan error {
 	return u.halting
 }
 
-// haltTimeout is how long a try to come back waits for the operations to be halted,
-// before it looks anew at what is lost.
+// haltTimeout bounds how long an attempt to come back waits for the halt, before it looks again for
+// lost volumes.
 const haltTimeout = 10 * time.Second
 
 func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {
@@ -182,9 +181,9 @@ func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {
 	}
 }
 
-// letGo finds out what the host has lost, and stops what has it. Whatever goes wrong,
-// all that can be guarded is guarded, then all that can be stopped is stopped; the
-// error is of everything that went wrong.
+// letGo determines the disks that the host has lost, and stops their instances. After an error it
+// continues: it sets every possible guard, then stops every possible instance. The error joins all
+// errors.
 func (u *Uplink) letGo(ctx context.Context) error {
 	lost, err := u.settleLost(ctx)
 	errs := []error{err}
@@ -194,8 +193,8 @@ func (u *Uplink) letGo(ctx context.Context) error {
 	return errors.Join(append(errs, u.stopAll(ctx, lost)...)...)
 }
 
-// stopAll stops the instances of lost disks beside each other, since one may take long
-// that hangs on its storage.
+// stopAll stops the instances of lost disks concurrently, because an instance with hanging storage
+// may take long.
 func (u *Uplink) stopAll(ctx context.Context, lost []LostDisk) []error {
 	errs := make([]error, len(lost))
 	var all sync.WaitGroup
@@ -208,7 +207,7 @@ func (u *Uplink) stopAll(ctx context.Context, lost []LostDisk) []error {
 	return errs
 }
 
-// rejoinRefused takes in that the host was fenced once more.
+// rejoinRefused handles a refused rejoin: the host may have been fenced again.
 func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	now, known := epochIn(err)
 	if api.CodeOf(err) != api.CodeStaleEpoch || !known || now <= f.Epoch {
@@ -220,8 +219,8 @@ func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	return err
 }
 
-// takeAway sees to it that a domain, which is guarded, is off: that it is so is read,
-// not believed. One that cannot be read is stopped all the same.
+// takeAway ensures that a guarded domain is off, and verifies it by a read. It also stops a domain
+// that cannot be read.
 func (u *Uplink) takeAway(ctx context.Context, d LostDisk) error {
 	dom, err := u.cfg.HV.Domain(ctx, d.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) || err == nil && !dom.State.Active() {
@@ -229,7 +228,7 @@ func (u *Uplink) takeAway(ctx context.Context, d LostDisk) error {
 	}
 	if err == nil && d.Unseen {
 		if target, unknown := diskOn(dom, d.Path); target == "" && unknown == nil {
-			return nil // the next look forgets it
+			return nil // the next round removes it from the lost disks
 		}
 	}
 	u.cfg.Log.Warn("stopping an instance that has lost a volume", "instance", d.InstanceName, "volume", d.VolumeID, "path", d.Path)

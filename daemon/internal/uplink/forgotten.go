@@ -11,15 +11,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Forgotten clears the guard of a domain without a root volume whose instance the registry
-// has forgotten. Nobody else would clear it, and the domain is its owner's again.
+// Forgotten clears the guard of a domain without a root volume if the registry has forgotten its
+// instance. Nothing else would clear the guard, and the domain is its owner's again.
 //
-// It does so while no op of the instance is at work, and asks the registry in that time. If
-// the domain has another guard too, all guards stay: it may be another host's instance,
-// about which the registry tells this host just as little.
+// It holds the instance's key while it asks the registry, so that no op of the instance runs. If
+// the domain has another guard too, all guards stay: the instance may be another host's, and the
+// registry hides those from this host in the same way.
 func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	if u.Err() != nil || u.Fence() != nil {
-		return // nobody can tell; the next report looks again
+		return // unknown now; the next report looks again
 	}
 	u.cfg.Ops.TryLock([]string{request.PowerKey(id)}, func() {
 		guards, err := u.cfg.Guards.Of(id)
@@ -38,8 +38,8 @@ func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	})
 }
 
-// clearForgotten looks at every guard of a domain that the registry does not name as
-// an instance: forgotten at the registry itself, or while this daemon was away.
+// clearForgotten checks every guarded domain that the registry does not have as an instance: the
+// instance may have been forgotten at the registry itself, or while this daemon was down.
 func (u *Uplink) clearForgotten(ctx context.Context, named []api.Instance) {
 	guarded, err := u.cfg.Guards.List()
 	if err != nil {

@@ -10,21 +10,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View returns what the registry last said, and how long ago that was known to be up to
-// date. It returns false if the registry never said anything. The caller must not change
-// it.
+// View returns the last view, and the time since it was known to be current. It returns false if
+// the registry was never read. The caller must not change the view.
 func (u *Uplink) View() (v View, age time.Duration, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	since := u.currentAt
-	if since.IsZero() { // it is from an earlier process
+	if since.IsZero() { // the view is an earlier process's
 		since = u.view.ReadAt
 	}
 	return u.view, max(0, time.Since(since)), !u.view.ReadAt.IsZero()
 }
 
-// KnownAt finds the attachment of a volume at an instance of this host in what the registry
-// last said. Both may be ids or names.
+// KnownAt returns the attachment of a volume at an instance of this host, from the last view. Both
+// may be ids or names.
 func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attachment, bool) {
 	v, _, _ := u.View()
 	for i := range v.Volumes {
@@ -45,10 +44,10 @@ func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attach
 	return all[i], true
 }
 
-// granted are the attachments of this host by what the registry last said, and
-// by what it has granted since: what an attachment was granted as last counts.
+// granted returns this host's attachments, from the last view and the grants since; the latest
+// grant of an attachment counts.
 func (u *Uplink) granted() []api.Attachment {
-	// Before the view: a grant is dropped when a view that has it is taken on.
+	// Before the view: a grant is dropped when a view that contains it is taken on.
 	since := u.state.current().Granted
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -65,8 +64,8 @@ func (u *Uplink) granted() []api.Attachment {
 	return out
 }
 
-// attachmentsBy are attachments by the key of each: a host may have thousands, too many to compare
-// each with each.
+// attachmentsBy indexes attachments by a key: a host may have thousands, too many for a nested
+// loop.
 func attachmentsBy(atts []api.Attachment, key func(a *api.Attachment) string) map[string][]api.Attachment {
 	by := map[string][]api.Attachment{}
 	for i := range atts {
@@ -80,8 +79,8 @@ func instanceOf(a *api.Attachment) string   { return a.InstanceID }
 func volumeOf(a *api.Attachment) string     { return a.VolumeID }
 func attachmentOf(a *api.Attachment) string { return a.ID }
 
-// everGranted is granted with what the registry last said of attachments that have
-// moved since: until the next view the guest may have them at either place.
+// everGranted returns granted() and the previous locations of attachments that moved since the last
+// view: until the next view the guest may have them at either location.
 func (u *Uplink) everGranted() []api.Attachment {
 	out := u.granted()
 	known := attachmentsBy(out, attachmentOf)
@@ -96,14 +95,13 @@ func (u *Uplink) everGranted() []api.Attachment {
 	return out
 }
 
-// oursLocked reports whether the host that the registry has for something, by its name or its id,
-// is this one. The caller holds mu.
+// oursLocked reports whether a host name or id is this host's. The caller holds mu.
 func (u *Uplink) oursLocked(host string) bool {
 	return host != "" && (host == u.cfg.HostID || host == u.cfg.HostName || host == u.host.Name)
 }
 
-// grant keeps that the registry has granted attachments, before their disks are
-// connected: a fence must find them.
+// grant stores that the registry has granted attachments, before their disks are connected: a fence
+// must find them.
 func (u *Uplink) grant(attachments ...api.Attachment) error {
 	u.mu.Lock()
 	u.taken++
@@ -117,8 +115,8 @@ func (u *Uplink) grant(attachments ...api.Attachment) error {
 	})
 }
 
-// grantFound is grant of an attachment that was found to be this host's, if it is
-// not known as it is.
+// grantFound is grant for an attachment that was found to be this host's, if it is not yet known in
+// this form.
 func (u *Uplink) grantFound(found api.Attachment) error {
 	if slices.ContainsFunc(u.granted(), func(a api.Attachment) bool {
 		return a.ID == found.ID && a.InstanceID == found.InstanceID && a.Location == found.Location

@@ -9,9 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Listen registers a listener, and tells it the last epoch of an earlier process: an op
-// that began in an older epoch asks whether what it works on still belongs to this host.
-// Call it before any op goes on.
+// Listen registers a listener, and calls it with the last epoch of an earlier process: an op from
+// an older epoch then checks whether it still owns its object. Call it before any op continues.
 func (u *Uplink) Listen(l Listener) {
 	u.mu.Lock()
 	u.listeners = append(u.listeners, l)
@@ -23,7 +22,7 @@ func (u *Uplink) Listen(l Listener) {
 	l.Epoch(u.state.Epoch())
 }
 
-// listening returns the listeners; none is called with a lock held.
+// listening returns the listeners. Call them without holding a lock.
 func (u *Uplink) listening() []Listener {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -36,7 +35,7 @@ func (u *Uplink) announceEpoch(epoch int64) {
 	}
 }
 
-// resume lets the ops go on after a fence.
+// resume continues the ops after a fence.
 func (u *Uplink) resume(ctx context.Context) error {
 	if err := u.cfg.Ops.Resume(ctx); err != nil {
 		return err
@@ -49,16 +48,15 @@ func (u *Uplink) resume(ctx context.Context) error {
 	return nil
 }
 
-// ReportMigrations makes reports include the open migrations of this host. Until it is
-// called, reports say nothing of migrations, and the registry keeps what it knows.
+// ReportMigrations makes reports include the open migrations of this host. Before that reports omit
+// migrations, and the registry keeps its earlier data.
 func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migration, error)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.migrations = open
 }
 
-// RemarkInstances makes reports include what of says of an instance whose domain is as it was
-// left; "" is nothing.
+// RemarkInstances makes reports include of's remark about an unchanged instance; "" is no remark.
 func (u *Uplink) RemarkInstances(of func(instanceID string) string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -87,14 +85,14 @@ func (u *Uplink) openMigrations(ctx context.Context) ([]api.Migration, error) {
 	return open(ctx)
 }
 
-// publish makes the outcome of a report known.
+// publish announces the result of a report.
 func (u *Uplink) publish(host api.Host, err error) {
 	u.mu.Lock()
 	wasUp, first := u.upLocked(), !u.tried
 	if wasUp && reportLater(err) {
 		u.mu.Unlock()
 		u.cfg.Log.Debug("the registry takes a report later", "err", err)
-		return // it is there, and takes all else
+		return // the registry answers, and takes other requests
 	}
 	if u.err, u.tried = err, true; err == nil {
 		u.host = host

@@ -14,16 +14,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// guardOwner is whose guards those of a fence are.
+// guardOwner owns the guards that a fence of this host has set.
 const guardOwner = "fence"
 
 // Lost returns the disks that domains of this host still name and may not use.
 func (u *Uplink) Lost() []LostDisk { return slices.Clone(u.state.current().Lost) }
 
-// settleLost finds out which disks of the domains this host has lost, and keeps
-// that. Only then does the view forget the attachments that are gone. An error says
-// that it cannot tell of all, or cannot keep it; those that are known are returned with
-// it.
+// settleLost determines which disks of the domains this host has lost, and stores them. Only then
+// does the view drop the lost attachments. An error reports that the result is incomplete or not
+// stored; the known lost disks are returned with it.
 func (u *Uplink) settleLost(ctx context.Context) ([]LostDisk, error) {
 	now, err := u.cfg.Registry.Attachments(ctx, "", "")
 	if err != nil {
@@ -56,8 +55,7 @@ func (u *Uplink) settleLost(ctx context.Context) ([]LostDisk, error) {
 	return lost, u.state.update(func(m *savedState) { m.Granted = nil })
 }
 
-// goneFrom are the attachments that this host was granted and are not among its own
-// any more.
+// goneFrom returns the attachments that this host was granted and that are not in own any more.
 func (u *Uplink) goneFrom(own []api.Attachment) []api.Attachment {
 	still := attachmentsBy(own, attachmentOf)
 	return slices.DeleteFunc(u.everGranted(), func(g api.Attachment) bool {
@@ -65,8 +63,8 @@ func (u *Uplink) goneFrom(own []api.Attachment) []api.Attachment {
 	})
 }
 
-// domainsFor reads the domains. Where libvirt does not give a list, those are read one
-// by one that may have lost something; the error says that there may be others.
+// domainsFor reads the domains. If libvirt does not list them, it reads each domain that may have
+// lost a disk; the error then reports that there may be others.
 func (u *Uplink) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Domain, []hv.UnreadableDomain, error) {
 	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
 	if blind == nil {
@@ -91,9 +89,9 @@ func (u *Uplink) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Do
 	return doms, unreadable, blind
 }
 
-// findLost returns the disks of domains that belong to gone attachments, with those
-// found before that are still named. A domain that cannot be read has lost what was
-// taken from it: whose disks are not known may write to them.
+// findLost returns the domains' disks of gone attachments, and the earlier lost disks that are
+// still named. An unreadable domain counts as having every disk that was taken from it, because it
+// may write to it.
 func (u *Uplink) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, gone, own []api.Attachment) []LostDisk {
 	names := u.volumeNames()
 	lost := stillNamed(u.Lost(), doms, unreadable, own)
@@ -110,7 +108,7 @@ func (u *Uplink) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 		for _, g := range gone {
 			target, unknown := diskOn(&doms[i], g.Location.Path)
 			if target == "" && unknown != nil && g.InstanceID == doms[i].ID {
-				target = g.Device // what it was granted it has, as far as anybody can tell
+				target = g.Device // an unreadable domain is assumed to have its granted device
 			}
 			if target == "" {
 				continue
@@ -146,16 +144,14 @@ func (u *Uplink) volumeNames() map[string]string {
 	return names
 }
 
-// diskOn finds the disk of a domain that has an image anywhere in its chain,
-// running or defined, or mirrors into it; "" if there is none. An error says that it may
-// have one.
+// diskOn returns the disk of a domain, running or defined, that has an image anywhere in its chain,
+// or mirrors into it; "" if there is none. After an error the domain may have such a disk.
 func diskOn(dom *hv.Domain, path string) (target string, err error) {
 	_, target, err = location.DiskOf([]hv.Domain{*dom}, path)
 	return target, err
 }
 
-// covered reports whether an attachment that this host has allows the domain an
-// image.
+// covered reports whether an attachment of this host permits the domain to use an image.
 func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err error) {
 	place := location.PlaceOf(path)
 	for _, a := range own {
@@ -171,8 +167,8 @@ func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err e
 	return false, err
 }
 
-// stillNamed are those lost disks whose domain still names them and has got no
-// attachment for them. What a domain names that cannot be read is not known.
+// stillNamed returns the lost disks that their domain still names without an attachment. A disk of
+// an unreadable domain stays in the list.
 func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDomain, own []api.Attachment) []LostDisk {
 	out := []LostDisk{}
 	for _, d := range lost {
@@ -196,8 +192,8 @@ func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDom
 	return out
 }
 
-// reconsider takes the guards of a fence back from instances that name nothing
-// any more that this host lost. What cannot be seen leaves them.
+// reconsider clears the fence's guards of instances that do not name a lost disk any more. An
+// unreadable domain keeps its guard.
 func (u *Uplink) reconsider(ctx context.Context) {
 	before := u.Lost()
 	if len(before) == 0 {
@@ -220,8 +216,7 @@ func (u *Uplink) reconsider(ctx context.Context) {
 	}
 }
 
-// unguard takes the guards of a fence back from instances that had lost something
-// before and have not after.
+// unguard clears the fence's guards of instances that are in before and not in after.
 func (u *Uplink) unguard(before, after []LostDisk) error {
 	var errs []error
 	for _, d := range before {

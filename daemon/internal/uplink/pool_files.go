@@ -15,20 +15,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// filesTimeout is how long a report waits for what the filesystems say of the files that domains
-// name.
+// filesTimeout bounds how long a report waits for the filesystems of the files that domains name.
 const filesTimeout = 3 * time.Second
 
 // errNoAnswer is the error while storage does not answer.
 var errNoAnswer = errors.New("the storage of a file that a domain names does not answer")
 
-// namedFiles are what the filesystems of this host say of files that domains name.
+// namedFiles is the filesystems' data about the files that domains name.
 type namedFiles struct {
-	// real is where the links in a path lead to, for paths with links.
+	// real has the resolved path of each path with links.
 	real map[string]string
-	// beneath are the images that the first image of a stopped disk is over, by the path of that.
+	// beneath has the images below the top image of a stopped disk, by the top image's path.
 	beneath map[string][]string
-	// unread are the images, by path, of which it is not known what they are over.
+	// unread has, by path, the errors of images with unknown images beneath.
 	unread map[string]error
 }
 
@@ -38,7 +37,7 @@ type placed struct {
 	at   *api.Location
 }
 
-// at returns a path without links.
+// at returns the path with its links resolved.
 func (n *namedFiles) at(path string) string {
 	if real, ok := n.real[path]; ok {
 		return real
@@ -46,11 +45,11 @@ func (n *namedFiles) at(path string) string {
 	return path
 }
 
-// fileLooker looks at files. Storage that does not answer holds a look for as long as it likes, and
-// there is one at a time.
+// fileLooker reads files. Storage that does not answer may block a read for ever, so at most one
+// runs.
 type fileLooker struct{ busy atomic.Bool }
 
-// look looks at the files that domains name, and at the paths of pools, attachments and volumes.
+// look reads the files that domains name, and resolves the paths of pools, attachments and volumes.
 func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domain, attachments []api.Attachment, volumes []placed) (*namedFiles, error) {
 	if l.busy.Swap(true) {
 		return nil, errNoAnswer
@@ -104,7 +103,7 @@ func lookAtFiles(pools []api.Pool, doms []hv.Domain, attachments []api.Attachmen
 	return n
 }
 
-// follow notes where a path leads. What is not there leads nowhere.
+// follow records the resolved path; a missing path is not recorded.
 func (n *namedFiles) follow(path string) {
 	if !filepath.IsAbs(path) {
 		return
@@ -114,8 +113,8 @@ func (n *namedFiles) follow(path string) {
 	}
 }
 
-// lookBeneath reads what the disk of a definition is over: libvirt does not say it of a domain that
-// is off.
+// lookBeneath reads the images beneath a defined disk: libvirt does not report them for a domain
+// that is off.
 func (n *namedFiles) lookBeneath(disk *hv.Disk) {
 	top := disk.Top().Path
 	paths, err := location.Beneath(disk)
@@ -130,7 +129,7 @@ func (n *namedFiles) lookBeneath(disk *hv.Disk) {
 	}
 }
 
-// imagesAt returns the paths of the images of a volume at its location.
+// imagesAt returns the paths of a volume's image and base images.
 func imagesAt(l *api.Location) []string {
 	paths := []string{l.Path}
 	for _, base := range l.Backing.Images() {

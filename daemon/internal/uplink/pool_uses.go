@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The registry refuses a report with longer texts, or with characters that cannot be printed, which
-// a definition may have.
+// The registry refuses a report with longer texts, or with unprintable characters, which a
+// definition may have.
 const (
 	maxUseText = 255
 	maxUsePath = 4095
@@ -31,10 +31,9 @@ func bounded(text string, most int) string {
 	return request.Cut(text, most)
 }
 
-// addUses adds to pools what domains name there, running or not, and what their managed save images
-// name: all but the images of their attachments, which the registry knows. Domains that could not
-// be read, or all of them (blind), may use every pool, and so may those of whose files nothing is
-// known.
+// addUses adds to pools the files that domains, running or not, and their managed save images name,
+// except the images of their attachments, which the registry knows. Domains that could not be read,
+// or all domains (blind), may use every pool; so may domains with files that could not be read.
 func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment, files *namedFiles) {
 	var unknown []api.PoolUse
 	if blind != nil {
@@ -70,14 +69,14 @@ func unknownUse(domain, why string) api.PoolUse {
 	return api.PoolUse{Domain: bounded(domain, maxUseText), Unknown: bounded(why, maxUseText)}
 }
 
-// use is a file, or a volume of a pool, that a domain names.
+// use is a file or a volume of a pool that a domain names.
 type use struct {
 	api.PoolUse
 	pool string
 }
 
-// isIn reports whether it is in the pool, below its path, or its path itself, by the text of both
-// or by where that leads.
+// isIn reports whether the use is in the pool: at or below the pool's path, literally or with links
+// resolved.
 func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	if u.pool != "" {
 		return u.pool == p.Name
@@ -87,8 +86,8 @@ func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	return p.Covers(u.Path) || real.Covers(files.at(u.Path))
 }
 
-// usesOf returns what a domain names, but for the images of these attachments. A disk whose images
-// are others than its attachment has is a use.
+// usesOf returns what a domain names, except the images of these attachments. A disk with other
+// images than its attachment's is a use.
 func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses []use, unknown []api.PoolUse) {
 	mine := map[string]bool{}
 	inPools := map[[2]string]bool{}

@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// placedVolumes returns where the registry has the volumes of this host: its attachments, and the
-// volumes that are attached nowhere.
+// placedVolumes returns the registry's locations of this host's volumes: its attachments, and its
+// unattached volumes.
 func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	var out []placed
 	for i := range granted {
@@ -25,8 +25,8 @@ func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	return out
 }
 
-// addVolumes adds to each pool the volumes that are not in it and have an image there by a symbolic
-// link. Those that are there by the text of their paths the registry finds itself.
+// addVolumes adds to each pool the volumes that have an image in it through a symbolic link and are
+// not recorded in it. The registry itself finds those that are in it by the text of their paths.
 func addVolumes(pools []api.Pool, volumes []placed, files *namedFiles) {
 	for i := range pools {
 		p := &pools[i]

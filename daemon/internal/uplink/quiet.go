@@ -10,58 +10,56 @@ import (
 )
 
 const (
-	// reportEvery is how often this host is looked at, and how often the registry hears
-	// of it if that has not said something else (quietFor).
+	// reportEvery is the interval at which this host is examined, and the interval between reports
+	// unless the registry has set another one (quietFor).
 	reportEvery = 5 * time.Second
-	// quietMax bounds for how long a registry may have a host keep silent, and quietUnpolled does
-	// while no poll for tasks is open. A fence ends a poll, so its host is told at once; without
-	// one it is told with its next report.
+	// quietMax bounds the silence that a registry may request of a host; quietUnpolled bounds it
+	// while no poll for tasks is open. A fence ends the host's poll, so the host learns of it at
+	// once; without a poll the host learns of it by its next report.
 	quietMax      = 5 * time.Minute
 	quietUnpolled = time.Minute
-	// fetchWait is how long the registry may hold back that it has no task. One with so many hosts
-	// that it wants to hear of each more rarely may for longer, see pollFor.
+	// fetchWait is the normal length of a poll for tasks. A registry with so many hosts that it
+	// wants rarer reports gets longer polls, see pollFor.
 	fetchWait = 20 * time.Second
-	// reportPause keeps a host on which much changes from reporting all the time.
+	// reportPause limits the rate of reports from a host on which much changes.
 	reportPause = 300 * time.Millisecond
 )
 
-// quietFor is how long the registry wants to hear nothing of a host of which there is nothing
-// new. It says so in its answers, and the more hosts it has, the longer it is.
+// quietFor returns the interval between reports of an unchanged host. The registry sends it in its
+// answers; it grows with the number of hosts.
 func (u *Uplink) quietFor() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return min(max(reportEvery, time.Duration(u.host.ReportEverySeconds)*time.Second), quietMax)
 }
 
-// heardLately reports whether the registry need not be called for a report, because there is
-// nothing new in it, but for what pools have free, and it wants to hear of this host later. The
-// caller holds reporting.
+// heardLately reports whether the report may be omitted, because it has nothing new except the
+// pools' free space, and the registry wants the next report later. The caller holds reporting.
 func (u *Uplink) heardLately(r api.HostReport) bool {
 	quiet := u.quietFor()
 	if u.polling.Load() == 0 {
 		quiet = min(quiet, quietUnpolled)
 	}
-	// Reports are reportPause late now and then, and are not to be a whole reportEvery late for
-	// that.
+	// Reports may be reportPause late; they must not be delayed by another reportEvery for that.
 	return u.Up() && len(r.Migrations) == 0 && time.Since(u.lastReport.heard) < quiet-reportPause &&
 		u.lastReport.says(r, false)
 }
 
-// pollFor is how long the next poll for tasks may last: until just before a report is due, which is
-// then made on the connection of the poll (reportAfterPoll). A registry of before takes no polls
-// longer than a minute, and wants to hear of a host oftener than that.
+// pollFor returns the length of the next poll for tasks. The poll ends just before a report is due,
+// which then uses the poll's connection (reportAfterPoll). An older registry limits polls to a
+// minute, and wants reports more often than that.
 func (u *Uplink) pollFor() time.Duration { return max(fetchWait, u.quietFor()-reportEvery) }
 
-// reportAfterPoll makes the report that is about to be due, after a poll that has lasted for all of
-// wait, so that nothing was heard of this host meanwhile. It is made after the first, shorter poll
-// too, and so both go on in the same time. Made while the next poll is open it would need a second
-// connection, which is closed again before the report after that: a handshake for each report.
+// reportAfterPoll makes the report that is about to be due, after a poll of the whole length wait,
+// during which the registry received nothing from this host. It also does so after the first,
+// shorter poll, so that polls and reports stay in phase. A report during the next poll would need a
+// second connection, which is closed before the next report: a TLS handshake for each report.
 func (u *Uplink) reportAfterPoll(ctx context.Context, began time.Time, wait time.Duration) {
 	if u.quietFor() <= fetchWait || time.Since(began) < wait-reportEvery || u.Admit() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout) // tasks wait meanwhile
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout) // tasks wait during the report
 	defer cancel()
-	// What it comes to is published; the next look at the host makes up for one that failed.
+	// report publishes its result; the next beat makes up for a failed report.
 	_, _ = u.report(ctx, func(api.HostReport) bool { return u.lastReport.heard.After(began) })
 }

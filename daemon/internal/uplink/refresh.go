@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// refreshView takes on the view that was read after the report before, and reads a new
-// one if the registry has moved on. The caller holds reporting and has just been
-// told by the registry that its epoch is right.
+// refreshView takes on the view that was read after the previous report, and reads a new view if
+// the registry has changed. The caller holds reporting; the registry has just confirmed the host's
+// epoch.
 func (u *Uplink) refreshView(ctx context.Context) {
 	if c := u.pendingView; c != nil {
 		u.pendingView = nil
@@ -38,15 +38,15 @@ func (u *Uplink) refreshView(ctx context.Context) {
 	}
 	u.pendingView = &c
 	if first {
-		u.Changed() // the next report makes it count
+		u.Changed() // the next report confirms it
 	}
 }
 
-// noteViewErr keeps why there is no newer view, and logs it once. The registry answers reports all
-// the while: only the age of the view would show that something is wrong.
+// noteViewErr stores why there is no newer view, and logs it once. The registry still answers
+// reports, so otherwise only the age of the view would show the fault.
 func (u *Uplink) noteViewErr(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // the daemon ends, or the caller that asked for a report does
+		return // the daemon ends, or the report's caller has gone
 	}
 	u.mu.Lock()
 	changed := u.viewErr == nil || u.viewErr.Error() != err.Error()
@@ -57,8 +57,8 @@ func (u *Uplink) noteViewErr(ctx context.Context, err error) {
 	}
 }
 
-// ViewChecks returns a check for a view that cannot be had; none if the view is what the registry
-// says, or the next one is not due yet.
+// ViewChecks returns a check for a view that cannot be read; none if the view is current or the
+// next one is not due.
 func (u *Uplink) ViewChecks() []api.Check {
 	u.mu.Lock()
 	err := u.viewErr
@@ -76,12 +76,11 @@ func (u *Uplink) ViewChecks() []api.Check {
 	return []api.Check{check}
 }
 
-// viewEvery bounds how often a view is read: on a large site the registry always
-// has something new, most of it of other hosts.
+// viewEvery is the least interval between reads of a view: a large registry changes constantly,
+// mostly for other hosts.
 const viewEvery = 15 * time.Second
 
-// due reports whether a view is to be read: the registry has more to say than the
-// one there is, which has had its time.
+// due reports whether a view must be read: the registry has changed, and viewEvery has passed.
 func (u *Uplink) due() bool {
 	now := u.state.current().Mark
 	u.mu.Lock()
@@ -94,7 +93,7 @@ func (u *Uplink) due() bool {
 	return u.currentAt.IsZero() || time.Since(u.currentAt) >= viewEvery
 }
 
-// takeOn makes a view the one that counts, durably.
+// takeOn makes a view the current one, durably.
 func (u *Uplink) takeOn(c pendingView) error {
 	if err := writeJSON(u.state.viewPath(), c.view); err != nil {
 		return err
@@ -102,13 +101,13 @@ func (u *Uplink) takeOn(c pendingView) error {
 	u.mu.Lock()
 	u.view, u.currentAt, u.viewErr = c.view, c.at, nil
 	u.mu.Unlock()
-	// Grants of before are in the view, or were released.
+	// Earlier grants are in the view, or were released.
 	return u.state.update(func(m *savedState) {
 		m.Granted = slices.DeleteFunc(m.Granted, func(g grant) bool { return g.taken <= c.taken })
 	})
 }
 
-// read fills a view with what the registry says now.
+// read fills a view from the registry.
 func (u *Uplink) read(ctx context.Context, v *View) error {
 	v.Mark, v.ReadAt = u.state.current().Mark, time.Now().UTC()
 	r := u.cfg.Registry

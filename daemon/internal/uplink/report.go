@@ -14,21 +14,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// reportResult is what a report was like.
+// reportResult describes a report.
 type reportResult struct {
 	busy bool // a migration is open
-	// blind is why libvirt did not tell of the instances: the report says nothing of
-	// them.
+	// blind is libvirt's error if the report has no instances.
 	blind error
-	// noPools is why libvirt did not tell of the pools, of which the report says nothing then.
+	// noPools is libvirt's error if the report has no pools.
 	noPools error
 }
 
-// always is for a report that is made whatever the registry has heard.
+// always makes report send in any case.
 func always(api.HostReport) bool { return false }
 
-// report describes the host, makes one report, and takes in the answer; unless that returns
-// true for the description, which it is called for while no other report is made.
+// report describes the host, sends one report, and handles the answer. It sends nothing if unless
+// returns true for the description; unless is called while no other report is sent.
 func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (reportResult, error) {
 	r, out := u.describe(ctx)
 	if err := u.reporting.lock(ctx); err != nil {
@@ -43,7 +42,7 @@ func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (
 	defer cancel()
 	host, err := u.send(bounded, r)
 	if ctx.Err() != nil {
-		return out, ctx.Err() // the caller went away, which says nothing of the registry
+		return out, ctx.Err() // the caller has gone, which is no fault of the registry
 	}
 	if err == nil {
 		err = u.acceptAnswer(host)
@@ -57,7 +56,7 @@ func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (
 	return out, err
 }
 
-// acceptAnswer keeps what the registry answered to a report, before it is used.
+// acceptAnswer stores the registry's answer to a report, before it is used.
 func (u *Uplink) acceptAnswer(host api.Host) error {
 	known := u.state.Epoch()
 	if known != 0 && host.Epoch != known {
@@ -72,10 +71,10 @@ func (u *Uplink) acceptAnswer(host api.Host) error {
 	})
 }
 
-// describe describes the host. What libvirt or the journal does not tell now is
-// left out, and said in the result; the registry keeps what it knew.
+// describe describes the host. It omits what libvirt or the journal cannot report now, and records
+// that in the result; the registry keeps its earlier data.
 func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResult) {
-	// A bound of its own: a slow libvirt is not a registry that is away.
+	// A separate timeout: a slow libvirt must not count as a silent registry.
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	r = api.HostReport{
@@ -94,8 +93,8 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 		r.Migrations, out.busy = open, len(open) > 0
 	}
 	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
-	// A host that the registry has not told of its attachments cannot tell disks of volumes from
-	// others. It reports again once it is told.
+	// Before the first view this host cannot distinguish the disks of volumes from others. It
+	// reports again once it has a view.
 	if _, _, told := u.View(); told {
 		granted := u.granted()
 		volumes := u.placedVolumes(granted)
@@ -121,9 +120,9 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 	return r, out
 }
 
-// settled are the domains whose state is told. One that is in the middle of a start,
-// a stop or a save keeps the state that it had in one report, for it is about to have
-// another; if it is so in the next report too, something is wrong with it.
+// settled returns the domains with a reportable state. A domain in the middle of a start, a stop or
+// a save is omitted from one report, because its state is about to change; if it is still so in the
+// next report, something is wrong with it.
 func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 	passing := map[string]bool{}
 	u.mu.Lock()
@@ -142,7 +141,7 @@ func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 	free, err := location.FreeBytes(p, location.DirFreeBytes)
 	if err != nil || !p.Active {
-		free = p.FreeBytes // what libvirt saw last
+		free = p.FreeBytes // libvirt's last value
 	}
 	return api.Pool{
 		Name: p.Name, Host: u.cfg.HostID, Type: p.Type, Path: p.Path, Active: p.Active,
@@ -151,8 +150,8 @@ func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 	}
 }
 
-// send sends a report, or, where it says what the registry was told before, what
-// stands for that. The caller holds reporting.
+// send sends a report or, if the registry has received the same data before, its digest. The caller
+// holds reporting.
 func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
 	now := time.Now()
 	if u.lastReport.covers(r, now) {

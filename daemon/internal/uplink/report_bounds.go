@@ -12,15 +12,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What parts of a report have together, in bytes. The registry refuses a request of more than
-// httpjson.MaxBodyBytes, and a host whose reports are refused looks dead.
+// The limits of a report's parts, in bytes. The registry refuses a request of more than
+// httpjson.MaxBodyBytes, and a host with refused reports appears dead.
 const (
 	maxUses  = 192 << 10 // the uses of all pools
 	maxNotes = 128 << 10 // the notes of all instances
 )
 
-// boundUses sorts the uses of each pool, and cuts what the report has no room for. It says how many
-// it has cut.
+// boundUses sorts the uses of each pool, and truncates them to the report's limit. A truncated list
+// has the number of omitted uses.
 func boundUses(pools []api.Pool) {
 	for i := range pools {
 		p := &pools[i]
@@ -34,8 +34,8 @@ func boundUses(pools []api.Pool) {
 	}
 }
 
-// usesThatFit returns how many of these uses, one less than are allowed if there are more, have so
-// many bytes in a report.
+// usesThatFit returns how many of these uses fit into so many bytes, and into the permitted number
+// of uses with one entry to spare.
 func usesThatFit(uses []api.PoolUse, bytes int) int {
 	for i := range uses {
 		bytes -= encodedBytes(&uses[i])
@@ -46,8 +46,8 @@ func usesThatFit(uses []api.PoolUse, bytes int) int {
 	return len(uses)
 }
 
-// boundNotes cuts the notes of instances to an equal length, if the report has no room for them
-// all. Doctor says them whole.
+// boundNotes truncates the notes of instances to an equal length, if together they exceed the
+// report's limit. Doctor prints them in full.
 func boundNotes(reports []api.InstanceReport) {
 	all, noted := 0, 0
 	for i := range reports {
@@ -68,7 +68,7 @@ func boundNotes(reports []api.InstanceReport) {
 	}
 }
 
-// encodedBytes returns how many bytes a part of a report has in it.
+// encodedBytes returns the size of a part in a report.
 func encodedBytes(part any) int {
 	encoded, err := json.Marshal(part)
 	if err != nil {

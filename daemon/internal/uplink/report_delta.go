@@ -12,31 +12,30 @@ import (
 )
 
 const (
-	// sizesEvery is how often the registry hears what the pools have free, if that is
-	// all that has changed and a report is made then.
+	// sizesEvery is the least interval between reports in full that only update the pools' free
+	// space.
 	sizesEvery = 30 * time.Second
-	// wholeEvery is how often it hears everything, by the next report, whether or not it has
-	// changed.
+	// wholeEvery is the interval after which the next report is a full one, changed or not.
 	wholeEvery = 5 * time.Minute
 )
 
-// lastReport is the last whole report that the registry has taken, and when; heard is when it
-// took that or a digest of it.
+// lastReport is the last full report that the registry has taken, at its time; heard is when the
+// registry last took it or its digest.
 type lastReport struct {
 	report    api.HostReport
 	digest    string
 	at, heard time.Time
 }
 
-// covers reports whether a report that is made now need not say what it says, because the registry
-// was told the same.
+// covers reports whether the registry has received the content of report r before, so that a digest
+// suffices now.
 func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	age := now.Sub(l.at)
 	return age < wholeEvery && l.says(r, age >= sizesEvery)
 }
 
-// says reports whether a report has nothing new in it, with the sizes of pools or without. For a
-// registry that gives no digest all is new.
+// says reports whether report r has nothing new, with or without the sizes of pools. Without a
+// digest, from an older registry, every report is new.
 func (l lastReport) says(r api.HostReport, sizes bool) bool {
 	if l.digest == "" || r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances) {
 		return false
@@ -45,7 +44,7 @@ func (l lastReport) says(r api.HostReport, sizes bool) bool {
 		slices.EqualFunc(r.Pools, l.report.Pools, func(a, b api.Pool) bool { return samePool(a, b, sizes) })
 }
 
-// samePool reports whether nothing of a pool has changed but, without sizes, its sizes.
+// samePool reports whether a pool is unchanged; without sizes its sizes are ignored.
 func samePool(a, b api.Pool, sizes bool) bool {
 	a.UpdatedAt = b.UpdatedAt
 	if !sizes {
@@ -54,13 +53,14 @@ func samePool(a, b api.Pool, sizes bool) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// reportLater reports whether the registry has heard too much of this host for the moment.
+// reportLater reports whether the registry refused a report because it has taken too many from this
+// host.
 func reportLater(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[api.DetailReportLater] == true
 }
 
-// reportWhole reports whether the registry does not know what a digest stands for.
+// reportWhole reports whether the registry does not know the report of a digest.
 func reportWhole(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code == api.CodeConflict && e.Details[api.DetailReportWhole] == true

@@ -11,11 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// busyReportEvery is reportEvery while a migration is open, for those who watch
-// it at the registry.
+// busyReportEvery replaces reportEvery while a migration is open, for users who watch it at the
+// registry.
 const busyReportEvery = time.Second
 
-// Run reports until ctx ends, and deals with a fence.
+// Run reports until ctx ends, and handles fences.
 func (u *Uplink) Run(ctx context.Context) error {
 	for changed := true; ; {
 		wait := u.beat(ctx, changed)
@@ -34,17 +34,17 @@ func (u *Uplink) Run(ctx context.Context) error {
 	}
 }
 
-// beat makes one report, or one try to come back from a fence, and returns how
-// long to wait until the next. If nothing is said to have changed, and a look at the host
-// finds nothing, the registry is not called before it wants to hear of the host again.
+// beat makes one report, or one attempt to come back from a fence, and returns the time until the
+// next beat. Without a known change, and if the host is unchanged, it calls the registry only when
+// the next report is due.
 func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
 		if u.note(err) {
 			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
 		}
 		if reportFirst(err) {
-			// The report is refused, for its epoch is over, but what this host was told is
-			// compared.
+			// The report is refused, because its epoch is over, but the registry compares the
+			// host's mark.
 			_, _ = u.report(ctx, always)
 		}
 		return u.around(retryEvery)
@@ -63,8 +63,7 @@ func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	return reportEvery
 }
 
-// Refresh reports now. The error is the registry's, or says that this host is
-// fenced.
+// Refresh reports now. The error is the registry's, or reports that this host is fenced.
 func (u *Uplink) Refresh(ctx context.Context) error {
 	_, err := u.refresh(ctx)
 	return err
@@ -77,11 +76,10 @@ func (u *Uplink) refresh(ctx context.Context) (reportResult, error) {
 	return u.report(ctx, always)
 }
 
-// ReportNow reports now what has become of an instance. It only returns an error of
-// libvirt, if that did not say how the instances are: the report then had none. A report
-// that does not get through is repeated anyway. If the registry puts the report off,
-// ReportNow waits a little and repeats it, so that a caller who then asks the registry does
-// not get the earlier state.
+// ReportNow reports the present state of an instance. It returns only an error of libvirt, if the
+// report had no instances for that reason. A lost report is repeated later. If the registry defers
+// the report, ReportNow repeats it after a short wait, so that a caller who then asks the registry
+// does not get the earlier state.
 func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
@@ -93,15 +91,15 @@ func (u *Uplink) ReportNow(ctx context.Context) error {
 	return out.blind
 }
 
-// putOffPause is how long after a report that was put off the next one is sent, and
-// putOffBound for how long an operation waits for that.
+// putOffPause is the interval at which a deferred report is repeated, and putOffBound bounds how
+// long an operation waits for that.
 const (
 	putOffPause = 500 * time.Millisecond
 	putOffBound = 5 * time.Second
 )
 
-// Host returns this host as the registry last knew it. It asks the registry now if it never
-// did.
+// Host returns this host from the registry's last answer. Before the first answer it asks the
+// registry.
 func (u *Uplink) Host(ctx context.Context) (api.Host, error) {
 	if host, known := u.knownHost(); known {
 		return host, nil

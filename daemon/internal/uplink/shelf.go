@@ -8,9 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TransitionInstance is client.Registry's. If this host takes an instance from the shelf,
-// it is granted the instance's attachments, and they are stored before a domain can name
-// their images.
+// TransitionInstance is client.Registry's. If this host takes an instance from the shelf, it stores
+// the instance's attachments as grants before a domain can name their images.
 func (s *Site) TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	got, err := s.Registry.TransitionInstance(ctx, opID, ref, in)
 	if err != nil || in.From != api.InstanceShelvedOffloaded {

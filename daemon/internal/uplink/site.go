@@ -10,25 +10,24 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// Site is the registry as the operations of this host use it. Changes carry the present
-// epoch. While this host is fenced nothing is sent, and the error is registry_unavailable,
-// so that operations wait. What the registry grants is stored before its disk can be
-// connected, so that a fence finds it.
+// Site is the registry for the operations of this host. Changes carry the present epoch. While this
+// host is fenced nothing is sent, and the error is registry_unavailable, so that operations wait. A
+// grant is stored before its disk can be connected, so that a fence finds it.
 type Site struct {
 	*client.Registry
 	up *Uplink
 }
 
-// Site returns the registry for the operations of this host. A change whose method is not
-// defined below is sent by sendFenced, and nothing else is done about it.
+// Site returns the registry for the operations of this host. A change without a method below is
+// only sent by sendFenced.
 func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
 
 // sendFenced calls send, which sends a change to the registry, unless this host is fenced. A
-// registry that was just started wants a report of this host first, or of its pools: then the
-// report is sent, and the change once more. It waits if that report could not be made, or says
-// nothing of the pools.
+// registry that was just started first wants a report of this host or of its pools: then the report
+// is sent, and the change again. If the report failed, or lacked the pools, the error makes the
+// operation wait.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)
@@ -57,8 +56,8 @@ func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	return err
 }
 
-// waiting says to an operation that it has to wait: whether it goes on is seen
-// once the host is back.
+// waiting returns the error that makes an operation wait. Once the host is back, the operation
+// checks whether it may continue.
 func waiting(err error) error {
 	return api.Errorf(api.CodeRegistryUnavailable, "%v", err)
 }
@@ -85,8 +84,8 @@ func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.Attach
 	return a, s.up.grant(a)
 }
 
-// Attachment is client.Registry's. An operation whose daemon died finds out in this way
-// what it was granted; if that was not stored then, it is stored now.
+// Attachment is client.Registry's. An operation that continues after the daemon's death reads its
+// grant in this way; a grant that was not stored then is stored now.
 func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
 	a, err := s.Registry.Attachment(ctx, ref)
 	if err != nil || !s.up.ours(a.Host) {
@@ -95,8 +94,8 @@ func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, erro
 	return a, s.up.grantFound(a)
 }
 
-// Attachments is client.Registry's. In a move with all guests paused the registry itself
-// moves an attachment: the host that restores the guest finds its present location here.
+// Attachments is client.Registry's. In a move with all guests paused the registry itself moves an
+// attachment: the host that restores the guest reads the new location here.
 func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	all, err := s.Registry.Attachments(ctx, volume, instance)
 	if err != nil {
@@ -122,8 +121,8 @@ func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.Migrat
 	return m, s.grantDst(m)
 }
 
-// Migration is client.Registry's. The destination of an open migration is stored, as
-// Attachment stores what was granted.
+// Migration is client.Registry's. It stores the destination of an open migration, as Attachment
+// stores a grant.
 func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error) {
 	m, err := s.Registry.Migration(ctx, ref)
 	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(m.Host) {
@@ -141,8 +140,8 @@ func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api
 	return m, s.grantDst(m)
 }
 
-// grantDst keeps that the instance may have dst: it gets there before the
-// registry hears of it.
+// grantDst stores that the instance may use dst, because the guest switches to dst before the
+// registry is informed.
 func (s *Site) grantDst(m api.Migration) error {
 	if m.DstAttachmentID == "" {
 		return nil
@@ -150,7 +149,7 @@ func (s *Site) grantDst(m api.Migration) error {
 	return s.up.grant(s.dstOf(m))
 }
 
-// dstOf is the attachment of a migration's dst.
+// dstOf returns the attachment of a migration's dst.
 func (s *Site) dstOf(m api.Migration) api.Attachment {
 	return api.Attachment{
 		ID: m.DstAttachmentID, VolumeID: m.VolumeID, InstanceID: m.InstanceID, Host: s.up.cfg.HostID,

@@ -17,24 +17,21 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// savedState is what a State has. It is on stable storage before it is acted on.
+// savedState is the content of a State. It is on stable storage before it is used.
 type savedState struct {
-	// Epoch is the newest that this host was told and has taken on.
+	// Epoch is the newest epoch that this host has taken on.
 	Epoch int64 `json:"epoch"`
-	// Mark is the newest mark that the registry has shown.
+	// Mark is the registry's newest mark.
 	Mark *api.RegistryMark `json:"mark,omitempty"`
-	// Fence is there from the moment in which the host learned that it was
-	// fenced until it has come back.
+	// Fence is set from the moment in which the host learned of its fence until it has come back.
 	Fence *Fence `json:"fence,omitempty"`
-	// Granted are attachments that the registry has granted this host since the
-	// view was read.
+	// Granted has the attachments that the registry has granted this host since the view was read.
 	Granted []grant `json:"granted,omitempty"`
-	// Lost are the disks that a fence took from this host, as long as a domain
-	// still names them.
+	// Lost has the disks that a fence took from this host, while a domain still names them.
 	Lost []LostDisk `json:"lost,omitempty"`
 }
 
-// Fence is what a host knows of its own fence. Epoch is the epoch to come back with.
+// Fence is a host's record of its own fence. Epoch is the epoch to come back with.
 type Fence struct {
 	Epoch int64 `json:"epoch"`
 }
@@ -42,7 +39,7 @@ type Fence struct {
 // grant is an attachment that this host may connect.
 type grant struct {
 	api.Attachment
-	// taken is the order in this process; 0 from an earlier one.
+	// taken is the order within this process; 0 for an earlier process.
 	taken int64
 }
 
@@ -51,7 +48,7 @@ func (s savedState) clone() savedState {
 	return s
 }
 
-// readJSON reads a file; one that is not there leaves v as it is.
+// readJSON reads a file; a missing file leaves v unchanged.
 func readJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,13 +68,12 @@ func writeJSON(path string, v any) error {
 	return atomicfile.Write(path, data, 0o600)
 }
 
-// State is what this host must not forget of what the registry told it. It is opened before
-// anything talks to the registry, because each request names the epoch. Safe for concurrent
-// use.
+// State is the registry's data that this host must not forget. Open it before any request to the
+// registry, because each request carries the epoch. It is safe for concurrent use.
 type State struct {
 	dir string
 
-	// keeping makes the changes one after the other. Kept is what the file has.
+	// keeping serialises the changes. Kept is the content of the file.
 	keeping sync.Mutex
 	kept    []byte
 
@@ -85,8 +81,8 @@ type State struct {
 	now savedState
 }
 
-// OpenState reads what an earlier process has stored in a directory. A file that cannot be
-// read is an error: without its epoch a fenced host could write.
+// OpenState reads the state of an earlier process from a directory. An unreadable file is an error:
+// without its epoch a fenced host could write.
 func OpenState(dir string) (*State, error) {
 	s := &State{dir: dir}
 	if err := readJSON(s.path(), &s.now); err != nil {
@@ -97,8 +93,8 @@ func OpenState(dir string) (*State, error) {
 	return s, err
 }
 
-// EverRegistered reports whether a registry has ever answered the host whose state is in a
-// directory. Before that nobody knows its id.
+// EverRegistered reports whether a registry has ever answered the host with its state in this
+// directory. Before that no registry knows the host's id.
 func EverRegistered(dir string) (bool, error) {
 	s := &State{dir: dir}
 	for _, path := range []string{s.path(), s.viewPath()} {
@@ -111,14 +107,13 @@ func EverRegistered(dir string) (bool, error) {
 
 func (s *State) path() string { return filepath.Join(s.dir, "uplink.json") }
 
-// viewPath is where the view is kept.
+// viewPath is the path of the stored view.
 func (s *State) viewPath() string { return filepath.Join(s.dir, "registry-view.json") }
 
-// Epoch returns the newest epoch that this host was told and has taken on, 0 if it was
-// never told one.
+// Epoch returns the newest epoch that this host has taken on, 0 if there was none.
 func (s *State) Epoch() int64 { return s.current().Epoch }
 
-// RegistryID returns the id of the registry that this host was told of last, "" if of none.
+// RegistryID returns the id of the last registry of this host, "" if there was none.
 func (s *State) RegistryID() string {
 	if m := s.current().Mark; m != nil {
 		return m.RegistryID
@@ -126,7 +121,7 @@ func (s *State) RegistryID() string {
 	return ""
 }
 
-// fence returns what is known of this host being fenced, nil if it is not.
+// fence returns a copy of this host's fence, nil if it is not fenced.
 func (s *State) fence() *Fence {
 	f := s.current().Fence
 	if f == nil {
@@ -142,12 +137,12 @@ func (s *State) current() savedState {
 	return s.now
 }
 
-// update changes the state, durably before anybody can see it. If edit changes nothing
-// that is kept, nothing is written.
+// update changes the state, durably before any reader sees the change. If edit changes nothing that
+// is stored, nothing is written.
 func (s *State) update(edit func(*savedState)) error { return s.change(edit, false) }
 
-// updateAnyway is update for what must be acted on even if it cannot be kept. The
-// error says that it was not, and the next change of the state keeps it too.
+// updateAnyway is update for a change that must take effect even if it cannot be stored. The error
+// reports that it was not stored; the next change of the state stores it too.
 func (s *State) updateAnyway(edit func(*savedState)) error { return s.change(edit, true) }
 
 func (s *State) change(edit func(*savedState), anyway bool) error {
@@ -173,7 +168,7 @@ func (s *State) keep(after savedState) error {
 		return err
 	}
 	if err := atomicfile.Write(s.path(), data, 0o600); err != nil {
-		s.kept = nil // either may be there
+		s.kept = nil // the file may have the old or the new content
 		return err
 	}
 	s.kept = data
@@ -189,11 +184,11 @@ type LostDisk struct {
 	VolumeID     string `json:"volume_id"`
 	VolumeName   string `json:"volume_name"`
 	AttachmentID string `json:"attachment_id"`
-	// Unseen: the domain could not be read, so nobody has seen the disk in it.
+	// Unseen reports that the domain could not be read, so that the disk is assumed.
 	Unseen bool `json:"unseen,omitempty"`
 }
 
-// reason is the guard's text, for the person who tries to start the instance.
+// reason returns the guard's text, for a person who starts the instance.
 func (d LostDisk) reason() string {
 	return fmt.Sprintf("disk %s is volume %s at %s, which was taken from this host when it was fenced; take the disk out (`%s`), or attach the volume here again once it is free",
 		d.Target, d.VolumeName, d.Path, api.ShellLine("virsh", "detach-disk", "--config", "--", d.InstanceName, d.Target))

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// tasksAtOnce bounds how many tasks run; the registry keeps the rest.
+	// tasksAtOnce bounds the number of running tasks; the registry keeps the others.
 	tasksAtOnce = 32
 	// answerRetryMax bounds the pause before an answer is sent again.
 	answerRetryMax = 5 * time.Second
@@ -22,9 +22,9 @@ const (
 // Perform makes the call of a task and returns the API's answer.
 type Perform func(ctx context.Context, t api.Task) api.TaskAnswer
 
-// RunTasks fetches the registry's tasks for this host and answers them, until ctx ends. A
-// task that is still running when ctx ends gets no answer: the registry gives it out again,
-// and the daemon recognizes the call in its journal by the op id.
+// RunTasks fetches the registry's tasks for this host and answers them, until ctx ends. A task that
+// still runs then gets no answer: the registry sends it again, and the daemon finds the call in its
+// journal by its op id.
 func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -43,7 +43,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 		}
 		for _, t := range tasks {
 			if !u.claim(t.ID) {
-				continue // it was given out again while it runs
+				continue // it was sent again while it runs
 			}
 			select {
 			case slots <- struct{}{}:
@@ -55,8 +55,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 				u.serve(ctx, t, perform)
 			})
 		}
-		// A registry that has nothing to say at once is no reason to ask it all
-		// the time.
+		// A pause, in case the registry answers an empty poll at once.
 		if retry.Sleep(ctx, fetchPause) != nil {
 			return nil
 		}
@@ -64,11 +63,11 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	return nil
 }
 
-// fetchPause is between two looks for tasks.
+// fetchPause is the pause between two polls for tasks.
 const fetchPause = 20 * time.Millisecond
 
-// fetch waits at the registry for tasks, for so long. A host that is fenced gets none: it
-// could answer nothing.
+// fetch polls the registry for tasks, for at most wait. A fenced host fetches none, because it
+// could not answer them.
 func (u *Uplink) fetch(ctx context.Context, wait time.Duration) ([]api.Task, error) {
 	if err := u.Admit(); err != nil {
 		return nil, err
@@ -113,8 +112,7 @@ func (u *Uplink) TasksRunning() int {
 	return len(u.tasks)
 }
 
-// serve makes the call of a task and brings the answer to the registry, however
-// long that takes.
+// serve makes the call of a task and sends the answer to the registry, however long that takes.
 func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
 	begin := time.Now()
 	answer := fitting(perform(ctx, t))
@@ -132,7 +130,7 @@ func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
 		case api.CodeRegistryUnavailable, api.CodeStaleEpoch, api.CodeInternal:
 			u.cfg.Log.Debug("the answer of a task is sent again", "task", t.ID, "err", err)
 			return true
-		default: // the registry knows the task and does not want the answer
+		default: // the registry knows the task and refuses the answer
 			return false
 		}
 	}
@@ -142,11 +140,11 @@ func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
 	}
 }
 
-// maxAnswerBytes is half of what the registry takes of a request: the answer may
-// grow by what JSON escapes in it.
+// maxAnswerBytes is half of the registry's limit for a request, because JSON escapes may lengthen
+// the answer.
 const maxAnswerBytes = 512 << 10
 
-// fitting is the answer as the registry can take it.
+// fitting returns the answer in a form that the registry accepts.
 func fitting(a api.TaskAnswer) api.TaskAnswer {
 	if len(a.Body) <= maxAnswerBytes && json.Valid(a.Body) {
 		return a

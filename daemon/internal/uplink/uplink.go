@@ -34,53 +34,51 @@ type Registry interface {
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 }
 
-// Guards keep a domain from being started (package instance).
+// Guards keeps domains from being started (package guard).
 type Guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]guard.Guard, error)
-	// List returns the reasons of all guards by domain.
+	// List returns the reasons of all guards, by domain.
 	List() (map[string]string, error)
 }
 
-// Ops are the operations of this host, as far as the uplink has to do with them.
+// Ops is the uplink's view of the operations of this host.
 type Ops interface {
 	// TryLock calls f while no op has one of the keys, and reports whether it did. It does not
-	// wait, because an op may wait for the report that it has asked for.
+	// wait, because an op may itself wait for the report.
 	TryLock(keys []string, f func()) bool
-	// Halt returns when no op is at work any more; none begins before Resume. It may be
-	// called again.
+	// Halt returns when no op is at work any more; no op begins before Resume. It may be called
+	// again.
 	Halt(ctx context.Context) error
-	// Resume lets the ops go on. Each first checks whether what it works on still belongs
-	// to this host.
+	// Resume continues the ops. Each op first checks whether its object still belongs to this host.
 	Resume(ctx context.Context) error
 }
 
-// Listener is notified of what the registry says of this host.
+// Listener is notified of the registry's data about this host.
 type Listener interface {
-	// Epoch is called with every epoch that the registry names for this host, before
-	// the uplink acts on it.
+	// Epoch is called with every epoch that the registry reports for this host, before the uplink
+	// acts on it.
 	Epoch(epoch int64)
 	// RegistryUp is called when the registry can be reached again.
 	RegistryUp()
-	// BeforeHalt is called when this host was fenced. Its ops are halted when BeforeHalt
-	// returns.
+	// BeforeHalt is called after a fence of this host. The ops are halted when it returns.
 	BeforeHalt(ctx context.Context)
-	// Resumed is called when this host has come back from a fence and its ops go on. If it
-	// returns an error, the ops are resumed once more, and it is called again.
+	// Resumed is called when this host has come back from a fence and its ops continue. After an
+	// error the ops are resumed again, and it is called again.
 	Resumed(ctx context.Context) error
 }
 
-// Config says who this host is, and on whose behalf the uplink works.
+// Config has this host's identity, and the systems that the uplink uses.
 type Config struct {
 	HostID   string
 	HostName string
 	BootID   string
 	Version  string
-	// State is what this host must not forget. The view is stored beside it.
+	// State is this host's stored state. The view is stored in the same directory.
 	State *State
-	// SharedPools are pools that other hosts see as well.
+	// SharedPools are pools that other hosts see too.
 	SharedPools []string
 
 	HV       hv.Hypervisor
@@ -90,34 +88,32 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Uplink is the daemon's side of the registry. Safe for concurrent use.
+// Uplink is the daemon's connection to the registry. It is safe for concurrent use.
 type Uplink struct {
 	cfg   Config
 	state *State
 	ready chan struct{}
 	once  sync.Once
-	// changed is sent to, without waiting, when a report should be made soon.
+	// changed receives a value, without blocking, when a report should be made soon.
 	changed chan struct{}
-	// random returns a number from 0 to 1, for what hosts are not to do in one moment (spread.go).
+	// random returns a number from 0 to 1; it spreads the calls of different hosts (spread.go).
 	random func() float64
-	// session tells the registry one process of the daemon from the next.
+	// session identifies this process of the daemon for the registry.
 	session string
 
-	// reporting makes reports one after the other, so that the last answer is
-	// the newest.
+	// reporting serialises reports, so that the last answer is the newest.
 	reporting ctxMutex
-	// files looks at the files that domains name.
+	// files reads the files that domains name.
 	files fileLooker
-	// halted: ops were halted and have not been resumed.
+	// halted reports that ops were halted and have not been resumed.
 	halted atomic.Bool
-	// polling is how many polls for tasks are open, or will soon be again.
+	// polling counts the polls for tasks that are open or about to begin again.
 	polling atomic.Int32
-	// pendingView is a view that was read and not confirmed yet. Of reporting.
+	// pendingView is a view that was read and not confirmed yet. It is guarded by reporting.
 	pendingView *pendingView
-	// halting gets the outcome of the halt that is under way, nil if there is none. Of
-	// Run.
+	// halting receives the result of the present halt, nil if there is none. Only Run uses it.
 	halting chan error
-	// lastReport is what the registry need not hear again. Guarded by reporting.
+	// lastReport is the registry's last full report. It is guarded by reporting.
 	lastReport lastReport
 
 	mu    sync.Mutex
@@ -125,29 +121,27 @@ type Uplink struct {
 	host  api.Host // zero until the registry has answered once
 	err   error    // why the last report failed
 	tried bool
-	// currentAt is when the view was last known to be what the registry says;
-	// zero for one of an earlier process.
+	// currentAt is when the view was last known to be current; zero for a view of an earlier
+	// process.
 	currentAt time.Time
-	// viewErr is why the last try to have a newer view failed; nil if it did not.
+	// viewErr is why the last attempt to read a newer view failed; nil if it succeeded.
 	viewErr error
-	// taken counts what was granted in this process, see pendingView.
+	// taken counts the grants of this process, see pendingView.
 	taken int64
-	// tasks are those that run.
+	// tasks are the running tasks.
 	tasks map[string]bool
-	// found is what is not as it was left, by instance.
+	// found has the changed instances, by id.
 	found map[string]finding
-	// listeners, migrations and remarks were registered (listen.go).
+	// listeners, migrations and remarks are the registered functions (listen.go).
 	listeners  []Listener
 	migrations func(ctx context.Context) ([]api.Migration, error)
 	remarks    func(instanceID string) string
-	// passing are the domains that were in the middle of something when the last
-	// report was made.
+	// passing has the domains that were in a transient state at the last report.
 	passing map[string]bool
 }
 
-// finding is something that is not as it was left with an instance. What is
-// compared with is what the registry said a while ago, so it is told of only once
-// the registry has said the same again.
+// finding is a difference between an instance and the state in which Volferry left it. The view may
+// be old, so a finding is published only once a newer view confirms it.
 type finding struct {
 	Note
 	since time.Time
@@ -157,16 +151,16 @@ type finding struct {
 // Note describes how an instance differs from what Volferry left.
 type Note struct {
 	InstanceID, InstanceName, Text string
-	// RunsElsewhere says that its guest runs, and that the disks of the domain are not where the
-	// volumes are.
+	// RunsElsewhere reports that the guest runs, on disks that are not at the locations of its
+	// volumes.
 	RunsElsewhere bool
 }
 
 // reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second
 
-// New makes an uplink that knows what an earlier process was told. It does nothing before
-// Run or the first call.
+// New returns an uplink with the stored data of an earlier process. It does nothing before Run or
+// the first call.
 func New(cfg Config) (*Uplink, error) {
 	u := &Uplink{
 		cfg: cfg, state: cfg.State,
@@ -182,20 +176,18 @@ func New(cfg Config) (*Uplink, error) {
 // String names the task.
 func (u *Uplink) String() string { return "registry uplink" }
 
-// Ready is closed after the first try: a daemon works without its registry,
-// and says so.
+// Ready is closed after the first attempt: a daemon works without its registry, and reports that.
 func (u *Uplink) Ready() <-chan struct{} { return u.ready }
 
-// Changed asks for a report soon, because something has changed that reports contain.
+// Changed requests a report soon, because the content of reports has changed.
 func (u *Uplink) Changed() {
 	select {
 	case u.changed <- struct{}{}:
-	default: // there is one asked for
+	default: // a report is requested already
 	}
 }
 
-// note keeps why the registry cannot be worked with, and reports whether that is
-// news.
+// note stores why the registry cannot be used, and reports whether the reason is new.
 func (u *Uplink) note(err error) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -210,8 +202,8 @@ func (u *Uplink) knownHost() (api.Host, bool) {
 	return u.host, u.host.ID != ""
 }
 
-// Token returns what every change of this host at the registry carries: its id and the
-// epoch in which it believes itself to be, 0 if it was never told one.
+// Token returns the token of this host's changes at the registry: its id and its present epoch, 0
+// if it has none yet.
 func (u *Uplink) Token() (hostID string, epoch int64) {
 	return u.cfg.HostID, u.state.Epoch()
 }
@@ -223,7 +215,7 @@ func (u *Uplink) Err() error {
 	return u.err
 }
 
-// Fence returns what is known of the fence of this host, nil if it is not fenced.
+// Fence returns this host's fence, nil if it is not fenced.
 func (u *Uplink) Fence() *Fence { return u.state.fence() }
 
 // Up reports whether the registry answered the last report. Before the first
@@ -237,7 +229,7 @@ func (u *Uplink) Up() bool {
 // upLocked is Up for callers that hold mu.
 func (u *Uplink) upLocked() bool { return u.err == nil && u.host.ID != "" }
 
-// ctxMutex is a mutex whose waiters give up when their context ends.
+// ctxMutex is a mutex that stops waiting when the context ends.
 type ctxMutex chan struct{}
 
 func (m ctxMutex) lock(ctx context.Context) error {

@@ -8,11 +8,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View is what the registry last said of everything that this host may see. It answers
-// reads while the registry is away, and says what the host had when the host learns that it
-// was fenced.
+// View is the registry's last data about everything that this host may see. It answers reads while
+// the registry does not answer, and has the host's attachments when the host learns of a fence.
 type View struct {
-	// ReadAt is when it was read, for people; Mark says how far the registry was.
+	// ReadAt is the time of the read, for people; Mark is the registry's mark at the read.
 	ReadAt      time.Time         `json:"read_at"`
 	Mark        *api.RegistryMark `json:"mark,omitempty"`
 	Hosts       []api.Host        `json:"hosts"`
@@ -24,12 +23,12 @@ type View struct {
 	Attachments []api.Attachment  `json:"attachments"`
 }
 
-// pendingView is a view that was read after a report. It counts only when a later
-// report under the same epoch was taken: then the host was not fenced when it
-// was read, so an attachment that is missing in it was not taken by force.
+// pendingView is a view that was read after a report. It becomes current only when a later report
+// under the same epoch was taken: then the host was not fenced at the read, so an attachment
+// missing in it was not taken by force.
 type pendingView struct {
 	view View
 	at   time.Time // when it was read
-	// taken is how many grants there were before it was read.
+	// taken is the number of grants before the read.
 	taken int64
 }
