@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// atInstance begins an op of a volume at the instance that the body names. That of an
-// instance on no host is the registry's.
+// atInstance begins an op of a volume at the instance that the body names. It passes the call on to
+// the registry if no host has the instance.
 func atInstance[In any](s *Server, route routes.Route[In, api.Attachment], instance func(In) string, begin change[In, api.Attachment]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		var in In
@@ -54,7 +54,7 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	return begun(s, routes.DeleteAttachment, w, r, id, att)
 }
 
-// forced reads the query parameter force.
+// forced returns the query parameter force.
 func forced(r *http.Request) (bool, error) {
 	q := r.URL.Query()
 	if !q.Has("force") {

@@ -17,17 +17,17 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// cached answers a read from what the registry last said.
+// cached answers a read from the uplink's last view.
 type cached[Out any] func(v *uplink.View, q question) (Out, error)
 
-// question is what a read asks: for the thing called ref, where the path names one.
+// question is a read: ref is the name or id in the path, if the path has one.
 type question struct {
 	noun, ref string
 	query     url.Values
 }
 
-// stale answers a read from what the registry last said, and says how old that
-// is. It returns false if the registry never said anything.
+// stale answers a read from the uplink's last view, with the view's age. It returns false if there
+// is no view.
 func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], lookup cached[Out]) (done bool, err error) {
 	view, age, known := s.Uplink.View()
 	if !known {
@@ -49,8 +49,7 @@ func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route rou
 		httpjson.Noun{Name: "stale", Value: true}, httpjson.Noun{Name: "age_seconds", Value: age.Seconds()})
 }
 
-// asSeen is the view with the instances of this host in the state in which they are
-// now.
+// asSeen returns the view with the present states of this host's instances.
 func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 	doms, _, err := hv.Readable(s.HV.Domains(ctx))
 	if err != nil {
@@ -68,8 +67,8 @@ func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 	return v
 }
 
-// asMoved is the view with the volumes that this host has moved since, and their attachments,
-// where they are now.
+// asMoved returns the view with the present locations of the volumes that this host has moved
+// since, and of their attachments.
 func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	if len(moved) == 0 {
 		return v
@@ -94,8 +93,8 @@ func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	return v
 }
 
-// letGo is the view with those attachments as detaching whose guest has let go,
-// and whose release waits for the registry.
+// letGo returns the view with the attachments in queued as detaching: the guest has released the
+// disk, and the release waits for the registry.
 func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	if len(queued) == 0 {
 		return v
@@ -116,19 +115,18 @@ func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	return v
 }
 
-// all looks up a list.
+// all returns a lookup of a whole list.
 func all[T any](of func(*uplink.View) []T) cached[[]T] {
 	return func(v *uplink.View, _ question) ([]T, error) { return append([]T{}, of(v)...), nil }
 }
 
-// one looks up what the path names by its id, its name, or the beginning of its
-// id.
+// one returns a lookup of one thing by its id, its name, or the beginning of its id.
 func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) cached[T] {
 	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }
 
-// find looks up one thing. What is not remembered may be there all the same, so that is
-// no not_found.
+// find returns one thing. A thing that is not in the view may exist at the registry, so the error
+// is not not_found.
 func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (T, error) {
 	var none T
 	found := api.Lookup(things, ref, key)
@@ -161,7 +159,7 @@ func volumeCalled(x *api.Volume) (id, name string)   { return x.ID, x.Name }
 func instanceCalled(i *api.Instance) (id, name string)     { return i.ID, i.Name }
 func attachmentCalled(a *api.Attachment) (id, name string) { return a.ID, "" }
 
-// cachedPool looks up a pool, of the host that the query names if several have it.
+// cachedPool returns a pool; the query names the host if several hosts have it.
 func cachedPool(v *uplink.View, q question) (api.Pool, error) {
 	name, host := q.ref, q.query.Get("host")
 	if host != "" {
@@ -189,7 +187,7 @@ func cachedPool(v *uplink.View, q question) (api.Pool, error) {
 	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %.80s; say which with host", len(found), name)
 }
 
-// cachedAttachments looks up the attachments of a volume and at an instance.
+// cachedAttachments returns the attachments of a volume and at an instance.
 func cachedAttachments(v *uplink.View, q question) (_ []api.Attachment, err error) {
 	var vol api.Volume
 	var inst api.Instance

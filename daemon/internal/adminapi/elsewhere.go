@@ -17,17 +17,17 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// What the registry does and this host does not is refused with the address of the registry,
-// so that whoever asked can ask there.
+// A call that only the registry serves is refused with the registry's address, where the caller can
+// repeat it.
 
-// elsewhere are the calls that only the registry answers.
+// elsewhere returns the calls that only the registry answers.
 func (s *Server) elsewhere() []httpjson.Elsewhere {
 	refused := api.Errorf(api.CodeNotFound, "only the registry does this, and here the daemon of host %s answers: ask the registry at %s", s.HostName, s.RegistryAddress).
 		With(api.DetailRegistry, s.RegistryAddress)
 	return routes.Elsewhere(func(d *routes.Declaration) bool { return d.Daemon != nil }, refused)
 }
 
-// addressed adds the address of the registry to the refusal of what is not this host's.
+// addressed adds the registry's address to a refusal with not_your_host.
 func (s *Server) addressed(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := next(w, r)
@@ -41,12 +41,12 @@ func (s *Server) addressed(next handler) handler {
 
 func withAddress(e *api.Error, address string) *api.Error {
 	said := *e
-	said.Details = maps.Clone(e.Details) // others may have it
+	said.Details = maps.Clone(e.Details) // other callers may share the error
 	return said.With(api.DetailRegistry, address)
 }
 
-// addAddress does the same in an answer of the registry. An answer that is no refusal of the
-// API is left as it is.
+// addAddress adds it to an answer of the registry. It does not change an answer that is no refusal
+// of the API.
 func addAddress(resp *http.Response, address string) error {
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()

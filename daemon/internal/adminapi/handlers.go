@@ -14,7 +14,7 @@ import (
 
 type handler = httpjson.Handler
 
-// answer answers with what look makes of the body.
+// answer serves a route with look's answer to the body.
 func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, In) (Out, error)) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		in, err := route.Decode(r)
@@ -29,17 +29,17 @@ func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, I
 	})
 }
 
-// change does under an op id what the body asks of the thing that the path names.
+// change makes, under an op id, the change that the body requests of the thing in the path.
 type change[In, Out any] = func(ctx context.Context, opID, ref string, in In) (Out, error)
 
-// do answers when the change is done.
+// do serves a change that is complete when it answers.
 func do[In, Out any](route routes.Route[In, Out], status int, c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, _ *http.Request, _ string, out Out) error {
 		return route.Write(w, status, out)
 	})
 }
 
-// begin answers when the change has begun, with its op.
+// begin serves a change that has only begun when it answers; the answer has its op.
 func begin[In, Out any](s *Server, route routes.Route[In, Out], c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, r *http.Request, opID string, out Out) error {
 		return begun(s, route, w, r, opID, out)
@@ -64,8 +64,8 @@ func changes[In, Out any](route routes.Route[In, Out], c change[In, Out], write 
 	})
 }
 
-// opID returns the id of the op that a request asks for. It is the caller's key if there is
-// one, so that a repeated request finds the op of the first; otherwise it is a new id.
+// opID returns the id of the op for a request. It is the caller's idempotency key, so that a
+// repeated request finds the first one's op; without a key it is a new id.
 func opID(r *http.Request) (string, error) {
 	key, err := httpjson.IdempotencyKey(r)
 	if err != nil {
@@ -77,8 +77,7 @@ func opID(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// begun answers with the op that does what was asked for, what it does it to, and what else there
-// is to say.
+// begun answers with the op of a request, its object, and more nouns.
 func begun[In, Out any](s *Server, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out, more ...httpjson.Noun) error {
 	o, err := s.requested(r.Context(), opID)
 	if err != nil {

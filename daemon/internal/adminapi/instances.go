@@ -46,7 +46,7 @@ func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
 	return adopted(w, httpjson.Noun{Name: routes.AdoptInstance.Noun, Value: inst}, already)
 }
 
-// adopted answers with what is adopted now, and the names of what was before.
+// adopted answers with the newly adopted instances, and the names of those adopted before.
 func adopted(w http.ResponseWriter, what httpjson.Noun, already []string) error {
 	if len(already) == 0 {
 		return httpjson.WriteAll(w, http.StatusCreated, what)
@@ -56,7 +56,7 @@ func adopted(w http.ResponseWriter, what httpjson.Noun, already []string) error 
 
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("with_definition") {
-		return s.proxied(w, r) // of an instance that no host has there is nothing here
+		return s.proxied(w, r) // this host has nothing of an instance that no host has
 	}
 	force, err := forced(r)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// A repeated request finds nothing here, and is known by its key below.
+	// A repeated request finds no instance here; its key identifies it below.
 	ref := r.PathValue("instance")
 	inst, lookErr := s.Registry.Instance(r.Context(), ref)
 	if lookErr != nil {
@@ -79,16 +79,16 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Registry.ForgetInstance(r.Context(), id, ref); err != nil {
 		return err
 	}
-	s.Uplink.Forgotten(r.Context(), inst.ID) // what fails here is done by a report
+	s.Uplink.Forgotten(r.Context(), inst.ID) // after an error a report repeats this
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
-// startTimeout bounds how long the answer to a start waits for a look at what the instance's
-// volumes have left.
+// startTimeout bounds how long the answer to a start waits for the check of the sources that the
+// instance's volumes have left.
 const startTimeout = 5 * time.Second
 
-// startInstance also says which sources, that the instance's volumes have left by moves, may
-// have what the guest does not see.
+// startInstance also returns the sources, left by moves of the instance's volumes, that may have
+// data which the guest does not see.
 func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
 	id, err := opID(r)
 	if err != nil {
@@ -116,9 +116,9 @@ func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
 	return begun(s, routes.StartInstance, w, r, id, inst, httpjson.Noun{Name: "written_sources", Value: left})
 }
 
-// writtenSources are the sources that volumes have left and that may have what the volumes lack,
-// those that are known already if nobody can tell until ctx ends: an old image may be on a
-// filesystem that does not answer.
+// writtenSources returns the sources that volumes have left and that may have data which the
+// volumes lack. If the check does not end before ctx, it returns the sources known already: an old
+// image may be on a filesystem that does not answer.
 func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.ReleasedSource {
 	type answer struct {
 		left []api.ReleasedSource

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// power begins what only this host does to an instance, with an event for the audit
+// power begins an action on an instance that only this host records, with an event for the audit
 // trail.
 func (s *Server) power(what string, begin func(ctx context.Context, opID, instance string) (api.Instance, error)) change[routes.None, api.Instance] {
 	return func(ctx context.Context, opID, instance string, _ routes.None) (api.Instance, error) {
@@ -33,8 +33,8 @@ func (s *Server) repairInstance(ctx context.Context, opID, instance string, in a
 	})
 }
 
-// audited begins something and keeps an event that says who asked for it. Of a task the
-// registry has that already.
+// audited begins an action and stores an event that names the caller. For a task the registry has
+// that event already.
 func (s *Server) audited(ctx context.Context, opID, instance, what string, details map[string]any, begin func() (api.Instance, error)) (api.Instance, error) {
 	if ctx.Value(taskKey{}) != nil {
 		return begin()
@@ -47,9 +47,9 @@ func (s *Server) audited(ctx context.Context, opID, instance, what string, detai
 	return inst, err
 }
 
-// noteAsked keeps an event of a request that is about to be taken, for the audit trail.
-// What is done to a guest does not fail for that: a host whose state directory is full
-// must be able to stop one. The function that it returns says what became of the request.
+// noteAsked stores an event for the audit trail before a request is carried out. The action
+// continues even if the event cannot be stored: a host with a full state directory must still be
+// able to stop a guest. Call end with the result of the request.
 func (s *Server) noteAsked(ctx context.Context, e api.EventPost) (end func(instanceID string, err error)) {
 	details := map[string]any{"who": whoAsks(ctx)}
 	maps.Copy(details, e.Details)
@@ -66,7 +66,7 @@ func (s *Server) noteAsked(ctx context.Context, e api.EventPost) (end func(insta
 			warn(entry.Done("instance/"+instanceID, ""))
 			return
 		}
-		// The caller may be gone, and the op goes on all the same.
+		// The op continues even if the caller has gone.
 		if !s.begunHere(context.WithoutCancel(ctx), e.OpID) {
 			warn(entry.Drop())
 			return
@@ -79,8 +79,8 @@ func (s *Server) noteAsked(ctx context.Context, e api.EventPost) (end func(insta
 	}
 }
 
-// unshelveInstance brings the instance to this host. To another one the registry
-// does: it has to ask that.
+// unshelveInstance brings the instance to this host. For another host it passes the call on to the
+// registry.
 func (s *Server) unshelveInstance(w http.ResponseWriter, r *http.Request) error {
 	var in api.InstanceUnshelve
 	r, err := decodeAndKeep(r, &in)

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// liveRoutes are this host's part of a move while all guests write. The registry asks for it
-// by tasks, and nobody else gets anything done by these routes: each step asks the registry
-// whether its row of the migration still wants it.
+// liveRoutes are this host's part of a move while all guests write. The registry calls them by
+// tasks. For another caller they do nothing, because each step first asks the registry whether its
+// migration still wants the step.
 func (s *Server) liveRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.CheckLive, s.checkLive),
@@ -41,7 +41,7 @@ func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api
 	})
 }
 
-// checkLive answers with the guests of this host, if each of them could be followed and saved.
+// checkLive answers with the guests of this host, if every one of them could be tracked and saved.
 func (s *Server) checkLive(r *http.Request, in api.LiveCheck) (api.LiveHost, error) {
 	ctx := r.Context()
 	host := api.LiveHost{Instances: []api.PausedInstance{}}

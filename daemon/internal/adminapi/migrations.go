@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// migrateVolume moves a volume on this host. With all guests paused the registry does
-// it, as some of them may be on other hosts.
+// migrateVolume moves a volume on this host. It passes a move with all guests paused on to the
+// registry, because some of the guests may be on other hosts.
 func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	var target api.MigrationTarget
 	r, err := decodeAndKeep(r, &target)
@@ -63,7 +63,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 // call is one of the manager's calls on a started migration.
 type call func(context.Context, migrate.Call) (api.Migration, string, error)
 
-// move makes the call about what find finds.
+// move makes the call on the migration that find returns.
 func move[In any](s *Server, route routes.Route[In, api.Migration], find func(*http.Request, In) (migrate.Call, error), do call) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		in, err := route.Decode(r)
@@ -99,16 +99,16 @@ func (s *Server) byAttachments(r *http.Request, in api.MigrationComplete) (migra
 	return migrate.Call{Subject: subject, DstAttachmentID: in.DstAttachmentID}, err
 }
 
-// byMigration is of a migration named by its own id. A complete needs no destination
-// then: there is only one that can be meant.
+// byMigration returns the call for a migration that is named by its own id. A complete needs no
+// destination in that case, because only one is possible.
 func (s *Server) byMigration(r *http.Request, _ routes.None) (migrate.Call, error) {
 	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
 	return migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID}, err
 }
 
-// attachmentID resolves the attachment of a path. One that a completed
-// migration has ended is not in the registry any more, but a repeated call must
-// still find its migration, so the journal is asked as well.
+// attachmentID resolves the attachment in a path. The registry does not have an attachment that a
+// completed migration has ended, but a repeated call must still find its migration, so attachmentID
+// also reads the journal.
 func (s *Server) attachmentID(r *http.Request) (string, error) {
 	name := r.PathValue("attachment")
 	att, err := s.Registry.Attachment(r.Context(), name)
@@ -133,9 +133,9 @@ func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListMigrations.Write(w, http.StatusOK, list)
 }
 
-// allMigrations are the migrations of this host: those that are open, or all. A move with all
-// guests paused is made by the registry. The journal of this host has at most a part of it,
-// and does not see it advance. So it is shown as the registry has it, if the registry answers.
+// allMigrations returns the open migrations of this host, or all of them. The registry makes a move
+// with all guests paused; this host's journal has at most a part of it, and does not follow its
+// progress. So such a move is shown as the registry has it, if the registry answers.
 func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, error) {
 	list, err := s.Migrations.List(ctx, all)
 	if err != nil || !s.Uplink.Up() {

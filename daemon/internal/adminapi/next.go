@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// nextCommands returns the commands that bring an op which waits for the operator to its end: those
-// that its error knows, or else the one that makes the call again. It is empty if no command is
-// known, and for other ops.
+// nextCommands returns the commands that end an op which waits for the operator: the error's own
+// commands, otherwise the one that repeats the call. It returns "" if no command is known, and for
+// other ops.
 func nextCommands(st *op.Status, o *api.Op) string {
 	if op.State(o.State) != op.StateNeedsOperator {
 		return ""
@@ -37,12 +37,11 @@ func nextCommands(st *op.Status, o *api.Op) string {
 	return api.ShellLine(append([]string{"volferryctl"}, words...)...)
 }
 
-// byInstance are the verbs of `volferryctl instance` that an op of an instance may have been asked
-// for by.
+// byInstance are the verbs of `volferryctl instance` that begin ops of instances.
 var byInstance = []string{"start", "stop", "reboot", "pause", "unpause", "repair", "shelve", "unshelve"}
 
-// again is the call that goes on with an op, nil if none is known: the registry asks for some by
-// itself.
+// again returns the command that continues an op, nil if none is known: the registry continues some
+// ops by itself.
 func again(st *op.Status) []string {
 	volume, instance := request.Names(st.Op.Input)
 	what, verb, _ := strings.Cut(st.Op.Kind, "_")

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// mostOpWaits is how many callers may wait at a time until an op is over: a task that waits
-// takes the place of another one (uplink).
+// mostOpWaits bounds the number of callers that wait for the end of an op: a waiting task takes the
+// place of another task (uplink).
 const mostOpWaits = 12
 
 func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
@@ -38,12 +38,12 @@ func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
 	return s.requested(r.Context(), id)
 }
 
-// awaitEnd returns when an op is over, or has to be asked for anew: after this time, or when
-// nobody works on it any more.
+// awaitEnd returns when an op has ended or stopped, at the latest after this time. The caller then
+// reads the op again.
 func (s *Server) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	// How the op is by then is looked up, whatever ended the wait.
+	// The caller reads the op's state again, so the result of the wait does not matter.
 	if o.MigrationID != "" {
 		_, _ = s.Migrations.Await(ctx, o.ID)
 	} else {
@@ -51,8 +51,8 @@ func (s *Server) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 	}
 }
 
-// requested returns how the request stands that began with this op. Several ops may serve
-// the request of a migration; any other is one op.
+// requested returns the state of the request that began with this op. A request for a migration may
+// need several ops; every other request is one op.
 func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 	st, err := s.Runner.Status(ctx, opID)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 	return out, nil
 }
 
-// render returns the API's document of one op, of any kind.
+// render returns the API's document of one op of any kind.
 func render(st *op.Status) (out api.Op) {
 	if migrate.Owns(st.Op.Kind) {
 		out = migrate.RenderOp(st)
@@ -79,11 +79,11 @@ func render(st *op.Status) (out api.Op) {
 	return out
 }
 
-// listOps lists the ops of this host that are not finished, of every kind, the oldest
-// first: those that run, those that wait, and those that need the operator.
+// listOps returns the unfinished ops of this host, of every kind, oldest first: running, waiting,
+// and those that need the operator.
 func (s *Server) listOps(*http.Request, routes.None) ([]api.Op, error) { return OpenOps(s.Runner), nil }
 
-// OpenOps returns the ops of a runner that are not finished, of every kind, the oldest first.
+// OpenOps returns the unfinished ops of a runner, of every kind, oldest first.
 func OpenOps(runner *op.Runner) []api.Op {
 	open := []api.Op{}
 	for _, st := range runner.Active() {
@@ -95,9 +95,9 @@ func OpenOps(runner *op.Runner) []api.Op {
 	return open
 }
 
-// watchOp streams what becomes of a request. The last line has its result:
-// done, undone or needs_operator. A reader that was cut off asks again: the
-// first line is always how things are now, so that it misses nothing.
+// watchOp streams the progress of a request. The last line has its result: done, undone or
+// needs_operator. The first line always has the present state, so a reader that was cut off asks
+// again and misses nothing.
 func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	o, err := s.requested(r.Context(), r.PathValue("op"))
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// watchOther tells the end of an op that is none of a migration: they are short.
+// watchOther sends the end of an op that belongs to no migration; such ops are short.
 func (s *Server) watchOther(ctx context.Context, stream *httpjson.Stream, o api.Op) error {
 	st, err := s.Runner.Wait(ctx, o.ID)
 	if err != nil {

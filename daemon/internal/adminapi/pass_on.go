@@ -13,16 +13,16 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Some calls are this host's or the registry's, by what they are about: an instance
-// that is shelved_offloaded is on no host, and what is done to it the registry does.
+// Some calls are served by this host or by the registry, depending on their object: no host has a
+// shelved_offloaded instance, so the registry serves its calls.
 
-// taskKey marks the calls that are made for the registry.
+// taskKey marks calls made for the registry.
 type taskKey struct{}
 
 func asTask(ctx context.Context) context.Context { return context.WithValue(ctx, taskKey{}, true) }
 
-// passOn has the registry answer a call. What the registry itself asks for would
-// come back, and is refused.
+// passOn passes a call on to the registry. It refuses a call from the registry itself, which would
+// come back.
 func (s *Server) passOn(w http.ResponseWriter, r *http.Request, why string) error {
 	if r.Context().Value(taskKey{}) != nil {
 		return api.Errorf(api.CodeNotYourHost, "%s; this is host %s", why, s.HostName)
@@ -30,8 +30,7 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, why string) erro
 	return s.proxied(w, r)
 }
 
-// decodeAndKeep is httpjson.Decode that leaves the body to be read again, in the
-// request that it returns.
+// decodeAndKeep is httpjson.Decode, but the returned request has a body that can be read again.
 func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 	var read bytes.Buffer
 	again := r.Clone(r.Context())
@@ -43,9 +42,9 @@ func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 	return again, nil
 }
 
-// onShelf reports whether an instance is on no host. A request that this host has
-// begun is this host's, whatever became of the instance since; what cannot be told
-// is looked at where it is done.
+// onShelf reports whether no host has the instance. It returns false for a request that this host
+// has begun before, whatever the instance's state, and if the state is unknown: the handler then
+// checks it.
 func (s *Server) onShelf(ctx context.Context, opID, instance string) bool {
 	if instance == "" || s.begunHere(ctx, opID) {
 		return false
@@ -54,7 +53,7 @@ func (s *Server) onShelf(ctx context.Context, opID, instance string) bool {
 	return err == nil && inst.State == api.InstanceShelvedOffloaded
 }
 
-// ofShelf says the same of the instance of an attachment.
+// ofShelf is onShelf for the instance of an attachment.
 func (s *Server) ofShelf(ctx context.Context, opID, attachment string) bool {
 	if s.begunHere(ctx, opID) {
 		return false

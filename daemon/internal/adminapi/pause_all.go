@@ -43,7 +43,7 @@ func (s *Server) dropSaved(ctx context.Context, opID, migration string, in api.D
 	return s.requested(ctx, opID)
 }
 
-// checkNamed refuses a body that does not name the migration of the path once more.
+// checkNamed refuses a body that names another migration than the path.
 func checkNamed(named, migration string) error {
 	if named != migration {
 		return api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q and the path names %.60q", named, migration)
@@ -51,10 +51,9 @@ func checkNamed(named, migration string) error {
 	return nil
 }
 
-// unlessRegistryLeads passes a call on to the registry if it is about a migration that the
-// registry makes itself (a move with all guests paused): this host knows at most a part of it.
-// A migration that this host does not know may be one of these, so the call fails while the
-// registry does not answer.
+// unlessRegistryLeads passes a call on to the registry if the registry makes the migration (a move
+// with all guests paused): this host knows at most a part of it. A migration unknown to this host
+// may be one of these, so its call fails while the registry does not answer.
 func (s *Server) unlessRegistryLeads(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// proxied passes the request on to the registry, which answers it: as the
-// registry sees this host, so that what the host may not do is refused there.
+// proxied passes the request on to the registry. The registry treats it as this host's request, and
+// refuses what the host may not do.
 func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
 	if s.CheckRegistry != nil {
 		if err := s.CheckRegistry(protocol.RequiredBy(r.Header)); err != nil {
@@ -28,20 +28,19 @@ func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// forgetVolume has the registry forget a volume, unless an op of this host is making
-// or deleting it.
+// forgetVolume has the registry forget a volume, unless an op of this host creates, deletes or
+// resizes it.
 func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
 	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
 	if err == nil && vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot forget volume %s: it is %s; %s", vol.Name, vol.Status, endOf(&vol)).With("status", vol.Status)
 	}
-	// What else may be said of it is the registry's to say, also that it was forgotten
-	// by this very request before.
+	// The registry makes the other checks, also for a repeated request.
 	return s.proxied(w, r)
 }
 
-// endOf is how an operator ends what keeps a volume from being forgotten. The image of one that
-// grows has its data.
+// endOf returns how an operator ends the state that keeps a volume from being forgotten. It does
+// not propose to delete the image of a volume that grows, because the image has its data.
 func endOf(vol *api.Volume) string {
 	if vol.Status == api.VolumeResizing {
 		return "wait until that is over; if it stands, `volferryctl op list` has the command that goes on with it"
@@ -49,8 +48,8 @@ func endOf(vol *api.Volume) string {
 	return "wait until that is over, or delete what there is of its image, too (`" + api.ShellLine("volferryctl", "volume", "delete", vol.Name, "--force") + "`)"
 }
 
-// remembered is proxied for a read that can be answered from what the registry last
-// said. It is, marked as stale, while the registry is away.
+// remembered is proxied for a read that the last view can answer. While the registry does not
+// answer, it is answered from the view and marked as stale.
 func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup cached[Out]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		if hasBegun(r) {
@@ -61,7 +60,7 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 				return err
 			}
 		}
-		// It may be away, or hang, without that being known yet.
+		// The registry may have stopped answering since.
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
 		answer := &held{ResponseWriter: w}
@@ -77,19 +76,18 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 	})
 }
 
-// hasBegun reports whether a request asks for a page that is not the first one. The registry alone
-// has the rest of a list that it has begun.
+// hasBegun reports whether a request asks for a later page of a list. Only the registry has the
+// rest of a list that it has begun.
 func hasBegun(r *http.Request) bool { return r.URL.Query().Get(routes.AfterParameter) != "" }
 
-// readTimeout is how long a read waits for the registry before it is answered
-// from what is remembered.
+// readTimeout bounds how long a read waits for the registry before the last view answers it.
 const readTimeout = 5 * time.Second
 
 func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
-// fresh tells the registry of this host first, so that what it answers is true
-// now. A registry that is away, or has fenced this host, says so in its own
-// answer.
+// fresh first reports this host to the registry, so that the registry's answer is current. If that
+// fails because the registry does not answer, or has fenced this host, the registry's own answer
+// shows it.
 func (s *Server) fresh(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -101,7 +99,7 @@ func (s *Server) fresh(route httpjson.Route) httpjson.Route {
 	return route
 }
 
-// held is an answer whose sender may say instead that the registry is away.
+// held is an answer that can be replaced if the registry does not answer.
 type held struct {
 	http.ResponseWriter
 	away bool
@@ -111,17 +109,17 @@ type held struct {
 // Unwrap lets http.ResponseController reach the connection.
 func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// NewRegistryProxy returns a handler that passes requests on to the registry at base by
-// transport. The daemon has checked the caller; to the registry the daemon is the caller. A
-// refusal that is about who asks gets the address of the registry, where an operator asks.
+// NewRegistryProxy returns a handler that passes requests on to the registry at base through
+// transport. The daemon has authorized the caller; to the registry the daemon is the caller. A
+// refusal for lack of permission gets the registry's address, where an operator can ask.
 func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(base)
-			p.Out.Header.Set(api.CallerHeader, whoAsks(p.In.Context())) // whatever the caller says of itself
+			p.Out.Header.Set(api.CallerHeader, whoAsks(p.In.Context())) // it replaces the caller's own header
 		},
 		Transport: transport,
-		// Who asked is answered by this program, and shown what this one is.
+		// The caller talks to this program, so the answer has this program's announcement.
 		ModifyResponse: func(resp *http.Response) error {
 			protocol.Remove(resp.Header)
 			if resp.StatusCode == http.StatusForbidden {
@@ -129,14 +127,14 @@ func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string
 			}
 			return nil
 		},
-		FlushInterval: -1, // streams of events
+		FlushInterval: -1, // for streams of events
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(r.Context().Err(), context.Canceled) {
-				return // nobody is there to be told
+				return // the caller has gone
 			}
 			e := api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer (%v); is volferry-registry running?", err)
 			if why := new(api.Error); errors.As(err, &why) {
-				e.Details = why.Details // that it may have been done
+				e.Details = why.Details // they report that the change may have been made
 			}
 			if h, ok := w.(*held); ok {
 				h.away, h.err = true, e

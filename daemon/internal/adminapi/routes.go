@@ -31,7 +31,7 @@ func (s *Server) Routes() []httpjson.Route {
 	return served
 }
 
-// parts is what the daemon does about each of its routes.
+// parts returns the daemon's part in each of its routes.
 func parts() map[string]routes.Part {
 	parts := map[string]routes.Part{}
 	for _, d := range routes.All() {
@@ -42,8 +42,8 @@ func parts() map[string]routes.Part {
 	return parts
 }
 
-// admitted refuses what would begin something on a host that is fenced, and says
-// why to those whose operation was halted by that while they waited for it.
+// admitted refuses calls that would begin work on a fenced host. If a fence halts an operation, its
+// waiting caller gets the reason.
 func (s *Server) admitted(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.Uplink.Admit(); err != nil {
@@ -132,10 +132,10 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	}
 }
 
-// pauseAllRoutes are this host's part of a move with all guests paused. The registry asks for
-// it by tasks. Nobody else gets anything done by these routes: an instance is saved and
-// restored only for the migration that has locked it, and an image is copied or dropped only
-// if the registry's row of the migration says so.
+// pauseAllRoutes are this host's part of a move with all guests paused. The registry calls them by
+// tasks. For another caller they do nothing: an instance is saved and restored only for the
+// migration that has locked it, and an image is copied or dropped only if the registry's row of the
+// migration permits it.
 func (s *Server) pauseAllRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.ShowMemory, s.memory),
@@ -153,7 +153,7 @@ func (s *Server) pauseAllRoutes() []httpjson.Route {
 	}
 }
 
-// rememberedRoutes are the reads that this host can answer while the registry is away.
+// rememberedRoutes are the reads that this host can answer while the registry does not.
 func (s *Server) rememberedRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		remembered(s, routes.ListHosts, all(hosts)),
@@ -173,8 +173,7 @@ func (s *Server) rememberedRoutes() []httpjson.Route {
 	}
 }
 
-// passedOnRoutes are what the registry answers: it says by itself what this host may
-// see and do of it.
+// passedOnRoutes are the calls that only the registry answers; it checks this host's permissions.
 func (s *Server) passedOnRoutes() []httpjson.Route {
 	var served []httpjson.Route
 	for _, d := range routes.All() {
@@ -185,8 +184,8 @@ func (s *Server) passedOnRoutes() []httpjson.Route {
 	return served
 }
 
-// Handler serves the API to callers whom the authorizer lets in. The log names every caller
-// who asks for a change, whether or not the caller was let in.
+// Handler serves the API to authorized callers. The log names every caller that requests a change,
+// authorized or not.
 func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 	logged := func(r *http.Request, route httpjson.Route) error {
 		err := authorize(r, route)

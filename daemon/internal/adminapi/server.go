@@ -25,11 +25,11 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// program is what this program calls itself.
+// program is the name of this program.
 const program = "volferryd"
 
-// Registry is the part of the registry's API that handlers call themselves. Other requests
-// are passed on as they came.
+// Registry is the part of the registry's API that handlers call. Other requests are passed on
+// unchanged.
 type Registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
@@ -53,30 +53,27 @@ type Deps struct {
 	Registry    Registry
 	// RegistryProxy passes requests on to the registry.
 	RegistryProxy http.Handler
-	// RegistryAddress is where the registry is, as an operator gives it to --socket.
+	// RegistryAddress is the registry's address in the form of the option --socket.
 	RegistryAddress string
-	// CheckRegistry, if not nil, refuses requests that need features which the registry
-	// does not have. Peer, if not nil, returns what the registry announced.
+	// CheckRegistry, if not nil, refuses requests that need features which the registry lacks.
+	// Peer, if not nil, returns the registry's announcement.
 	CheckRegistry func(needs []string) error
 	Peer          func() (protocol.Announcement, bool)
-	// Endpoints, if not nil, returns the URLs of a registry that has several.
+	// Endpoints, if not nil, returns the URLs of a registry with several.
 	Endpoints func() []client.Endpoint
 	Uplink    *uplink.Uplink
-	// Audit adds to the registry's trail what is asked for here and done by this host
-	// alone.
+	// Audit adds the requests that only this host carries out to the registry's trail.
 	Audit *audit.Outbox
-	// Callers, if not nil, remembers who asked for the ops of this host.
+	// Callers, if not nil, remembers the callers of this host's ops.
 	Callers *audit.Callers
 	Doctor  func(ctx context.Context) []api.Check
-	// FixDoctor mends what it can of the faults that Doctor finds.
+	// FixDoctor repairs the faults of Doctor that it can repair.
 	FixDoctor func(ctx context.Context) []api.Fix
-	// Certificates checks until when the certificates of this host are good; it is nil if
-	// the host has none.
+	// Certificates checks the expiry of this host's certificates; nil if the host has none.
 	Certificates func() []api.Check
-	// ShortOfRoom, if not nil, reports whether guests are about to fill the filesystem of the
-	// journal.
+	// ShortOfRoom, if not nil, warns when guests are about to fill the filesystem of the journal.
 	ShortOfRoom func() []api.Check
-	// Metrics, if not nil, returns what is wrong with the server of the metrics.
+	// Metrics, if not nil, returns the faults of the metrics server.
 	Metrics func() []api.Check
 	Log     *slog.Logger
 
@@ -91,23 +88,23 @@ type Server struct {
 	Deps
 	tasksOnce    sync.Once
 	tasksHandler http.Handler
-	// opWaits is how many callers wait until an op is over.
+	// opWaits counts the callers that wait for the end of an op.
 	opWaits atomic.Int64
 }
 
-// New makes the API of a daemon.
+// New returns the API of a daemon.
 func New(d Deps) *Server { return &Server{Deps: d} }
 
-// logCaller writes down who asks for a change at the socket: root, the group's members and scripts
-// are all one at the registry, which knows this host alone. What a change would be is asked without
-// making it, and is not written down.
+// logCaller logs the caller of a change at the socket: root, the group's members and scripts are
+// all the same to the registry, which knows only this host. A plan or an estimate changes nothing
+// and is not logged.
 func (s *Server) logCaller(r *http.Request, refused error) {
 	who := whoAsks(r.Context())
 	if refused != nil {
 		s.Log.Warn("a change was asked for and refused", "method", r.Method, "path", r.URL.Path, "who", who, "err", refused)
 		return
 	}
-	// What is named in a path, and deleted, may end like that as well.
+	// Only a POST: the name in a deleted path may have the same ending.
 	if r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, ":plan") || strings.HasSuffix(r.URL.Path, ":estimate")) {
 		return
 	}
@@ -117,7 +114,7 @@ func (s *Server) logCaller(r *http.Request, refused error) {
 	s.Log.Info("a change was asked for", "method", r.Method, "path", r.URL.Path, "who", who, "op", r.Header.Get(api.IdempotencyKeyHeader))
 }
 
-// whoAsks is the caller at the socket.
+// whoAsks returns the caller at the socket.
 func whoAsks(ctx context.Context) string {
 	if peer, ok := httpjson.PeerOf(ctx); ok {
 		return peer.String()

@@ -26,21 +26,21 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 		st.Degraded = st.Degraded || p.Status != "ok"
 	}
 	if s.Certificates != nil {
-		for _, c := range s.Certificates() { // one that ends soon keeps nothing from being done
+		for _, c := range s.Certificates() { // a certificate that ends soon blocks nothing yet
 			st.Degraded = st.Degraded || c.Status == "fail"
 			st.Parts = append(st.Parts, c)
 		}
 	}
 	sources := s.sourcesPart()
 	st.NeedsOperator += s.Migrations.GuestsOnReleasedSources() + len(s.runningElsewhere())
-	st.Degraded = st.Degraded || sources.Status == "fail" // one that was written keeps nothing from being done
+	st.Degraded = st.Degraded || sources.Status == "fail" // a written source blocks nothing
 	st.Parts = append(st.Parts, sources)
-	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // what needs more is refused, and nothing else waits
+	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // requests for a missing feature are refused; nothing else waits
 	st.Parts = append(st.Parts, s.Uplink.ViewChecks()...)
-	if s.ShortOfRoom != nil { // nothing is kept from being done yet
+	if s.ShortOfRoom != nil { // this blocks nothing yet
 		st.Parts = append(st.Parts, s.ShortOfRoom()...)
 	}
-	if s.Metrics != nil { // nothing else leans on them
+	if s.Metrics != nil { // nothing depends on the metrics
 		st.Parts = append(st.Parts, s.Metrics()...)
 	}
 	return st, nil
@@ -56,25 +56,25 @@ func (s *Server) libvirtPart() api.Check {
 	}
 }
 
-// refreshTimeout bounds how long a status waits for a registry that was away.
+// refreshTimeout bounds how long a status waits for a registry that did not answer.
 const refreshTimeout = time.Second
 
-// registryPart reports whether the registry answers, in its own words if it takes no
-// changes, and how old what is remembered of it is. One that was away is asked: it may
-// have been started a moment ago.
+// registryPart reports whether the registry answers, with its own text if it takes no changes, and
+// the age of the last view. It calls a registry that did not answer, because it may have been
+// started since.
 func (s *Server) registryPart(ctx context.Context) api.Check {
 	err := s.Uplink.Err()
 	if err != nil && away(err) {
 		bounded, cancel := context.WithTimeout(ctx, refreshTimeout)
 		defer cancel()
-		_ = s.Uplink.Refresh(bounded) // Err has it
+		_ = s.Uplink.Refresh(bounded) // Err has the result
 		err = s.Uplink.Err()
 	}
 	if err == nil {
 		return api.Check{Name: "registry", Status: "ok", Message: "connected" + s.endpoint()}
 	}
 	if s.Uplink.Fence() != nil && !away(err) {
-		return api.Check{Name: "registry", Status: "ok", Message: "connected; it has fenced this host"} // epoch says more
+		return api.Check{Name: "registry", Status: "ok", Message: "connected; it has fenced this host"} // epochPart has the details
 	}
 	part := api.Check{Name: "registry", Status: "fail", Message: err.Error()}
 	if away(err) {
@@ -86,8 +86,8 @@ func (s *Server) registryPart(ctx context.Context) api.Check {
 	return part
 }
 
-// endpoint says which URL of several is in use, and which did not answer. One active registry
-// has no other that answers, so that is no fault.
+// endpoint returns which of several URLs is in use, and which did not answer. With one active
+// registry the others do not answer, so that is no fault.
 func (s *Server) endpoint() string {
 	if s.Endpoints == nil {
 		return ""
@@ -107,7 +107,7 @@ func (s *Server) endpoint() string {
 	return text
 }
 
-// epochPart reports whether this host may work, and what it lost.
+// epochPart reports whether this host may work, and the disks that it lost.
 func (s *Server) epochPart() api.Check {
 	const name = "epoch"
 	_, epoch := s.Uplink.Token()
@@ -130,7 +130,7 @@ func (s *Server) tasksPart() api.Check {
 	return api.Check{Name: "tasks", Status: "ok", Message: fmt.Sprintf("%d at work for the registry", s.Uplink.TasksRunning())}
 }
 
-// releasesPart tells of volumes that were detached while the registry was away.
+// releasesPart reports volumes that were detached while the registry did not answer.
 func (s *Server) releasesPart() api.Check {
 	const name = "releases"
 	queued := s.Attachments.Queued()
@@ -148,7 +148,7 @@ func (s *Server) releasesPart() api.Check {
 	}
 }
 
-// instancesPart tells of instances that are not as they were left.
+// instancesPart reports changed instances.
 func (s *Server) instancesPart() api.Check {
 	const name = "domains"
 	notes := s.Uplink.Notes()
@@ -169,8 +169,8 @@ func (s *Server) instancesPart() api.Check {
 	}
 }
 
-// runningElsewhere returns the notes of instances whose guests run on other images than their
-// volumes, but for those on released sources, which sourcesPart counts.
+// runningElsewhere returns the notes of instances with guests that run on other images than their
+// volumes, except those on released sources, which sourcesPart counts.
 func (s *Server) runningElsewhere() []uplink.Note {
 	sources := s.Migrations.KnownWrittenSources()
 	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {
@@ -178,7 +178,7 @@ func (s *Server) runningElsewhere() []uplink.Note {
 	})
 }
 
-// chainsPart tells of disks that move and whose chains somebody else has changed.
+// chainsPart reports moving disks with chains that another program has changed.
 func (s *Server) chainsPart() api.Check {
 	problems := s.Migrations.ChainProblems()
 	found := make([]api.ChainProblem, len(problems))
@@ -188,8 +188,8 @@ func (s *Server) chainsPart() api.Check {
 	return api.CheckChains(found)
 }
 
-// sourcesPart tells of images that volumes have left by moves and that may have what the volumes
-// lack.
+// sourcesPart reports images that volumes have left by moves and that may have data which the
+// volumes lack.
 func (s *Server) sourcesPart() api.Check {
 	const name = "released"
 	left := s.Migrations.KnownWrittenSources()
@@ -211,12 +211,11 @@ func (s *Server) sourcesPart() api.Check {
 	return part
 }
 
-// count fills in what can be counted now; a part that is away is told of by
-// Parts.
+// count adds the numbers that are available now; Parts has the systems that do not answer.
 func (s *Server) count(ctx context.Context, st *api.Status) {
 	view, _, _ := s.Uplink.View()
 	st.Volumes, st.Instances = len(view.Volumes), len(view.Instances)
-	if s.Uplink.Up() { // or it would be asked in vain
+	if s.Uplink.Up() { // otherwise the call would fail
 		n := 0
 		if err := s.Registry.EachVolume(ctx, func(*api.Volume) error { n++; return nil }); err == nil {
 			st.Volumes = n

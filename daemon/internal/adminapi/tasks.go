@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Perform makes the call of a task as if its caller had made it here: the registry has
-// checked the caller. It refuses calls that the registry itself answers, which would go
-// round in circles, and streams. For a late task it only says what was begun.
+// Perform makes the call of a task as if its caller had made it at this socket; the registry has
+// checked the caller. It refuses streams, and calls that the registry itself answers, because they
+// would return to the registry. For a late task it only reports whether the call was begun.
 func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 	var a recording
 	if err := s.refuseLate(ctx, t); err != nil {
@@ -40,7 +40,7 @@ func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 	return a.answer()
 }
 
-// refuseLate refuses a late task of which the journal knows nothing.
+// refuseLate refuses a late task without an op in the journal.
 func (s *Server) refuseLate(ctx context.Context, t api.Task) error {
 	if !t.Late {
 		return nil
@@ -71,7 +71,7 @@ func (s *Server) tasks() http.Handler {
 	return s.tasksHandler
 }
 
-// recording is an answer that is kept.
+// recording is a recorded answer.
 type recording struct {
 	header http.Header
 	status int

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// VersionsChecks returns checks of the registry's version and of the features that it
-// lacks. There are none before its first answer.
+// VersionsChecks returns checks of the registry's version and of the features that it lacks; none
+// before the registry's first answer.
 func VersionsChecks(peer func() (protocol.Announcement, bool)) []api.Check {
 	if peer == nil {
 		return nil

@@ -47,7 +47,7 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 	}
 	if remembered {
 		answer.WithoutRegistry()
-		return answer, nil // whose an image is, the registry says
+		return answer, nil // the registry knows the image's owner
 	}
 	left, err := s.Migrations.WrittenSources(r.Context(), vol.ID)
 	if err != nil {

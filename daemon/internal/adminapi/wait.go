@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// maxWait bounds how long a caller may have us wait for the end of an op.
+// maxWait bounds how long a caller may wait for the end of an op.
 const maxWait = 10 * time.Minute
 
-// waitOf is the query parameter wait of a request, 0 if it has none.
+// waitOf returns the query parameter wait, 0 if there is none.
 func waitOf(r *http.Request) (time.Duration, error) {
 	text := r.URL.Query().Get("wait")
 	if text == "" {
@@ -29,9 +29,9 @@ func waitOf(r *http.Request) (time.Duration, error) {
 	return d, nil
 }
 
-// answerMove answers a call on a migration that began this op. If the caller waits, the
-// answer is of the op's end, its error included; if that does not come in time, of the op
-// that goes on, as for those who do not wait.
+// answerMove answers a call on a migration that began this op. For a waiting caller the answer is
+// the op's end, or its error. If the op does not end in time, the answer is the running op, as for
+// callers that do not wait.
 func (s *Server) answerMove(w http.ResponseWriter, r *http.Request, wait time.Duration, opID string, m api.Migration) error {
 	o, err := s.awaitOp(r.Context(), wait, opID)
 	if err != nil {
