@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// What files take of their filesystems.
+// The space that files take on their filesystems.
 
-// Allocating is what Allocations says of the directory. It tries that with a file, as the daemon
-// does.
+// Allocating returns the directory's entry in Allocations. Like the daemon's test with a file, it
+// fails in a read-only directory.
 func (i *Images) Allocating(dir string) (image.Allocating, error) {
 	if i.ReadOnly != "" && dir == i.ReadOnly {
 		return image.Allocating{}, &fs.PathError{Op: "open", Path: dir, Err: syscall.EROFS}
@@ -27,13 +27,13 @@ func (i *Images) Allocating(dir string) (image.Allocating, error) {
 	return image.Allocating{Sparse: true, Ahead: true}, nil
 }
 
-// Thick says so of Full.
+// Thick reports whether the image is Full.
 func (i *Images) Thick(path string, _ int64) (bool, error) {
 	_, err := i.info(path)
 	return path == i.Full, err
 }
 
-// Allocate notes that an image was given room.
+// Allocate records that an image's space was allocated.
 func (i *Images) Allocate(_ context.Context, path string, sizeBytes int64) error {
 	if how, err := i.Allocating(filepath.Dir(path)); err != nil || !how.Ahead {
 		return errors.Join(err, errors.ErrUnsupported)
@@ -45,8 +45,8 @@ func (i *Images) Allocate(_ context.Context, path string, sizeBytes int64) error
 	return err
 }
 
-// AttributesLost is Unlike.
+// AttributesLost returns Unlike.
 func (i *Images) AttributesLost(string, string, bool) ([]string, error) { return i.Unlike, nil }
 
-// StoreLike is Unlike.
+// StoreLike returns Unlike.
 func (i *Images) StoreLike(context.Context, string, string) ([]string, error) { return i.Unlike, nil }

@@ -18,35 +18,35 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Connectors are the connectors of a host in memory, as a daemon meets them whose unit has
-// `volferryd connectors` beside it: a verb that has begun is done to its end, whoever has asked for
-// it gives up or dies, and who comes behind it waits for that, also to look. The storage is that of
-// the fake hypervisor: the volumes of its pools of type hv.ConnectorPool, and those of its targets.
+// Connectors are the connectors of a host in memory, as for a daemon with the unit of `volferryd
+// connectors`: a verb that has begun runs to its end, even if its caller gives up or dies, and a
+// later verb of the volume, also an inspection, waits for it. The storage is the fake hypervisor's:
+// the volumes of its pools of type hv.ConnectorPool, and of its targets.
 type Connectors struct {
 	Fake   *hvtest.Fake
 	Images *Images
-	// Moments are the runs of a program that changes something: one at which the answer is lost has
-	// died.
+	// Moments are the runs of a program that changes something. A lost answer stands for a program
+	// that died.
 	Moments *Moments
-	// Copies: the pools copy between their volumes.
+	// Copies reports that the pools copy between their volumes.
 	Copies bool
 
 	mu sync.Mutex
-	// newest is the newest changing verb of a volume that has not ended.
+	// newest is the newest unfinished changing verb of each volume.
 	newest map[string]chan struct{}
 }
 
-// verbTakes is how long a program is at work before it changes something. It is no time that
-// anything else takes, so that a seed is one run.
+// verbTakes is the time for which a program works before it changes something. Nothing else takes
+// exactly that time, so that a seed determines the run.
 const verbTakes = 1037 * time.Millisecond
 
-// On is a hypervisor with the pools of connectors beside its own, as a daemon has it that starts.
-// The pools that are there by then are asked.
+// On returns a hypervisor with the connectors' pools, as a starting daemon has it. It has the pools
+// that exist at that time.
 func (c *Connectors) On(h hv.Hypervisor) *pools.Host {
 	host := &pools.Host{Hypervisor: libvirt{h}, Connectors: map[string]string{}, Run: c.run, Look: c.kernel}
 	all, err := c.Fake.Pools(context.Background())
 	if err != nil {
-		panic(err) // nothing is away when a daemon of a test starts
+		panic(err) // nothing is unreachable when a test's daemon starts
 	}
 	for _, p := range all {
 		if p.Type == hv.ConnectorPool {
@@ -56,7 +56,7 @@ func (c *Connectors) On(h hv.Hypervisor) *pools.Host {
 	return host
 }
 
-// libvirt is the fake hypervisor without the pools of connectors, of which libvirt knows nothing.
+// libvirt is the fake hypervisor without the pools of connectors, which libvirt does not know.
 type libvirt struct{ hv.Hypervisor }
 
 func (l libvirt) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
@@ -88,7 +88,7 @@ func (c *Connectors) run(ctx context.Context, pool string, in connector.Request)
 	return out, err
 }
 
-// finish does a verb to its end, whatever becomes of ctx.
+// finish runs a verb to its end, even if ctx ends.
 func (c *Connectors) finish(ctx context.Context, pool string, in connector.Request) (out connector.Answer, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, &connector.BrokenError{Verb: in.Verb, Err: err}
@@ -111,8 +111,8 @@ func (c *Connectors) finish(ctx context.Context, pool string, in connector.Reque
 	}
 }
 
-// turn is that of connector.Runner: before is closed when all changing verbs of the volume have
-// ended that came earlier.
+// turn works like connector.Runner's: before is closed when all earlier changing verbs of the
+// volume have ended.
 func (c *Connectors) turn(pool string, in connector.Request) (before chan struct{}, release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *Connectors) handle(ctx context.Context, pool string, in connector.Reque
 	return connector.Answer{Volume: v}, said(err)
 }
 
-// create makes a volume, unless the op has made it.
+// create makes a volume, unless the op has made it before.
 func (c *Connectors) create(ctx context.Context, pool string, in connector.Request) error {
 	v, err := c.Fake.LookupVolume(ctx, pool, in.Volume)
 	if err == nil && v.OpID == in.OpID && v.CapacityBytes == in.SizeBytes {
@@ -185,7 +185,8 @@ func (c *Connectors) create(ctx context.Context, pool string, in connector.Reque
 	return err
 }
 
-// pool is what a connector says of its pool: one of a target if the fake has one in its directory.
+// pool returns a connector's description of its pool; it is a pool of a target if the fake has one
+// in its directory.
 func (c *Connectors) pool(ctx context.Context, name string) (connector.Pool, error) {
 	all, err := c.Fake.Pools(ctx)
 	if err != nil {
@@ -208,7 +209,7 @@ func (c *Connectors) pool(ctx context.Context, name string) (connector.Pool, err
 	return p, err
 }
 
-// volume is what a connector says of a volume that is there.
+// volume returns a connector's description of an existing volume.
 func (c *Connectors) volume(ctx context.Context, pool, at string) (*connector.Volume, error) {
 	v, err := c.Fake.LookupVolume(ctx, pool, path.Base(at))
 	if err != nil {
@@ -218,7 +219,7 @@ func (c *Connectors) volume(ctx context.Context, pool, at string) (*connector.Vo
 	return &connector.Volume{Name: v.Name, Path: at, SizeBytes: v.CapacityBytes, Identity: now.Identity, OpID: v.OpID}, err
 }
 
-// kernel is what the kernel says of a device.
+// kernel returns the kernel's data about a device.
 func (c *Connectors) kernel(at string) (pools.Device, error) {
 	info, err := c.Fake.Info(at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -231,7 +232,7 @@ func (c *Connectors) kernel(at string) (pools.Device, error) {
 	return pools.Device{SizeBytes: info.SizeBytes, Identity: identity}, err
 }
 
-// said is an error of the fake hypervisor in the words of a connector.
+// said returns an error of the fake hypervisor as an error of a connector.
 func said(err error) error {
 	var own *connector.Error
 	switch {

@@ -11,19 +11,19 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Program is what a daemon runs.
+// Program is the program of a daemon.
 type Program[M any] struct {
 	// Runner returns the configuration of the runner of the manager's ops.
 	Runner op.Config
-	// New makes the manager of a daemon that starts: attach.Manager and its like. The
-	// manager registers its plans with the runner.
+	// New returns the manager of a starting daemon, such as attach.Manager. The manager registers
+	// its plans with the runner.
 	New func(runner *op.Runner) M
-	// Run is what the manager does by itself until ctx ends. Nil: nothing.
+	// Run is the manager's own work until ctx ends. Nil if it has none.
 	Run func(m M, ctx context.Context) error
 }
 
-// Daemon is a manager with its runner, which may be killed and started again on the same
-// journal, from any goroutine.
+// Daemon is a manager with its runner. It may be killed and started again on the same journal, from
+// any goroutine.
 type Daemon[M any] struct {
 	// Restarts are the restarts that the end of the test waits for.
 	Restarts sync.WaitGroup
@@ -37,7 +37,7 @@ type Daemon[M any] struct {
 	stop    func()
 }
 
-// Start starts a daemon, and ends it with the test.
+// Start starts a daemon, and stops it at the end of the test.
 func Start[M any](t *testing.T, p Program[M]) *Daemon[M] {
 	t.Helper()
 	d := &Daemon[M]{t: t, program: p}
@@ -49,11 +49,11 @@ func Start[M any](t *testing.T, p Program[M]) *Daemon[M] {
 	return d
 }
 
-// boot is called with the lock held, or by nobody else yet.
+// boot starts a manager. The caller holds the lock, or no other goroutine has the daemon yet.
 func (d *Daemon[M]) boot(begin func(context.Context, *op.Runner) error) {
 	runner, err := op.New(d.program.Runner)
 	if err != nil {
-		panic(err) // t.Fatal is for the goroutine of the test
+		panic(err) // t.Fatal may be called only by the goroutine of the test
 	}
 	m := d.program.New(runner)
 	if begin == nil {
@@ -86,7 +86,7 @@ func (d *Daemon[M]) Halt() {
 	d.stop()
 }
 
-// Boot starts another daemon after one was killed. Begin is what its runner begins with:
+// Boot starts a daemon after the previous one was killed. Begin is the first call of its runner:
 // nil for Resume.
 func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
 	d.mu.Lock()
@@ -94,7 +94,7 @@ func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
 	d.boot(begin)
 }
 
-// Restart kills the daemon and starts another.
+// Restart kills the daemon and starts another one.
 func (d *Daemon[M]) Restart() { d.RestartAfter(func() {}) }
 
 // RestartAfter kills the daemon, calls happen, and starts another daemon.
@@ -106,7 +106,7 @@ func (d *Daemon[M]) RestartAfter(happen func()) {
 	d.boot(nil)
 }
 
-// Replace is RestartAfter for a daemon that hangs: it does not wait for its end.
+// Replace is RestartAfter for a daemon that hangs: it does not wait for the daemon's end.
 func (d *Daemon[M]) Replace(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,7 +122,7 @@ func (d *Daemon[M]) Now() (M, *op.Runner) {
 	return d.manager, d.runner
 }
 
-// AwayFor makes something unreachable for a while, and then wakes the ops that wait for it.
+// AwayFor makes a system unreachable for a time, and then wakes the ops that wait for it.
 func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting string) {
 	setAway(true)
 	time.AfterFunc(how, func() {

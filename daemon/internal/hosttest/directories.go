@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What the directories of the images have room for, and whom they let in.
+// The space of the images' directories, and the users that they admit.
 
-// FreeBytes returns how much a file may still grow.
+// FreeBytes returns by how many bytes a file may grow.
 func (i *Images) FreeBytes(string) (int64, error) {
 	if free := i.Free.Load(); free != 0 {
 		return free, nil
@@ -31,7 +31,7 @@ func (i *Images) Quotas(context.Context, string, hv.ProcessUser) ([]quota.Limit,
 	return nil, nil
 }
 
-// InMemory says what Memory does.
+// InMemory returns Memory.
 func (i *Images) InMemory(string) (bool, error) { return i.Memory.Load(), nil }
 
 // Reach refuses paths in Closed.
@@ -53,8 +53,8 @@ func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
 	return nil
 }
 
-// TryDirectory refuses what the filesystem of a directory in Limits lacks of the needs, and the
-// directory in Shut if libvirt would give the image to its user.
+// TryDirectory returns an error for the needs that the filesystem of a directory in Limits does not
+// meet, and for the directory in Shut if libvirt would give the image to its user.
 func (i *Images) TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error {
 	if i.Shut == dir && user.Given {
 		return &image.OpenError{User: user, Path: "what is made in " + dir, Mode: 0o600}
@@ -79,7 +79,7 @@ func (i *Images) TryDirectory(user hv.ProcessUser, dir string, needs image.Needs
 	return &image.LimitError{Dir: dir, Kind: "exfat", Lacks: lacks}
 }
 
-// CheckFileBytes refuses what is larger than a file in a directory in Limits.
+// CheckFileBytes refuses sizes above the limit of a directory in Limits.
 func (i *Images) CheckFileBytes(path string, bytes int64) error {
 	dir := filepath.Dir(path)
 	if can, limited := i.Limits[dir]; limited && bytes > can.FileBytes {

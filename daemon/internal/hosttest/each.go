@@ -2,8 +2,8 @@
 
 package hosttest
 
-// Each returns a visit of a list, as a registry's client makes it, for fakes that have the whole
-// list.
+// Each returns a function that visits a list as a registry's client does, for fakes that have the
+// whole list.
 func Each[T any](all []T, err error) func(do func(*T) error) error {
 	return func(do func(*T) error) error {
 		if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 )
 
-// Guards are guards in memory, with the behaviour of guard.Dir and of the hook. Something
-// may happen at each call of Set, Clear and Has.
+// Guards are guards in memory that behave like guard.Dir and the hook. Something may happen at each
+// call of Set, Clear and Has.
 type Guards struct {
 	Moments *Moments
-	// HookError is what is wrong with the hook; the hook then knows no start tokens.
+	// HookError is a fault of the hook; with it the hook does not support start tokens.
 	HookError error
 
 	mu     sync.Mutex
@@ -29,7 +29,7 @@ type Guards struct {
 	full   error
 }
 
-// startToken lets the start with the text through the guard of the owner.
+// startToken lets a start with the text through the owner's guard.
 type startToken struct{ text, owner string }
 
 // NewGuards returns an empty set of guards.
@@ -39,7 +39,7 @@ func NewGuards(m *Moments) *Guards {
 
 var errGuards = errors.New("the disk of the guards is full")
 
-// do holds the guards for the time of one call.
+// do holds the guards' lock during one call.
 func (g *Guards) do(name string, effect func() error) error {
 	return g.Moments.Call(name, errGuards, func() error {
 		g.mu.Lock()
@@ -60,7 +60,7 @@ func (g *Guards) Set(id, owner, reason string) error {
 	})
 }
 
-// Clear removes the guard of an owner; others stay.
+// Clear removes an owner's guard; other guards stay.
 func (g *Guards) Clear(id, owner string) error {
 	return g.do("Guards.Clear", func() error {
 		if g.set[id] = g.without(id, owner); len(g.set[id]) == 0 {
@@ -91,7 +91,7 @@ func (g *Guards) Of(id string) ([]guard.Guard, error) {
 	return slices.Clone(g.set[id]), nil
 }
 
-// List returns the reasons of all guards by domain, with a line "REASON [OWNER]" for each.
+// List returns the reasons of all guards, by domain, with a line "REASON [OWNER]" for each guard.
 func (g *Guards) List() (map[string]string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,10 +112,10 @@ func (g *Guards) Reasons(id string) string {
 	return all[id]
 }
 
-// Enforced says that libvirt asks the hook.
+// Enforced returns nil, as if libvirt ran the hook.
 func (g *Guards) Enforced() error { return nil }
 
-// IssueStartToken lets a start that shows the token through the owner's guard.
+// IssueStartToken lets a start with the token through the owner's guard.
 func (g *Guards) IssueStartToken(id, owner string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,10 +134,10 @@ func (g *Guards) RevokeStartToken(id string) error {
 // HookKnowsStartTokens returns HookError.
 func (g *Guards) HookKnowsStartTokens() error { return g.HookError }
 
-// Hook is libvirt's hook: an error refuses the start of a domain.
+// Hook is libvirt's hook: an error refuses the start of the domain.
 func (g *Guards) Hook(id string) error { return g.HookWithToken(id, "") }
 
-// HookWithToken is the hook for a start that shows this token.
+// HookWithToken is the hook for a start with this token.
 func (g *Guards) HookWithToken(id, token string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,22 +153,21 @@ func (g *Guards) HookWithToken(id, token string) error {
 	return nil
 }
 
-// Let makes the hook let every start through, as if libvirt had asked it before the guard
-// was set.
+// Let makes the hook permit every start, as if libvirt had run it before the guard was set.
 func (g *Guards) Let(lets bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lets = lets
 }
 
-// Fill makes Set fail with err, until Fill is called with nil.
+// Fill makes Set fail with err, until a call of Fill with nil.
 func (g *Guards) Fill(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.full = err
 }
 
-// Guarded returns the guarded domains, in order.
+// Guarded returns the ids of the guarded domains, sorted.
 func (g *Guards) Guarded() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InUse says who holds an image besides the domains, and of an RBD image besides the clients that
-// ours counts.
+// InUse returns in words the holder of an image besides the domains; for an RBD image, besides the
+// clients that ours counts.
 func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsRBD(path) {
-		// A guest may come or go between two counts: the real port looks again too.
+		// A guest may start or stop between two counts: image.Storage counts again too.
 		for look := 1; ; look++ {
 			others, err := i.otherClients(ctx, path, ours)
 			if err != nil {
@@ -31,8 +31,8 @@ func (i *Images) InUse(ctx context.Context, path string, ours func(context.Conte
 	return i.Users[path], nil
 }
 
-// otherClients reports whether an RBD image has more or fewer clients than those that ours counts,
-// which may be nil for none.
+// otherClients reports whether an RBD image has more or fewer clients than ours counts; nil counts
+// none.
 func (i *Images) otherClients(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (bool, error) {
 	clients := i.Fake.Clients(path)
 	if ours == nil {

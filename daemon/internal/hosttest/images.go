@@ -21,85 +21,82 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Images are the images of the fake hypervisor, with the behaviour of image.Storage. Paths
-// below /dev are block devices.
+// Images are the images of the fake hypervisor, and behave like image.Storage. Paths below /dev are
+// block devices.
 type Images struct {
 	Fake *hvtest.Fake
-	// Closed is a directory that QEMU cannot pass through. Shut is an image that QEMU
-	// cannot open, or a directory of such images.
+	// Closed is a directory that QEMU cannot traverse. Shut is an image that QEMU cannot open, or a
+	// directory of such images.
 	Closed, Shut string
-	// AlignBytes is what the size of each raw file that begins with data has to be a multiple
-	// of for QEMU, 0 for 512. Filled are the files that were given a first block.
+	// AlignBytes is the alignment that QEMU needs of the size of a raw file that begins with data,
+	// 0 for 512. Filled are the files that were given a first block.
 	AlignBytes int64
 	Filled     []string
-	// Unreadable is the path of an image that cannot be looked at.
+	// Unreadable is the path of an unreadable image.
 	Unreadable string
-	// Private is a secret of libvirt's whose value nobody gets.
+	// Private is a libvirt secret with a value that cannot be read.
 	Private string
-	// Limits are directories whose filesystems can do no more than this.
+	// Limits has the limits of filesystems, by directory.
 	Limits map[string]image.Needs
-	// Allocations says how the filesystems of directories give room: Sparse and Ahead, where they
-	// are not named. Full is an image that takes all of its room. Unlike is what the files of no
-	// directory have of any other file.
+	// Allocations has, by directory, how filesystems allocate space; the default is Sparse and
+	// Ahead. Full is a fully allocated image. Unlike has the attributes that copies in any
+	// directory lose.
 	Allocations map[string]image.Allocating
 	Full        string
 	Unlike      []string
-	// ReadOnly is a directory in which the daemon cannot write.
+	// ReadOnly is a directory that the daemon cannot write.
 	ReadOnly string
-	// OnCreate, if set, is called with how far a new image is. Temporary is the temporary
-	// name of the newest image.
+	// OnCreate, if set, is called at each stage of a new image. Temporary is the temporary name of
+	// the newest image.
 	OnCreate  func(moment string)
 	Temporary string
-	// Writing are the images that somebody has open for writing. Devices are block devices
-	// that are not below /dev.
+	// Writing are the images that a process has open for writing. Devices are block devices outside
+	// /dev.
 	Writing, Devices map[string]bool
-	// Locked are the images that QEMU has open somewhere.
+	// Locked are the images that some QEMU has open.
 	Locked map[string]image.Locks
-	// Places, if set, says of what is on this machine, too, whether it may be looked at as an
-	// image.
+	// Places, if set, decides whether a real path of this machine may be opened as an image.
 	Places openfile.Places
 	// Stuck is the error of every removal.
 	Stuck error
-	// NoSnapshots is the error of every making of a snapshot, nil if they can be made.
+	// NoSnapshots is the error of every new snapshot, nil if snapshots can be made.
 	NoSnapshots error
-	// BeforeGrow, if set, is called once, before the next image grows. OnDisconnect, if
-	// set, is called with each image that is disconnected.
+	// BeforeGrow, if set, is called once, before the next image grows. OnDisconnect, if set, is
+	// called at each disconnect of an image.
 	BeforeGrow, OnDisconnect func()
-	// Resized is the size that somebody has given to every overlay, 0 if nobody has.
+	// Resized is the size that another program has given to every overlay, 0 if none has.
 	Resized atomic.Int64
-	// SmallClusterBytes is the size of the clusters of what is moved, 0 for that of images that are
-	// made here.
+	// SmallClusterBytes is the cluster size of moved images, 0 for the size of images that are made
+	// here.
 	SmallClusterBytes int64
-	// Layout is how every qcow2 image was made, where that is not as usual.
+	// Layout has the unusual features of every qcow2 image.
 	Layout []string
 	// Free is the free space of every directory, 0 for plenty.
 	Free atomic.Int64
-	// Quota is the limit of whoever has files in every directory, nil if there is none.
+	// Quota is the limit of every owner of files in every directory, nil if there is none.
 	Quota atomic.Pointer[quota.Limit]
-	// Memory: every directory is in the host's own memory.
+	// Memory reports that every directory is in the host's own memory.
 	Memory atomic.Bool
 
 	Mu sync.Mutex
-	// Users holds, in words, who uses an image besides the domains.
+	// Users has, in words, the users of an image besides the domains.
 	Users map[string]string
-	// Marks are the texts that raw images were marked with.
+	// Marks are the texts with which raw images were marked.
 	Marks map[string]string
-	// FlushFails, if set, returns the error of the next flush of an image, and is forgotten then:
-	// Linux reports what it could not write once, and what that is it drops. Lost counts the blocks
-	// that were.
+	// FlushFails, if set, returns the error of the next flush of an image, and is then reset: Linux
+	// reports a lost write once, and drops its pages. Lost counts the lost blocks.
 	FlushFails func(path string) error
 	Lost       int
-	// Slow, if set, returns how long the flush of an image takes, in which nothing stops it.
+	// Slow, if set, returns the duration of the flush of an image, which nothing interrupts.
 	Slow func(path string) time.Duration
 	// Print, if set, returns the fingerprint of an image.
 	Print func(path string) string
-	// Durable lists, in order, the flushes and removals of images, and the rights that were
-	// given back.
+	// Durable has, in order, the flushes and removals of images, and the restored rights.
 	Durable []string
 	// Given are the rights that each image was given.
 	Given map[string]*image.Rights
-	// Disconnects counts disconnected images. Early: an image was disconnected while a
-	// domain had it.
+	// Disconnects counts the disconnects of images. Early reports that an image was disconnected
+	// while a domain had it.
 	Disconnects int
 	Early       bool
 }
@@ -110,7 +107,7 @@ func (i *Images) note(what, path string) {
 	i.Durable = append(i.Durable, what+" "+path)
 }
 
-// info looks at an image, image.ErrAbsent if there is none.
+// info returns the fake's data about an image, image.ErrAbsent if there is none.
 func (i *Images) info(path string) (hvtest.ImageInfo, error) {
 	if i.Places != nil && !api.IsNetwork(path) {
 		img, err := openfile.Files{Places: i.Places}.Find(path, 0)
@@ -125,7 +122,7 @@ func (i *Images) info(path string) (hvtest.ImageInfo, error) {
 	return info, absent(err)
 }
 
-// absent is the error as image.Storage has it.
+// absent returns the error in the form of image.Storage.
 func absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return image.ErrAbsent
@@ -133,7 +130,7 @@ func absent(err error) error {
 	return err
 }
 
-// CreateOverlay makes an empty overlay, unless there is one.
+// CreateOverlay makes an empty overlay, unless it exists.
 func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error {
 	if empty, err := i.CheckOverlay(ctx, path, backing, sizeBytes); err == nil && empty {
 		return nil
@@ -165,7 +162,7 @@ func (i *Images) CheckSecret(_ context.Context, img hv.Image) error {
 	return nil
 }
 
-// PayloadBytes is the size of what a guest sees of a container.
+// PayloadBytes returns the size of a container that a guest sees.
 func (i *Images) PayloadBytes(_ context.Context, img hv.Image) (int64, error) {
 	info, err := i.info(img.Path)
 	if err == nil && img.LUKSSecret != "" {
@@ -182,8 +179,7 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 	return i.Fake.CommitOffline(overlay, into[0])
 }
 
-// Create makes the image under its temporary name first, as on a filesystem that has no
-// files without a name.
+// Create makes the image under its temporary name first, as on a filesystem without unnamed files.
 func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
 	temporary := image.TemporaryPath(img.Path, about.Temporary)
 	i.Temporary = temporary
@@ -230,10 +226,10 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	return err
 }
 
-// RealPath is the path: there are no links.
+// RealPath returns the path: there are no links.
 func (i *Images) RealPath(path string) (string, error) { return path, nil }
 
-// Remove unlinks an image; devices, and what is at an address, stay.
+// Remove unlinks an image; devices, and images at addresses, stay.
 func (i *Images) Remove(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return i.Stuck
@@ -241,8 +237,7 @@ func (i *Images) Remove(ctx context.Context, path string) error {
 	return i.RemoveMade(ctx, path, "")
 }
 
-// RemoveMade is Remove for images at an address as well. An image at an address that has another
-// fingerprint stays.
+// RemoveMade is Remove, but also removes an image at an address, unless it has another fingerprint.
 func (i *Images) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	i.note("remove", path)
 	if i.Stuck != nil || i.isDevice(path) {
@@ -261,7 +256,7 @@ func (i *Images) isDevice(path string) bool {
 	return strings.HasPrefix(path, "/dev/") || i.Devices[path]
 }
 
-// Rights returns the same rights for every image but exports, which have none.
+// Rights returns the same rights for every image except exports, which have none.
 func (i *Images) Rights(_ context.Context, path string) (*image.Rights, error) {
 	if api.IsNetwork(path) {
 		return nil, nil
@@ -269,7 +264,7 @@ func (i *Images) Rights(_ context.Context, path string) (*image.Rights, error) {
 	return &image.Rights{UID: 1000, GID: 1000, Mode: 0o640}, nil
 }
 
-// GiveRights notes the rights of an image.
+// GiveRights records the rights of an image.
 func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights) ([]string, error) {
 	_, err := i.Fake.Info(path)
 	if err == nil {
@@ -278,7 +273,7 @@ func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights
 	return nil, err
 }
 
-// GiveBack notes that an image has its earlier rights again.
+// GiveBack records that an image has its earlier rights again.
 func (i *Images) GiveBack(_ context.Context, path string, _ *image.Rights) ([]string, error) {
 	_, err := i.Fake.Info(path)
 	if err == nil {
@@ -296,7 +291,7 @@ func (i *Images) give(path string, rights *image.Rights) {
 	i.Given[path] = rights
 }
 
-// GaveRights reports whether an image was given the rights of src, at whatever path.
+// GaveRights reports whether the image was given the rights of src.
 func (i *Images) GaveRights(path string) bool {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
@@ -304,8 +299,7 @@ func (i *Images) GaveRights(path string) bool {
 	return r != nil && r.UID == 1000 && r.Mode == 0o640
 }
 
-// Inspect reads size and kind of an image. Its format and base images must be those of the
-// location.
+// Inspect returns size and kind of an image. Its format and base images must match the location.
 func (i *Images) Inspect(ctx context.Context, l api.Location) (image.Info, error) {
 	path := l.Path
 	info, err := i.info(path)
@@ -343,7 +337,7 @@ func (i *Images) checkBacking(ctx context.Context, l api.Location) error {
 	return api.Errorf(api.CodeChainChanged, "%s is over %s, and %s was stored", l.Path, is, l.Backing)
 }
 
-// ReadBacking returns what an image is over, by its headers.
+// ReadBacking returns the base images of an image, from its headers.
 func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	var images []api.BaseImage
 	for format == api.FormatQcow2 {
@@ -360,7 +354,7 @@ func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) 
 	return api.NewBacking(images), nil
 }
 
-// Stamp tells whether an image was written to.
+// Stamp changes when an image is written.
 func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	if path == i.Unreadable && path != "" {
 		return image.Stamp{}, fs.ErrPermission
@@ -380,13 +374,13 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	return stamp, err
 }
 
-// timeOf is the time of a write of the fake, which counts them. It is early in the time of a
-// bubble.
+// timeOf returns the time of a write of the fake, which counts writes. It is early in a bubble's
+// time.
 func timeOf(write int64) int64 {
 	return time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(write) * time.Microsecond).UnixNano()
 }
 
-// Fingerprint tells an image from a later image at the same path.
+// Fingerprint distinguishes an image from a later image at the same path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 	if api.IsNetwork(path) && !api.IsRBD(path) {
 		return "export " + path, nil
@@ -406,15 +400,15 @@ func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 	return fmt.Sprintf("born %d", info.Born), nil
 }
 
-// Written reports whether somebody has an image open for writing.
+// Written reports whether a process has the image open for writing.
 func (i *Images) Written(_ context.Context, path string) (bool, error) { return i.Writing[path], nil }
 
-// Locks says who has an image open by QEMU's locks.
+// Locks returns QEMU's locks of an image.
 func (i *Images) Locks(_ context.Context, path string) (image.Locks, error) {
 	return i.Locked[path], nil
 }
 
-// Answers reports whether the server of an address answers.
+// Answers returns nil if the server of an address answers.
 func (i *Images) Answers(_ context.Context, path string) error {
 	if i.Fake.Silent(path) {
 		return errors.New("the server does not answer")
@@ -425,10 +419,10 @@ func (i *Images) Answers(_ context.Context, path string) error {
 // Fence refuses no image.
 func (*Images) Fence(context.Context, string) error { return nil }
 
-// Beside returns the files that have the name of path but for the ending.
+// Beside returns the files that have the name of path except for the suffix.
 func (i *Images) Beside(path string) ([]string, error) { return i.Fake.Beside(path) }
 
-// AllocatedBytes returns how much of the disk an image takes.
+// AllocatedBytes returns the allocated size of an image.
 func (i *Images) AllocatedBytes(path string) (int64, error) {
 	if api.IsNetwork(path) {
 		return 0, fs.ErrNotExist
@@ -437,18 +431,18 @@ func (i *Images) AllocatedBytes(path string) (int64, error) {
 	return int64(info.Allocated) * hvtest.BlockSize, err
 }
 
-// Properties are the bitmaps of an image.
+// Properties returns the bitmaps and the layout of an image.
 func (i *Images) Properties(path string) (image.Properties, error) {
 	names, err := i.Fake.Bitmaps(path)
 	return image.Properties{Bitmaps: names, Layout: i.Layout}, err
 }
 
-// ClusterBytes returns the size of the clusters of a qcow2 image.
+// ClusterBytes returns the cluster size of a qcow2 image.
 func (i *Images) ClusterBytes(string) (int64, error) {
 	return cmp.Or(i.SmallClusterBytes, image.ClusterBytes), nil
 }
 
-// Blank reports whether nothing was written to the beginning of an image that a volume is to have.
+// Blank reports whether nothing was written to the part of an image that a volume uses.
 func (i *Images) Blank(_ context.Context, l api.Location) (bool, error) {
 	blocks, err := i.Fake.ReadImage(l.Path)
 	for b := range blocks {
@@ -459,7 +453,7 @@ func (i *Images) Blank(_ context.Context, l api.Location) (bool, error) {
 	return true, err
 }
 
-// DirectAlignBytes is AlignBytes, and the most that there is for a file that begins with a hole.
+// DirectAlignBytes returns AlignBytes, or the maximum for a file that begins with a hole.
 func (i *Images) DirectAlignBytes(_ string, hole bool) (int64, error) {
 	if hole {
 		return image.MaxAlignBytes, nil
@@ -467,7 +461,7 @@ func (i *Images) DirectAlignBytes(_ string, hole bool) (int64, error) {
 	return cmp.Or(i.AlignBytes, 512), nil
 }
 
-// Mark notes the text.
+// Mark records the text.
 func (i *Images) Mark(_ context.Context, path, text string) error {
 	if _, err := i.info(path); err != nil {
 		return err
@@ -481,7 +475,7 @@ func (i *Images) Mark(_ context.Context, path, text string) error {
 	return nil
 }
 
-// Marked reports whether an image was marked so.
+// Marked reports whether an image was marked with the text.
 func (i *Images) Marked(_ context.Context, path, text string) (bool, error) {
 	if _, err := i.info(path); err != nil {
 		return false, err
@@ -491,7 +485,7 @@ func (i *Images) Marked(_ context.Context, path, text string) (bool, error) {
 	return i.Marks[path] == text, nil
 }
 
-// FillFirstBlock notes the file.
+// FillFirstBlock records the file.
 func (i *Images) FillFirstBlock(_ context.Context, path string) error {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()

@@ -12,14 +12,14 @@ import (
 // Happening is what happens at one call.
 type Happening struct {
 	After bool   // the call takes effect first
-	Lose  bool   // the answer is lost: the caller cannot tell
-	Err   error  // what the caller gets, if not the usual error of the call
-	Do    func() // what else happens
+	Lose  bool   // the answer is lost: the caller does not learn the result
+	Err   error  // the caller's error, if not the call's usual one
+	Do    func() // another action
 }
 
-// Moments are the calls of a test's hypervisors, registry and guards. Something can be
-// arranged to happen at each of them, and invariants are checked after each. The zero value
-// is ready; with nil nothing ever happens.
+// Moments are the calls of a test's hypervisors, registry and guards. A happening can be arranged
+// for each of them, and invariants are checked after each. The zero value is ready for use; with
+// nil nothing happens.
 type Moments struct {
 	// Look, if set, is called after each call that took effect. Set it before use.
 	Look func()
@@ -40,14 +40,14 @@ func (m *Moments) Arrange(nth int, h Happening) {
 	m.arranged, m.nth, m.what, m.names = true, nth, h, nil
 }
 
-// Cancel ends what was arranged, and calls are no longer noted.
+// Cancel removes the arranged happening, and stops the recording of calls.
 func (m *Moments) Cancel() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.arranged = false
 }
 
-// Happened reports whether anything has happened.
+// Happened reports whether the arranged happening took place.
 func (m *Moments) Happened() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *Moments) Calls() []string {
 	return slices.Clone(m.names)
 }
 
-// Call is one call. Lost is the error of the caller if the answer is lost.
+// Call makes one call. Lost is the caller's error if the answer is lost.
 func (m *Moments) Call(name string, lost error, effect func() error) error {
 	if m == nil {
 		return effect()
@@ -80,7 +80,7 @@ func (m *Moments) Call(name string, lost error, effect func() error) error {
 	return err
 }
 
-// next counts a call, and returns what happens before its effect and after it.
+// next counts a call, and returns the happenings before and after its effect.
 func (m *Moments) next(name string) (before, after Happening) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +105,7 @@ func (h Happening) happens() (lose bool) {
 	return h.Lose
 }
 
-// Wrong notes that an invariant is broken.
+// Wrong records a broken invariant.
 func (m *Moments) Wrong(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,13 +16,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Operator plays a person who types in, on the host, the commands that an error names.
+// Operator plays a person who types, on the host, the commands of an error.
 type Operator struct {
 	Fake *hvtest.Fake
-	// Volferryctl does what a command line of volferryctl does. The words are those behind its
-	// name.
+	// Volferryctl carries out a command line of volferryctl. The words follow the program's name.
 	Volferryctl func(words []string) error
-	// CutOff is how many of the next conversions of images end with their first block.
+	// CutOff is the number of coming image conversions that end after their first block.
 	CutOff int
 
 	dumped map[string]hv.Domain // by file
@@ -31,8 +30,7 @@ type Operator struct {
 // quoted is a command in the text of an error.
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// CommandsIn returns the commands that stand in the text of an error between backticks, in their
-// order.
+// CommandsIn returns, in order, the commands between backticks in the text of an error.
 func CommandsIn(text string) (lines []string) {
 	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 		lines = append(lines, m[1])
@@ -40,8 +38,8 @@ func CommandsIn(text string) (lines []string) {
 	return lines
 }
 
-// Type does what one command line does, which may be several of which each has to succeed for the
-// next. What only shows something does nothing.
+// Type carries out a command line, which may have several commands joined by &&. A command that
+// only shows something does nothing.
 func (o *Operator) Type(line string) error {
 	for command := range strings.SplitSeq(line, " && ") {
 		if err := o.typeOne(command); err != nil {
@@ -128,8 +126,8 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 	return errors.New("nobody can type that here")
 }
 
-// operands divides the words of a command of virsh as virsh does: its options, without their
-// values, and the rest.
+// operands splits the words of a virsh command as virsh does: into options, without their values,
+// and operands.
 func operands(words []string) (names, options []string) {
 	for i := 0; i < len(words); i++ {
 		switch {
@@ -147,8 +145,8 @@ func operands(words []string) (names, options []string) {
 	return names, options
 }
 
-// Commit commits the top image of a running guest's disk to that below it, and has the guest go on
-// there, as virsh blockcommit --active --pivot does.
+// Commit commits the top image of a running guest's disk into the image below it, and switches the
+// guest to that, as virsh blockcommit --active --pivot does.
 func Commit(f *hvtest.Fake, id, target string) error {
 	ctx := context.Background()
 	if err := f.CommitActive(ctx, id, target, 0); err != nil {
@@ -159,13 +157,13 @@ func Commit(f *hvtest.Fake, id, target string) error {
 		if !errors.Is(err, hv.ErrNotReady) {
 			return err
 		}
-		if _, err = f.Domain(ctx, id); err != nil { // the job goes on
+		if _, err = f.Domain(ctx, id); err != nil { // the job continues
 			return err
 		}
 	}
 }
 
-// idOf is the id of the domain with this name or id. What is not there has none.
+// idOf returns the id of the domain with this name or id. A missing domain has none.
 func (o *Operator) idOf(ref string) (string, error) {
 	doms, err := o.Fake.Domains(context.Background())
 	if err != nil {
@@ -179,7 +177,7 @@ func (o *Operator) idOf(ref string) (string, error) {
 	return "", fmt.Errorf("failed to get domain %q", ref)
 }
 
-// dump keeps what the hypervisor shows of a domain as a file, if it is to be one.
+// dump stores the hypervisor's view of a domain as a file, if a file is named.
 func (o *Operator) dump(id, file string) error {
 	dom, err := o.Fake.Domain(context.Background(), id)
 	if err != nil || file == "" {
@@ -192,7 +190,7 @@ func (o *Operator) dump(id, file string) error {
 	return nil
 }
 
-// Keep has the operator own a file with the definition of a domain.
+// Keep gives the operator a file with the definition of a domain.
 func (o *Operator) Keep(file string, dom hv.Domain) {
 	if o.dumped == nil {
 		o.dumped = map[string]hv.Domain{}
@@ -225,8 +223,8 @@ func (o *Operator) startPool(name string) error {
 	return nil
 }
 
-// isArgument is grep -zxqF -e TEXT /proc/PID/cmdline: whether a process of a domain has its id as
-// an argument.
+// isArgument is grep -zxqF -e TEXT /proc/PID/cmdline: it succeeds if a domain's process has its id
+// as an argument.
 func (o *Operator) isArgument(words []string) error {
 	const flags = "-zxqF -e"
 	if len(words) != 4 || strings.Join(words[:2], " ") != flags {
@@ -262,7 +260,8 @@ func (o *Operator) rename(words []string) error {
 	return o.Fake.Images.Remove(words[1])
 }
 
-// convert is qemu-img convert -n: the image is there already, and reads as the other in the end.
+// convert is qemu-img convert -n: the destination exists already, and ends with the content of the
+// source.
 func (o *Operator) convert(words []string) error {
 	const flags = "convert -n -t writeback -f"
 	if len(words) != 10 || strings.Join(words[:5], " ") != flags || words[6] != "-O" {
@@ -293,8 +292,8 @@ func (o *Operator) convert(words []string) error {
 	return err
 }
 
-// shellWords splits a command line as a shell does that knows single quotes, and takes off the file
-// that its output goes to.
+// shellWords splits a command line like a shell that knows single quotes; into is the file of its
+// output redirection.
 func shellWords(line string) (words []string, into string, err error) {
 	word, in, quote := "", false, false
 	for _, r := range line {

@@ -14,11 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Planted is a pool of files whose directory is one of this machine's, with a symbolic link in the
-// place of a volume to a file outside of all pools: another host that has the pool can put it
-// there.
+// Planted is a pool of files in a directory of this machine, with a symbolic link at the path of a
+// volume to a file outside all pools: another host with access to the pool can create such a link.
 type Planted struct {
-	// Location is the place of the volume.
+	// Location is the location of the volume.
 	Location api.Location
 	secret   string
 }
@@ -33,7 +32,7 @@ func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	return p
 }
 
-// PlantLater makes the pool with a file in the place of the volume, which Plant replaces.
+// PlantLater makes the pool with a file at the volume's path, which Plant replaces by the link.
 func PlantLater(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -55,7 +54,7 @@ func PlantLater(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	return p
 }
 
-// Plant puts the link in the place of the file.
+// Plant replaces the file by the link.
 func (p Planted) Plant(t *testing.T) {
 	t.Helper()
 	for _, done := range []error{os.Remove(p.Location.Path), os.Symlink(p.secret, p.Location.Path)} {
@@ -65,7 +64,7 @@ func (p Planted) Plant(t *testing.T) {
 	}
 }
 
-// Restore puts a file in the place of the link.
+// Restore replaces the link by a file.
 func (p Planted) Restore(t *testing.T) {
 	t.Helper()
 	for _, done := range []error{os.Remove(p.Location.Path), os.WriteFile(p.Location.Path, nil, 0o600)} {
@@ -75,11 +74,11 @@ func (p Planted) Restore(t *testing.T) {
 	}
 }
 
-// Rules returns the rules for locations of a host that has the pool.
+// Rules returns the location rules of a host with the pool.
 func (Planted) Rules(f *hvtest.Fake) location.Rules { return location.Rules{Storage: f} }
 
-// Refused checks that err is a refusal that names the link, and that the file and the pool are as
-// they were.
+// Refused checks that err is a refusal that names the link, and that the file and the pool are
+// unchanged.
 func (p Planted) Refused(t *testing.T, err error) {
 	t.Helper()
 	if api.CodeOf(err) != api.CodePermissionDenied {
@@ -98,8 +97,8 @@ func (p Planted) Named(t *testing.T, message string) {
 	}
 }
 
-// Untouched checks that the file outside of the pool is as it was, and that the pool has the link
-// alone.
+// Untouched checks that the file outside the pool is unchanged, and that the pool has only the
+// link.
 func (p Planted) Untouched(t *testing.T) {
 	t.Helper()
 	if text, err := os.ReadFile(p.secret); err != nil || string(text) != plantedContent {

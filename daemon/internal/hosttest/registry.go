@@ -9,24 +9,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is the common part of every registry in memory, to which a test adds its rules:
-// it serves one request at a time, over a network that can fail, keeps answers by op id,
-// and knows the epochs of hosts. Its lock is held while it answers a request. The zero
-// value is ready.
+// Registry is the common part of every registry in memory; a test adds its rules. It serves one
+// request at a time, over a network that can fail, keeps answers by op id, and has the epochs of
+// hosts. It holds its lock while it answers a request. The zero value is ready for use.
 type Registry struct {
 	sync.Mutex
 	Moments *Moments
-	// Down: the registry does not answer.
+	// Down reports that the registry does not answer.
 	Down bool
 
 	answers map[string]answer
 	epochs  map[string]epoch // by host id
 }
 
-// answer is what a change was answered, and what had been asked.
+// answer is the answer to a change, and its request.
 type answer struct{ asked, value any }
 
-// epoch counts the fences of a host, and those that it knows of.
+// epoch counts the fences of a host, and the fences that the host knows.
 type epoch struct{ fences, known int64 }
 
 var errAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
@@ -41,7 +40,7 @@ func (r *Registry) With(f func()) {
 	f()
 }
 
-// Ask makes one request, and returns what reply returns unless the network loses it.
+// Ask makes one request, and returns reply's result unless the network loses it.
 func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err error) {
 	err = r.Moments.Call(name, errAway, func() (err error) {
 		r.Lock()
@@ -55,7 +54,7 @@ func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err err
 	return v, err
 }
 
-// Change makes a request that makes a change, once per op id.
+// Change requests a change, which is made once per op id.
 func Change[T any](r *Registry, name, opID string, asked any, change func() (T, error)) (T, error) {
 	return Ask(r, name, func() (v T, err error) {
 		if old, known := r.answers[opID]; known {
@@ -75,10 +74,10 @@ func Change[T any](r *Registry, name, opID string, asked any, change func() (T, 
 	})
 }
 
-// Fence begins a new epoch of a host, of which the host does not know until Rejoin.
+// Fence begins a new epoch of a host, which the host does not know until Rejoin.
 func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false) }) }
 
-// Refence fences a host that comes back at once, with all that it had.
+// Refence fences a host that comes back at once, with everything that it had.
 func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
 
 // NextEpoch begins a new epoch of a host. Known reports whether the host knows of it. The
@@ -102,8 +101,7 @@ func (r *Registry) setEpoch(host string, e epoch, known bool) {
 	r.epochs[host] = e
 }
 
-// ReportedEpoch returns the epoch in which a host believes itself to be, and which it names
-// in its requests.
+// ReportedEpoch returns the epoch that a host knows, and that its requests carry.
 func (r *Registry) ReportedEpoch(host string) int64 {
 	r.Lock()
 	defer r.Unlock()

@@ -13,7 +13,7 @@ import (
 // ErrNoSnapshots is the error of a cluster whose user may not make snapshots.
 var ErrNoSnapshots = errors.New("error opening image: (1) Operation not permitted")
 
-// Snapshot says what there is of a snapshot of an RBD image.
+// Snapshot returns the data about a snapshot of an RBD image.
 func (i *Images) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
 	if i.Fake.Silent(path) {
 		return rbd.Snapshot{}, image.ErrSilent
@@ -22,8 +22,8 @@ func (i *Images) Snapshot(ctx context.Context, path, name string, compare bool) 
 	return rbd.Snapshot{ID: s.ID, Protected: s.Protected, Written: compare && s.Written}, absent(err)
 }
 
-// MakeSnapshot makes a snapshot of the RBD image with this fingerprint, unless NoSnapshots says
-// otherwise.
+// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. It returns NoSnapshots if
+// that is set.
 func (i *Images) MakeSnapshot(ctx context.Context, path, fingerprint, name string) error {
 	if i.NoSnapshots != nil {
 		return i.NoSnapshots

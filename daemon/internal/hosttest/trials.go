@@ -18,9 +18,9 @@ import (
 // Pass lets fake time pass in a bubble.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// EveryCall makes a trial in which something happens at its first call, then a trial in
-// which it happens at the next, and so on, each in a bubble, until a trial ends before it
-// happened. Stride returns how far on the next call is.
+// EveryCall makes a trial in which something happens at its first call, then a trial in which it
+// happens at a later call, and so on, each in a bubble, until a trial ends before it happened.
+// Stride returns the distance to the next call.
 func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n int) (happened bool)) {
 	t.Helper()
 	for n := 1; ; n += stride(n) {
@@ -44,8 +44,7 @@ func Stride(short int) func(n int) int {
 	}
 }
 
-// BeforeAndAfter runs f twice: for something that happens before a call, and for something
-// that happens after it.
+// BeforeAndAfter runs f twice: for a happening before a call's effect, and for one after it.
 func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
@@ -53,8 +52,8 @@ func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	}
 }
 
-// Insist asks until the request has come to an end, as a person would. An op whose daemon
-// died goes on without its caller.
+// Insist repeats the request until it has ended, as a person would. An op continues without its
+// caller after the death of its daemon.
 func Insist(t *testing.T, ask func(try int) error) error {
 	t.Helper()
 	const tries, between = 7, 10 * time.Second
@@ -89,8 +88,8 @@ func (r *Recorder) Errorf(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Errorf(format, args...))
 }
 
-// EverySeed makes a trial for each of some seeds, in a bubble, until one fails. All that happens by
-// chance in it comes from its seed.
+// EverySeed makes a trial for each of some seeds, in a bubble, until one fails. The seed determines
+// every random choice of the trial.
 func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
 	seedtest.Every(t, seeds, func(t *testing.T, seed uint64) {
@@ -98,7 +97,7 @@ func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)
 	})
 }
 
-// SameTwice is seedtest.SameTwice of trials in a bubble, which return their calls of the
+// SameTwice is seedtest.SameTwice for trials in a bubble, which return their calls of the
 // hypervisor.
 func SameTwice(t *testing.T, trial func(t *testing.T, rng *rand.Rand) (calls []string)) {
 	t.Helper()
