@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// connect makes a session with each portal with which there is none, and waits for the volume. One
-// path is enough.
+// connect makes the missing sessions with the portals, and waits for the volume. One path is
+// enough.
 func (i iscsi) connect(ctx context.Context, p place, marks *target.Marks, in connector.Request) (connector.Answer, error) {
 	u, is := unitOf(in.Volume)
 	if !is {
@@ -43,7 +43,7 @@ func (i iscsi) connect(ctx context.Context, p place, marks *target.Marks, in con
 	return i.volume(u, found), nil
 }
 
-// reach makes the sessions that are not there.
+// reach makes the missing sessions.
 func (i iscsi) reach(ctx context.Context, p place, sessions []session) error {
 	var failed []error
 	begun := len(sessions)
@@ -67,18 +67,18 @@ func (i iscsi) reach(ctx context.Context, p place, sessions []session) error {
 }
 
 const (
-	// sessionExists is the exit status of iscsiadm where iscsid makes that session just now, for
-	// somebody who was cut off.
+	// sessionExists is the exit status of iscsiadm while iscsid makes that session, for an
+	// interrupted caller.
 	sessionExists = 15
-	// noRecord is the exit status of iscsiadm where there is no record of a portal.
+	// noRecord is the exit status of iscsiadm if a portal has no record.
 	noRecord = 21
-	// loginWithin is how long that is waited for: a portal that is away must not keep the volume
-	// from its other paths.
+	// loginWithin bounds the wait for that session: a portal that does not answer must not keep the
+	// volume from its other paths.
 	loginWithin = 25 * time.Second
 )
 
-// login makes a session. A record of its portal that is there is the operator's, who may have a
-// secret in it; a new one has what /etc/iscsi/iscsid.conf says.
+// login makes a session. An existing record of its portal is the operator's, and may have a secret
+// in it; a new record has the settings of /etc/iscsi/iscsid.conf.
 func (i iscsi) login(ctx context.Context, p place, portal target.Address) error {
 	err := i.iscsiadm(ctx, p, portal)
 	if exitsWith(err, noRecord) {
@@ -100,9 +100,9 @@ func exitsWith(err error, status int) bool {
 	return errors.As(err, &exit) && exit.ExitCode() == status
 }
 
-// newRecord makes the record of a portal. No session of ours begins with the host, and a portal
-// that is away is not tried for long. Where there are other paths, one that is lost is given up
-// soon.
+// newRecord makes the record of a portal. Our sessions do not begin with the host, and a portal
+// that does not answer is tried for a short time only. If there are other paths, a lost path is
+// given up soon.
 func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) error {
 	settings := [][2]string{{"node.startup", "manual"}, {"node.session.initial_login_retry_max", "1"}}
 	if len(p.portals) > 1 {
@@ -117,15 +117,16 @@ func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) er
 	return err
 }
 
-// wait is what is asked once while a volume is waited for, and what was seen last.
+// wait has the requests made while a volume is waited for, each made once, and the last
+// observation.
 type wait struct {
 	sessions []session
 	found    *device
 	asked    map[string]bool
-	failed   []error // of what was asked
+	failed   []error // of the requests
 }
 
-// once does what may help a volume to show. It may show without it.
+// once makes a request that may help a volume to appear. The volume may appear without it.
 func (w *wait) once(what string, do func() error) {
 	if w.asked[what] {
 		return
@@ -136,7 +137,7 @@ func (w *wait) once(what string, do func() error) {
 	}
 }
 
-// why is what has failed, behind a message.
+// why returns the failed requests, to end a message.
 func (w *wait) why() string {
 	if len(w.failed) == 0 {
 		return ""
@@ -154,8 +155,8 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look reports whether a volume is there with all that belongs to it. Each session is asked once
-// for what is new, and each disk whether it is what it was.
+// look reports whether a volume is complete. It rescans each session once for new units, and each
+// disk once for changes.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
 		return false, err
@@ -181,8 +182,8 @@ func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, 
 	return whole && err == nil && w.found != nil && i.IsNamed(u.name, w.found.name), err
 }
 
-// scan asks sessions that do not show a unit what the target has. What none shows after that is
-// not there.
+// scan rescans the sessions that do not show a unit. A unit that no session shows after that does
+// not exist.
 func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	scanned := false
 	for _, s := range w.sessions {
@@ -207,9 +208,9 @@ func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	return nil
 }
 
-// mapped reports whether a map is on all paths of a unit that work. Those on which none is are
-// given to multipathd, which may leave a unit alone that it has not had before, once udev knows
-// them: it asks udev what they are.
+// mapped reports whether a map is on all working paths of a unit. It gives paths without a map to
+// multipathd once udev knows them: multipathd asks udev about them, and may ignore a unit that it
+// has not had before.
 func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	whole := true
 	for _, d := range paths(w.sessions, u) {
@@ -237,7 +238,7 @@ func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	return whole, nil
 }
 
-// verdict is what has come of the wait for a volume. A map that lacks a path is one.
+// verdict returns the result of the wait for a volume. A map with a missing path is a success.
 func (i iscsi) verdict(p place, u unit, w *wait, there bool) (*device, error) {
 	all, found := paths(w.sessions, u), w.found
 	switch {

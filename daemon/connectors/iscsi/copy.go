@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// copyCommand sends EXTENDED COPY (LID1). It is of sg3-utils.
+// copyCommand sends EXTENDED COPY (LID1). It is part of sg3-utils.
 const copyCommand = "sg_xcopy"
 
 func canCopy() bool {
@@ -24,28 +24,28 @@ func canCopy() bool {
 
 // The exit statuses of sg_xcopy (sg3_utils(8)).
 var (
-	// saysNo: an illegal request, an operation code that the target does not have, a copy that it
-	// aborted, operating parameters of copies that it does not have.
+	// saysNo are refusals: an illegal request, an operation code that the target does not support,
+	// a copy that it aborted, unsupported operating parameters of copies.
 	saysNo = []int{5, 9, 10, 72}
-	// saysAgain: a unit attention, an aborted command.
+	// saysAgain are a unit attention and an aborted command.
 	saysAgain = []int{6, 11}
-	// saysDone: other errors that the target has answered, so that it is at work no more: not
-	// ready, of the medium, a protected unit, a place that there is not, a reservation; and what
-	// was not sent.
+	// saysDone are other errors with which the target has answered, so that it does not work any
+	// more: not ready, a medium error, a protected unit, an address that does not exist, a
+	// reservation, and a command that was not sent.
 	saysDone = []int{1, 2, 3, 6, 7, 11, 15, 17, 18, 22, 24, 31}
-	// saysBusy: a status of the target that asks for patience.
+	// saysBusy are statuses with which the target asks for a later attempt.
 	saysBusy = []int{26, 27}
 )
 
-// errUnclear says that nobody knows what the target does: its session was lost, or the kernel has
-// given the command up. No answer is given then.
+// errUnclear reports that the target's state is unknown: its session was lost, or the kernel has
+// given the command up. The connector then gives no answer.
 var errUnclear = errors.New("the target has not answered")
 
-// copyTries is how often a command is sent that is to be sent again.
+// copyTries bounds the attempts to send a command.
 const copyTries = 3
 
-// copy has the target copy between two of its units. Nothing goes on when it has ended: the command
-// ends with what the target does, and keeps the lock until then, whatever becomes of this process.
+// copy has the target copy between two of its units. After its end nothing continues: the command
+// ends together with the target's work, and holds the lock until then, even if this process dies.
 func (i iscsi) copy(ctx context.Context, p place, in connector.Request) (connector.Answer, error) {
 	src, srcIs := unitOf(in.Source.Volume)
 	dst, dstIs := unitOf(in.Volume)
@@ -96,7 +96,7 @@ func (i iscsi) copy(ctx context.Context, p place, in connector.Request) (connect
 	}
 }
 
-// isThe refuses a unit that is not connected, not the device that is meant, or of another size.
+// isThe refuses a unit that is not connected, is not the expected device, or has another size.
 func (i iscsi) isThe(p place, u unit, sessions []session, identity string, sizeBytes int64) error {
 	found, err := i.find(u, sessions)
 	switch {
@@ -112,7 +112,7 @@ func (i iscsi) isThe(p place, u unit, sessions []session, identity string, sizeB
 	return nil
 }
 
-// copyPaths are disks of two units by one session, which both work.
+// copyPaths returns working disks of the two units in one session.
 func (i iscsi) copyPaths(p place, sessions []session, src, dst unit) (from, to string, err error) {
 	works := func(d disk) bool { return d.running }
 	for _, s := range sessions {
@@ -125,8 +125,8 @@ func (i iscsi) copyPaths(p place, sessions []session, src, dst unit) (from, to s
 	return "", "", connector.Errorf(connector.CodeUnavailable, "no session with target %s has a path to both units that works", p.iqn)
 }
 
-// copyArgs are the command for a range. How much one command of SCSI copies is left to it: as much
-// as the target says that it takes.
+// copyArgs returns the command for a range. The command itself limits each SCSI command to the
+// target's maximum.
 func (i iscsi) copyArgs(from, to string, in connector.Request) ([]string, error) {
 	block, err := i.blockBytes(from)
 	if err != nil {
@@ -148,7 +148,7 @@ func (i iscsi) copyArgs(from, to string, in connector.Request) ([]string, error)
 	}, nil
 }
 
-// blockBytes is the size of the logical blocks of a disk.
+// blockBytes returns the size of the logical blocks of a disk.
 func (i iscsi) blockBytes(disk string) (int64, error) {
 	text, err := i.Attribute(disk, "queue/logical_block_size")
 	if err != nil {
@@ -161,7 +161,7 @@ func (i iscsi) blockBytes(disk string) (int64, error) {
 	return n, nil
 }
 
-// awaitCopy waits until nothing is copied to a volume any more: before that nobody may get it.
+// awaitCopy waits until no copy to a volume runs: before that the volume may not be connected.
 func (i iscsi) awaitCopy(volume string) error {
 	u, is := unitOf(volume)
 	if !is {

@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// disconnect takes the device of a volume away, and ends the sessions with the last volume.
+// disconnect removes the device of a volume, and ends the sessions with the last volume.
 func (i iscsi) disconnect(ctx context.Context, p place, marks *target.Marks, in connector.Request) error {
 	u, is := unitOf(in.Volume)
 	if !is {
-		return nil // which was never connected
+		return nil // it was never connected
 	}
 	sessions, err := readSessions(i.Devices, p)
 	if err != nil {
@@ -34,7 +34,7 @@ func (i iscsi) disconnect(ctx context.Context, p place, marks *target.Marks, in 
 	return i.end(ctx, p, marks, u)
 }
 
-// end takes away what was made for a volume, and then its mark. What is somebody else's stays.
+// end removes the devices of a volume, and then its mark. Devices of other programs stay.
 func (i iscsi) end(ctx context.Context, p place, marks *target.Marks, u unit) error {
 	holds, last, err := marks.Holds(u.name)
 	if err == nil && holds {
@@ -46,8 +46,8 @@ func (i iscsi) end(ctx context.Context, p place, marks *target.Marks, u unit) er
 	return marks.Remove(u.name)
 }
 
-// unplug takes the devices of a volume away, or with the last one all those of the sessions, and
-// then the sessions. Nothing of it is done while somebody has one of them.
+// unplug removes the devices of a volume; with the last volume it removes all devices of the
+// sessions, and then the sessions. It does nothing while one of them is in use.
 func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
 	sessions, err := readSessions(i.Devices, p)
 	if err != nil {
@@ -80,11 +80,10 @@ func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
 	return i.gone(ctx, p, u, last, slices.Contains(kept, u.mapUUID))
 }
 
-// partForm is the UUID of a map that is a partition of a map of multipath.
+// partForm is the UUID of a map that is a partition of a multipath map.
 var partForm = regexp.MustCompile(`^part[0-9]+-` + uuidPrefix)
 
-// stack are disks with the maps of multipath on them, and with the partitions of these: the whole
-// of what goes together.
+// stack returns disks with the multipath maps on them, and the partitions of these.
 func (i iscsi) stack(devices []string) (all []string, err error) {
 	for _, d := range devices {
 		if !slices.Contains(all, d) {
@@ -115,9 +114,9 @@ func (i iscsi) stack(devices []string) (all []string, err error) {
 	return all, nil
 }
 
-// removeMaps removes the maps of multipath among devices, with their partitions. A map that has
-// paths besides, to another target of the same storage, is not ours alone: it loses ours and is
-// kept. It returns the UUIDs of these.
+// removeMaps removes the multipath maps among devices, with their partitions. A map that also has
+// paths to another target of the same storage is kept without our paths. It returns the UUIDs of
+// the kept maps.
 func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string, err error) {
 	for _, d := range devices {
 		uuid, err := i.Attribute(d, "dm/uuid")
@@ -144,8 +143,8 @@ func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string,
 	return kept, nil
 }
 
-// pathsOf returns the paths of a map that are among devices, and reports whether it has others that
-// are there.
+// pathsOf returns the paths of a map that are among devices, and reports whether it has other
+// existing paths.
 func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, err error) {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {
@@ -160,7 +159,7 @@ func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, 
 	return ours, others, err
 }
 
-// removeMap removes a map of multipath.
+// removeMap removes a multipath map.
 func (i iscsi) removeMap(ctx context.Context, m string) error {
 	name, err := i.Attribute(m, "dm/name")
 	if err != nil {
@@ -176,7 +175,7 @@ func (i iscsi) removeMap(ctx context.Context, m string) error {
 	return err
 }
 
-// removePaths takes disks out of their maps.
+// removePaths removes disks from their maps.
 func (i iscsi) removePaths(ctx context.Context, disks []string) error {
 	for _, d := range disks {
 		if _, err := i.run(ctx, multipathd, "del", "path", d); err != nil {
@@ -186,11 +185,11 @@ func (i iscsi) removePaths(ctx context.Context, disks []string) error {
 	return nil
 }
 
-// removeDisks takes paths away, and lets the sessions be.
+// removeDisks removes paths, and keeps the sessions.
 func (i iscsi) removeDisks(disks []string) error {
 	for _, d := range disks {
 		if err := i.flush(i.Path(d)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			note(err) // a path that is lost has nothing to write: nobody has it
+			note(err) // a lost path has nothing to write, because no process uses it
 		}
 		if err := i.write(i.attribute(d, "delete"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -199,7 +198,7 @@ func (i iscsi) removeDisks(disks []string) error {
 	return nil
 }
 
-// logout ends sessions. Whether they have ended is looked at afterwards.
+// logout ends sessions. The caller checks whether they have ended.
 func (i iscsi) logout(ctx context.Context, sessions []session) {
 	for _, s := range sessions {
 		if _, err := i.run(ctx, "iscsiadm", "--mode", "session", "--sid", s.id, "--logout"); err != nil {
@@ -208,8 +207,8 @@ func (i iscsi) logout(ctx context.Context, sessions []session) {
 	}
 }
 
-// gone waits until neither the kernel nor udev has what was taken away. The name of a map that is
-// kept stays.
+// gone waits until neither the kernel nor udev has the removed devices. The name of a kept map
+// stays.
 func (i iscsi) gone(ctx context.Context, p place, u unit, last, kept bool) error {
 	gone, err := target.Until(ctx, i.Within, func() (bool, error) {
 		sessions, err := readSessions(i.Devices, p)

@@ -16,26 +16,26 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// iscsi does the verbs by commands of open-iscsi and multipath-tools, and by what the kernel says.
+// iscsi implements the verbs with commands of open-iscsi and multipath-tools, and with sysfs.
 type iscsi struct {
 	target.Devices
-	// run runs one of them and returns its stdout.
+	// run runs a command and returns its stdout.
 	run func(ctx context.Context, args ...string) ([]byte, error)
 	// runHolding is run of a command that inherits a lock.
 	runHolding func(ctx context.Context, lock *os.File, args ...string) ([]byte, error)
-	// installed refuses where a program is missing, with the package that has it.
+	// installed returns an error with the Debian package if a program is missing.
 	installed func(program, debian string) error
-	// canCopy reports whether the command is there that has a target copy.
+	// canCopy reports whether copyCommand is installed.
 	canCopy func() bool
 	// write writes an attribute of sysfs.
 	write func(path, text string) error
-	// flush writes what the kernel has of a device that is not written yet.
+	// flush writes the kernel's dirty pages of a device.
 	flush func(path string) error
 	// state is the directory of the marks.
 	state string
 }
 
-// multipathd has each path open, to see whether it works.
+// multipathd has each path open, to check it.
 const multipathd = "multipathd"
 
 func writeAttribute(path, text string) error { return os.WriteFile(path, []byte(text), 0) }
@@ -52,10 +52,10 @@ func flush(path string) error {
 	return nil
 }
 
-// note says for people what has failed and is not the end of it.
+// note prints an error that does not end the verb.
 func note(err error) { _, _ = os.Stderr.WriteString("iscsi: " + err.Error() + "\n") }
 
-// inspect is that verb: it looks, and runs nothing.
+// inspect is the verb inspect: it reads, and runs no command.
 func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
 		if err := i.canConnect(p); err != nil {
@@ -80,13 +80,13 @@ func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) 
 		return connector.Answer{}, err
 	}
 	if found == nil {
-		// A session does not show the units whose devices were taken away.
+		// A session does not show units with removed devices.
 		return connector.Answer{}, connector.Errorf(connector.CodeNotConnected, "%s of target %s is not connected", u.name, p.iqn)
 	}
 	return i.volume(u, found), nil
 }
 
-// canConnect refuses a pool that could connect nothing, as a program is missing.
+// canConnect refuses a pool that cannot connect anything because a program is missing.
 func (i iscsi) canConnect(p place) error {
 	if err := i.installed("iscsiadm", "open-iscsi"); err != nil || len(p.portals) == 1 {
 		return err
@@ -103,7 +103,7 @@ func absent(p place, volume string) error {
 	return connector.Errorf(connector.CodeNotFound, "target %s shows no unit %s", p.iqn, volume)
 }
 
-// device is that of a volume.
+// device is the device of a volume.
 type device struct {
 	name, identity string
 	sizeBytes      int64
@@ -113,7 +113,7 @@ func (i iscsi) volume(u unit, found *device) connector.Answer {
 	return connector.Answer{Volume: &connector.Volume{Name: u.name, Path: filepath.Join(i.ByID(), u.name), SizeBytes: found.sizeBytes, Identity: found.identity}}
 }
 
-// find is the device of a volume, nil if there is none.
+// find returns the device of a volume, nil if there is none.
 func (i iscsi) find(u unit, sessions []session) (*device, error) {
 	all := paths(sessions, u)
 	var found *device
@@ -134,13 +134,13 @@ func (i iscsi) find(u unit, sessions []session) (*device, error) {
 	}
 	var err error
 	found.sizeBytes, err = i.SizeBytes(found.name)
-	if found.sizeBytes == 0 { // it has just gone
+	if found.sizeBytes == 0 { // it has just disappeared
 		return nil, err
 	}
 	return found, err
 }
 
-// mapOn is the map of a unit that is on one of its paths, "" if none is.
+// mapOn returns the map of a unit on one of its paths, "" if there is none.
 func (i iscsi) mapOn(u unit, paths []disk) (string, error) {
 	for _, d := range paths {
 		m, err := i.mapOf(d.name)
@@ -157,9 +157,8 @@ func (i iscsi) mapOn(u unit, paths []disk) (string, error) {
 	return "", nil
 }
 
-// pure refuses a map with a path to another unit, as one is left where the target has given a
-// number to another unit and multipathd has not noticed: what is written to the map would go to
-// both.
+// pure refuses a map with a path to another unit. Such a map remains if the target has given a
+// number to another unit and multipathd has not noticed: writes to the map would go to both units.
 func (i iscsi) pure(u unit, m string) error {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {
@@ -172,7 +171,7 @@ func (i iscsi) pure(u unit, m string) error {
 	return err
 }
 
-// mapOf is the map of multipath that is on a disk, "" if none is.
+// mapOf returns the multipath map on a disk, "" if there is none.
 func (i iscsi) mapOf(disk string) (string, error) {
 	holders, err := i.Holders(disk)
 	if err != nil {
@@ -190,12 +189,12 @@ func (i iscsi) mapOf(disk string) (string, error) {
 	return "", nil
 }
 
-// attribute is the path of what the kernel lets be written of a disk.
+// attribute returns the path of a writable sysfs attribute of a disk.
 func (i iscsi) attribute(disk, name string) string {
 	return filepath.Join(i.Sys, "class/block", disk, "device", name)
 }
 
-// iscsiadm runs that for a portal of the target.
+// iscsiadm runs iscsiadm for a portal of the target.
 func (i iscsi) iscsiadm(ctx context.Context, p place, portal target.Address, args ...string) error {
 	_, err := i.run(ctx, append([]string{"iscsiadm", "--mode", "node", "--targetname", p.iqn, "--portal", portal.String()}, args...)...)
 	if err != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program iscsi is the connector of an iSCSI target. Its volumes are the logical units that the
-// target has, by the names that udev gives them in /dev/disk/by-id: as a map of multipath, or as
-// a disk where the target has one portal. Its options are iqn, the name of the target, and portals,
-// one or more of HOST:PORT with commas between.
+// Program iscsi is the connector of an iSCSI target. Its volumes are the target's logical units, by
+// the names that udev gives them in /dev/disk/by-id: a multipath map, or a disk if the target has
+// one portal. Its options are iqn, the name of the target, and portals, one or more of HOST:PORT,
+// separated by commas.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 func main() {
-	// What is begun is ended, by the commands too, which inherit this: iscsid would go on with a
-	// login of which nobody knows. The grace of whoever runs this is enough for it.
+	// A verb runs to its end, and so do its commands, which inherit this: otherwise iscsid would
+	// continue a login that no process knows of. The caller's grace period is long enough.
 	signal.Ignore(unix.SIGTERM)
 	c := iscsi{
 		Devices: target.Host(func(devices []string) (int, error) { return target.Opener(devices, multipathd) }),
@@ -32,7 +32,7 @@ func main() {
 		out, err := c.handle(ctx, in)
 		if errors.Is(err, errUnclear) {
 			fmt.Fprintf(os.Stderr, "iscsi: %v\n", err)
-			os.Exit(1) // which is no answer
+			os.Exit(1) // without an answer
 		}
 		return out, err
 	}
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// handle does one verb.
+// handle carries out one verb.
 func (i iscsi) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
 	p, err := placeOf(in.Options)
 	if err != nil {

@@ -17,13 +17,13 @@ const (
 	optionPortals = "portals"
 )
 
-// place is the target that a request is about.
+// place is the target of a request.
 type place struct {
 	iqn     string
 	portals []target.Address
 }
 
-// nameForm is how a target is named, as the standard has it.
+// nameForm is the form of target names in the standard (RFC 7143).
 var nameForm = regexp.MustCompile(`^(iqn\.[A-Za-z0-9.:_-]{1,219}|(eui|naa)\.[0-9A-Fa-f]{16,32})$`)
 
 // placeOf reads the options.

@@ -13,19 +13,19 @@ import (
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
 )
 
-// session is what the kernel has of a session with the target, which is a path to its units.
+// session is the kernel's data about a session with the target, which is a path to its units.
 type session struct {
 	id      string
 	portals []target.Address
-	// wwids are the units that were found, disks those of them that have a device by now.
+	// wwids are the units that were found, disks the units among them that have a device already.
 	wwids []string
 	disks []disk
 }
 
-// disk is a logical unit by one path. Its wwid is "" if the unit says nothing of itself.
+// disk is a logical unit through one path. Its wwid is "" if the unit does not identify itself.
 type disk struct {
 	name, wwid string
-	// running is false of a path that is lost, or blocked until that is known.
+	// running is false for a path that is lost, or blocked while its state is unknown.
 	running bool
 }
 
@@ -34,7 +34,7 @@ var (
 	diskName    = regexp.MustCompile(`^sd[a-z]+$`)
 )
 
-// readSessions are those with a target.
+// readSessions returns the sessions with a target.
 func readSessions(devices target.Devices, p place) (all []session, err error) {
 	dirs, err := filepath.Glob(filepath.Join(devices.Sys, "class/iscsi_session/*"))
 	if err != nil {
@@ -58,7 +58,7 @@ func readSessions(devices target.Devices, p place) (all []session, err error) {
 	return all, nil
 }
 
-// read reads what is below the directory of a session.
+// read reads the directory of a session.
 func (s *session) read(devices target.Devices, dir string) error {
 	connections, err := filepath.Glob(filepath.Join(dir, "connection*/iscsi_connection/*"))
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *session) read(devices target.Devices, dir string) error {
 	return nil
 }
 
-// wwidOf is what the unit with this directory says of itself. A unit that says nothing, in page
-// 0x83, is none of ours: the kernel has these errors for it.
+// wwidOf returns the identity that the unit in this directory reports. A unit that reports none in
+// page 0x83, for which the kernel returns these errors, is not ours.
 func wwidOf(dir string) (string, error) {
 	wwid, err := target.Attribute(dir, "wwid")
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EINVAL) {
@@ -97,7 +97,7 @@ func wwidOf(dir string) (string, error) {
 	return wwid, err
 }
 
-// add adds the unit that has this directory.
+// add adds the unit in this directory.
 func (s *session) add(devices target.Devices, dir string) error {
 	wwid, err := wwidOf(dir)
 	if err != nil {
@@ -129,7 +129,7 @@ func reaches(sessions []session, portal target.Address) bool {
 	return slices.ContainsFunc(sessions, func(s session) bool { return slices.Contains(s.portals, portal) })
 }
 
-// paths are the disks of the sessions that are this unit.
+// paths returns the disks of the sessions that are this unit.
 func paths(sessions []session, u unit) (all []disk) {
 	for _, s := range sessions {
 		all = append(all, s.pathsTo(u)...)

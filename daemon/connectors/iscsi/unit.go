@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// unit is a logical unit, as the name of its volume says it.
+// unit is a logical unit, parsed from the name of its volume.
 type unit struct {
-	// name is that of the volume, which udev gives the device in /dev/disk/by-id.
+	// name is the volume's name, which udev gives the device in /dev/disk/by-id.
 	name string
-	// wwid is what the unit says of itself, in the kernel's words.
+	// wwid is the unit's identity in the kernel's form.
 	wwid string
-	// mapUUID is that of the map of multipath that is the volume; "" if it is the disk itself.
+	// mapUUID is the UUID of the multipath map that is the volume; "" if the volume is the disk
+	// itself.
 	mapUUID string
 }
 
-// The names begin with what the device is. Behind it is the WWID in udev's and multipath's words:
+// The names begin with the kind of the device. The WWID follows in the form of udev and multipath:
 // 3 and an NAA identifier, or 2 and an EUI-64.
 const (
 	mapPrefix  = "dm-uuid-"
@@ -30,7 +31,7 @@ var (
 	wwidKind = map[string]string{"2": "eui.", "3": "naa."}
 )
 
-// unitOf is the logical unit of a volume. A name that is none belongs to no target.
+// unitOf returns the logical unit of a volume; false if the name is not one of a unit.
 func unitOf(volume string) (unit, bool) {
 	parts := unitForm.FindStringSubmatch(volume)
 	if parts == nil {
@@ -43,7 +44,7 @@ func unitOf(volume string) (unit, bool) {
 	return u, true
 }
 
-// mapName is the name that the volume has as a map.
+// mapName returns the name of the volume as a map.
 func (u unit) mapName() string {
 	return mapPrefix + uuidPrefix + strings.TrimPrefix(u.name, diskPrefix)
 }

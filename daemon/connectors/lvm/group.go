@@ -11,13 +11,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// group is a volume group that some device of this host says that it belongs to.
+// group is a volume group that is named by the label of a device of this host.
 type group struct {
 	name, uuid string
 	devices    []string
 }
 
-// groups reads the labels of all devices. Guests have written some of them.
+// groups reads the labels of all devices. Guests may have written some of them.
 func (l lvm) groups(ctx context.Context) (all []group, err error) {
 	text, err := l.run(ctx, "pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid")
 	if err != nil {
@@ -39,7 +39,7 @@ func (l lvm) groups(ctx context.Context) (all []group, err error) {
 	for _, part := range doc.Report {
 		for _, pv := range part.PV {
 			if pv.UUID == "" || !strings.HasPrefix(pv.Device, "/dev/") {
-				continue // it is in no group, or its device is away
+				continue // it is in no group, or its device is missing
 			}
 			i, known := at[pv.UUID]
 			if !known {
@@ -53,7 +53,7 @@ func (l lvm) groups(ctx context.Context) (all []group, err error) {
 	return all, nil
 }
 
-// groupOf is the volume group of a place. The warning names other groups of its name.
+// groupOf returns the volume group of a place. The warning names other groups with the same name.
 func (l lvm) groupOf(ctx context.Context, p place) (own group, warning string, err error) {
 	all, err := l.groups(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (l lvm) groupOf(ctx context.Context, p place) (own group, warning string, e
 	return own, warning, nil
 }
 
-// within runs a command that sees the devices of a group and no other ones.
+// within runs a command that sees only the devices of a group.
 func (l lvm) within(ctx context.Context, g group, command string, args ...string) ([]byte, error) {
 	return l.run(ctx, append([]string{command, "--devices", strings.Join(g.devices, ",")}, args...)...)
 }

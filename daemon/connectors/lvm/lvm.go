@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// handle does one verb.
+// handle carries out one verb.
 func (l lvm) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
 	p, err := placeOf(in.Options)
 	if err != nil {
@@ -48,8 +48,8 @@ func volumeAnswer(p place, v *logical, err error) (connector.Answer, error) {
 	}}, nil
 }
 
-// create makes a thin volume. The tag is part of the change that makes it, so that nobody sees
-// the one without the other.
+// create makes a thin volume. The same change makes the volume and its tag, so that neither is seen
+// without the other.
 func (l lvm) create(ctx context.Context, p place, r *report, in connector.Request) (connector.Answer, error) {
 	if err := r.checkSize(in.SizeBytes); err != nil {
 		return connector.Answer{}, err
@@ -71,7 +71,7 @@ func (l lvm) create(ctx context.Context, p place, r *report, in connector.Reques
 	return l.now(ctx, p, in.Volume)
 }
 
-// opName is what can be a tag.
+// opName is the form of an op id that can be a tag.
 var opName = regexp.MustCompile(`^[A-Za-z0-9_+.-]{1,128}$`)
 
 func (l lvm) extend(ctx context.Context, p place, r *report, in connector.Request) (connector.Answer, error) {
@@ -93,7 +93,7 @@ func (l lvm) extend(ctx context.Context, p place, r *report, in connector.Reques
 	return l.now(ctx, p, in.Volume)
 }
 
-// remove deletes the one volume that has the identity, whatever has its name by then.
+// remove deletes only the volume with the identity; another volume may have its name by now.
 func (l lvm) remove(ctx context.Context, p place, r *report, in connector.Request) (connector.Answer, error) {
 	v, err := r.find(in.Volume)
 	if connector.CodeOf(err) == connector.CodeNotFound {
@@ -121,7 +121,7 @@ func (l lvm) remove(ctx context.Context, p place, r *report, in connector.Reques
 	return connector.Answer{}, nil
 }
 
-// now is the answer about a volume as it is after a change.
+// now returns the answer about a volume after a change.
 func (l lvm) now(ctx context.Context, p place, volume string) (connector.Answer, error) {
 	r, err := l.report(ctx, p)
 	if err != nil {
@@ -133,7 +133,7 @@ func (l lvm) now(ctx context.Context, p place, volume string) (connector.Answer,
 
 func inBytes(n int64) string { return strconv.FormatInt(n, 10) + "b" }
 
-// refusal gives an error of a command a code, by what the command says.
+// refusal gives an error of a command a code, derived from the command's message.
 func refusal(err error) error {
 	text := strings.ToLower(err.Error())
 	code := connector.CodeFailed

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// quieten has the commands of LVM say nothing of descriptors that they inherit. With a line for
-// each there would be no room for what they say of an error.
+// quieten stops LVM's warnings about inherited file descriptors. With a line for each the error
+// itself would be cut off.
 func quieten() error { return os.Setenv("LVM_SUPPRESS_FD_WARNINGS", "1") }
 
 func main() {

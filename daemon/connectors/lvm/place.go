@@ -18,20 +18,20 @@ const (
 	optionPool  = "thin_pool"
 )
 
-// opTag begins the tag that says which op has made a volume.
+// opTag begins the tag with the op that has made a volume.
 const opTag = "volferry.op="
 
-// lvm does the verbs by commands of LVM.
+// lvm implements the verbs with commands of LVM.
 type lvm struct {
-	// run runs one of them and returns its stdout.
+	// run runs a command and returns its stdout.
 	run func(ctx context.Context, args ...string) ([]byte, error)
 }
 
-// place is the thin pool that a request is about. The group is the one with the UUID: a guest can
-// write any name of a group on its own disk.
+// place is the thin pool of a request. The UUID identifies the group: a guest can write any group
+// name on its own disk.
 type place struct{ group, uuid, pool string }
 
-// name is what volume groups and logical volumes are named by.
+// name is the form of the names of volume groups and logical volumes.
 var name = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
 
 // placeOf reads the options.
@@ -50,7 +50,7 @@ func placeOf(options map[string]string) (place, error) {
 	return p, nil
 }
 
-// path is where the kernel has a volume.
+// path returns the device path of a volume.
 func (p place) path(volume string) string { return p.directory() + "/" + volume }
 
 func (p place) directory() string { return "/dev/" + p.group }

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// report is what there is in a volume group, at one moment.
+// report is the content of a volume group at one moment.
 type report struct {
 	place       place
 	group       group
@@ -40,8 +40,8 @@ type logical struct {
 	open      bool
 }
 
-// report reads the volume group. A pool that is not there is unavailable, not absent: its disks
-// may be away, and nobody knows then what it has.
+// report reads the volume group. A missing pool is unavailable, not absent: its disks may be
+// missing, and then its content is unknown.
 func (l lvm) report(ctx context.Context, p place) (*report, error) {
 	own, warning, err := l.groupOf(ctx, p)
 	if err != nil {
@@ -89,7 +89,7 @@ func (l lvm) report(ctx context.Context, p place) (*report, error) {
 	return r, nil
 }
 
-// named is the logical volume of this name, whatever it is, nil if there is none.
+// named returns the logical volume of any kind with this name, nil if there is none.
 func (r *report) named(name string) *logical {
 	i := slices.IndexFunc(r.volumes, func(v logical) bool { return v.Name == name })
 	if i < 0 {
@@ -98,7 +98,7 @@ func (r *report) named(name string) *logical {
 	return &r.volumes[i]
 }
 
-// find is a volume of the thin pool.
+// find returns a volume of the thin pool.
 func (r *report) find(name string) (*logical, error) {
 	v := r.named(name)
 	if v == nil || v.PoolLV != r.place.pool {
@@ -107,8 +107,8 @@ func (r *report) find(name string) (*logical, error) {
 	return v, nil
 }
 
-// facts is what the pool is. A percentage that lvs does not have is of a pool that is not
-// active: it has no room now.
+// facts describes the pool. If lvs has no percentage, the pool is not active and has no free space
+// now.
 func (r *report) facts() *connector.Pool {
 	used, err := strconv.ParseFloat(r.pool.DataPercent, 64)
 	if err != nil {
@@ -129,12 +129,12 @@ func (r *report) checkSize(bytes int64) error {
 	return nil
 }
 
-// identity is the UUID that the device mapper has of a volume.
+// identity returns the UUID that the device mapper has for a volume.
 func (v *logical) identity() string {
 	return "LVM-" + strings.ReplaceAll(v.GroupUUID+v.UUID, "-", "")
 }
 
-// is refuses a volume that is another one than was meant.
+// is refuses a volume with another identity.
 func (v *logical) is(identity string) error {
 	if v.identity() == identity {
 		return nil
@@ -142,7 +142,7 @@ func (v *logical) is(identity string) error {
 	return connector.Errorf(connector.CodeChanged, "%s is %s by now, and not %.200s", v.Name, v.identity(), identity)
 }
 
-// opID is the op that has made a volume, "" of a volume that no op has made.
+// opID returns the op that has made a volume, "" if no op has.
 func (v *logical) opID() string {
 	for tag := range strings.SplitSeq(v.Tags, ",") {
 		if id, found := strings.CutPrefix(tag, opTag); found {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program nvme is the connector of a subsystem of NVMe over TCP. Its volumes are the namespaces
-// that the subsystem has, by the names that udev gives them in /dev/disk/by-id. Its options are
-// nqn, the name of the subsystem, and addresses, one or more of HOST:PORT with commas between.
+// Program nvme is the connector of a subsystem of NVMe over TCP. Its volumes are the subsystem's
+// namespaces, by the names that udev gives them in /dev/disk/by-id. Its options are nqn, the name
+// of the subsystem, and addresses, one or more of HOST:PORT, separated by commas.
 package main
 
 import (

@@ -14,18 +14,18 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// nvme does the verbs by commands of nvme-cli, and by what the kernel says.
+// nvme implements the verbs with commands of nvme-cli, and with sysfs.
 type nvme struct {
 	target.Devices
-	// run runs one of them and returns its stdout.
+	// run runs a command and returns its stdout.
 	run func(ctx context.Context, args ...string) ([]byte, error)
-	// installed refuses where a program is missing, with the package that has it.
+	// installed returns an error with the Debian package if a program is missing.
 	installed func(program, debian string) error
 	// state is the directory of the marks.
 	state string
 }
 
-// handle does one verb.
+// handle carries out one verb.
 func (n nvme) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
 	p, err := placeOf(in.Options)
 	if err != nil {
@@ -85,8 +85,8 @@ func (nvme) absent(p place, volume string) error {
 	return connector.Errorf(connector.CodeNotFound, "subsystem %s shows no namespace %s", p.nqn, volume)
 }
 
-// connect connects the subsystem by each address by which it is not, and waits for the namespace.
-// One path is enough.
+// connect connects the subsystem through each missing address, and waits for the namespace. One
+// path is enough.
 func (n nvme) connect(ctx context.Context, p place, marks *target.Marks, in connector.Request) (connector.Answer, error) {
 	if !strings.HasPrefix(in.Volume, namePrefix) {
 		return connector.Answer{}, n.absent(p, in.Volume)
@@ -109,7 +109,7 @@ func (n nvme) connect(ctx context.Context, p place, marks *target.Marks, in conn
 	return connector.Answer{}, errors.Join(err, n.end(ctx, p, marks, in.Volume))
 }
 
-// reach makes the paths that are not there.
+// reach makes the missing paths.
 func (n nvme) reach(ctx context.Context, p place, s subsystem) error {
 	var failed []error
 	for _, a := range p.addresses {
@@ -130,7 +130,7 @@ func (n nvme) reach(ctx context.Context, p place, s subsystem) error {
 	return err
 }
 
-// shows waits for a namespace and for its name. Its subsystem is asked once for what is new.
+// shows waits for a namespace and for its name. It rescans the subsystem once.
 func (n nvme) shows(ctx context.Context, p place, volume string) (*namespace, error) {
 	var found *namespace
 	asked := false
@@ -144,7 +144,7 @@ func (n nvme) shows(ctx context.Context, p place, volume string) (*namespace, er
 			asked = true
 			for _, c := range s.controllers {
 				if _, err := n.run(ctx, "nvme", "ns-rescan", n.Path(c.name)); err != nil {
-					_, _ = os.Stderr.WriteString("nvme: " + err.Error() + "\n") // it may show by itself
+					_, _ = os.Stderr.WriteString("nvme: " + err.Error() + "\n") // it may appear without the rescan
 				}
 			}
 		}
@@ -161,7 +161,7 @@ func (n nvme) shows(ctx context.Context, p place, volume string) (*namespace, er
 	return nil, n.absent(p, volume)
 }
 
-// disconnect ends what a volume needs of the session, and the session with the last volume.
+// disconnect removes the mark of a volume, and ends the session with the last volume.
 func (n nvme) disconnect(ctx context.Context, p place, marks *target.Marks, in connector.Request) error {
 	s, err := n.read(p)
 	if err != nil {
@@ -178,8 +178,8 @@ func (n nvme) disconnect(ctx context.Context, p place, marks *target.Marks, in c
 	return n.end(ctx, p, marks, in.Volume)
 }
 
-// end takes the mark of a volume, and ends the session with the last one, unless somebody
-// has another disk of it open, which was not connected here.
+// end removes the mark of a volume, and ends the session with the last one, unless another disk of
+// the session, which was not connected by this program, is open.
 func (n nvme) end(ctx context.Context, p place, marks *target.Marks, volume string) error {
 	_, last, err := marks.Holds(volume)
 	if err == nil && last {
@@ -211,7 +211,7 @@ func (n nvme) endSession(ctx context.Context, p place) error {
 	return n.gone(ctx, p, s)
 }
 
-// gone waits until neither the kernel nor udev has a disk of a session that was ended.
+// gone waits until neither the kernel nor udev has a disk of an ended session.
 func (n nvme) gone(ctx context.Context, p place, was subsystem) error {
 	gone, err := target.Until(ctx, n.Within, func() (bool, error) {
 		now, err := n.read(p)

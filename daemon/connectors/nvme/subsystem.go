@@ -22,13 +22,13 @@ const (
 	optionAddresses = "addresses"
 )
 
-// place is the subsystem that a request is about.
+// place is the subsystem of a request.
 type place struct {
 	nqn       string
 	addresses []target.Address
 }
 
-// nqnForm is how a subsystem is named, as the standard has it.
+// nqnForm is the form of subsystem names in the standard.
 var nqnForm = regexp.MustCompile(`^nqn\.[A-Za-z0-9._:-]{1,219}$`)
 
 // placeOf reads the options.
@@ -47,7 +47,7 @@ func placeOf(options map[string]string) (place, error) {
 	return p, err
 }
 
-// subsystem is what the kernel has of a subsystem: its controllers are the paths to it.
+// subsystem is the kernel's data about a subsystem: its controllers are the paths to it.
 type subsystem struct {
 	controllers []controller
 	namespaces  []namespace
@@ -55,14 +55,14 @@ type subsystem struct {
 
 type controller struct{ name, address string }
 
-// namespace is a disk, by all paths.
+// namespace is a disk with all its paths.
 type namespace struct {
 	disk      string
 	wwid      string
 	sizeBytes int64
 }
 
-// readSubsystem is the subsystem as the kernel has it now.
+// readSubsystem returns the kernel's present data about the subsystem.
 func readSubsystem(devices target.Devices, p place) (subsystem, error) {
 	var s subsystem
 	dirs, err := filepath.Glob(filepath.Join(devices.Sys, "class/nvme-subsystem/*"))
@@ -126,10 +126,10 @@ func (s subsystem) reaches(a target.Address) bool {
 	})
 }
 
-// namePrefix begins the names that udev gives namespaces, before what identifies them.
+// namePrefix begins udev's names of namespaces; their identity follows.
 const namePrefix = "nvme-"
 
-// find is the namespace of a volume, nil if the subsystem shows none.
+// find returns the namespace of a volume, nil if the subsystem shows none.
 func (s subsystem) find(volume string) *namespace {
 	i := slices.IndexFunc(s.namespaces, func(n namespace) bool { return namePrefix+n.wwid == volume })
 	if i < 0 {

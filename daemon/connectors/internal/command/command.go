@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command runs the commands of the storage for which a connector is. It must not know
-// any of them.
+// Package command runs the commands of a connector's storage. It does not know any of them.
 package command
 
 import (
@@ -13,15 +12,15 @@ import (
 	"strings"
 )
 
-// maxStderrBytes of a command that has failed are shown.
+// maxStderrBytes bounds the stderr of a failed command in an error.
 const maxStderrBytes = 1 << 10
 
-// Run runs a program with its arguments, without a shell, and returns its stdout. The error of
-// one that fails has the beginning of its stderr.
+// Run runs a program with its arguments, without a shell, and returns its stdout. The error of a
+// failed program has the beginning of its stderr.
 func Run(ctx context.Context, args ...string) ([]byte, error) { return RunHolding(ctx, nil, args...) }
 
-// RunHolding is Run of a program that inherits a file, nil for none: whatever lock that has is held
-// until the program has ended, though whoever started it has before.
+// RunHolding is Run, but the program inherits a file, nil for none: a lock of the file is then held
+// until the program has ended, even if its parent ends earlier.
 func RunHolding(ctx context.Context, held *os.File, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

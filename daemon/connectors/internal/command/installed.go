@@ -8,8 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// Installed refuses where a program is not there to be run, and says which package of Debian has
-// it.
+// Installed returns an error with the Debian package if a program is not installed.
 func Installed(program, debian string) error {
 	if _, err := exec.LookPath(program); err != nil {
 		return connector.Errorf(connector.CodeUnavailable, "%s is not installed: apt-get install %s", program, debian)

@@ -11,15 +11,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// Address is one of those by which a target is reached.
+// Address is an address of a target.
 type Address struct{ Host, Port string }
 
 func (a Address) String() string { return net.JoinHostPort(a.Host, a.Port) }
 
-// hostForm is a host that is no option of a command.
+// hostForm is a host that cannot be taken for an option of a command.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:%-]*$`)
 
-// Addresses reads an option of a pool: one or more of HOST:PORT with commas between.
+// Addresses parses an option of a pool: one or more of HOST:PORT, separated by commas.
 func Addresses(option, text string) (all []Address, err error) {
 	for one := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(one)

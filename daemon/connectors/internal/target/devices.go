@@ -18,40 +18,41 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// SectorBytes is the unit of the kernel's sizes.
+// SectorBytes is the unit of sizes in sysfs.
 const SectorBytes = 512
 
-// Devices are the block devices of this host, each named as in /sys/class/block.
+// Devices are the block devices of this host. Their names are those in /sys/class/block.
 type Devices struct {
-	// Sys, Dev and Udev are the directories of the kernel's, of udev's names, and of udev itself.
+	// Sys, Dev and Udev are the directories of sysfs, of device nodes, and of udev's data.
 	Sys, Dev, Udev string
-	// Opener is a process that has one of the devices open, 0 if none has.
+	// Opener returns a process that has one of the devices open, 0 if there is none.
 	Opener func(devices []string) (pid int, err error)
-	// Within is how long a device, and its name in /dev, has to show once its target is connected,
-	// and to go with it: on a host that is busy too.
+	// Within bounds how long a device, and its name in /dev, may take to appear once its target is
+	// connected, and to disappear; also on a busy host.
 	Within time.Duration
 }
 
-// Host are those of this host, with what says who has them open.
+// Host returns the devices of this host, with the function that finds processes which have them
+// open.
 func Host(opener func(devices []string) (pid int, err error)) Devices {
 	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev", Opener: opener, Within: time.Minute}
 }
 
-// ByID is the directory of the names that say which device it is.
+// ByID returns the directory of the names that identify devices.
 func (d Devices) ByID() string { return filepath.Join(d.Dev, "disk/by-id") }
 
-// Path is that of a device.
+// Path returns the path of a device.
 func (d Devices) Path(device string) string { return filepath.Join(d.Dev, device) }
 
-// dir is what the kernel says of a device.
+// dir returns the sysfs directory of a device.
 func (d Devices) dir(device string) string { return filepath.Join(d.Sys, "class/block", device) }
 
-// Attribute reads what the kernel says of a device; "" of what is gone.
+// Attribute reads a sysfs attribute of a device; "" if the device is gone.
 func (d Devices) Attribute(device, name string) (string, error) {
 	return Attribute(d.dir(device), name)
 }
 
-// Attribute reads an attribute of sysfs; "" of what is gone.
+// Attribute reads a sysfs attribute; "" if it is gone.
 func Attribute(dir, name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +61,7 @@ func Attribute(dir, name string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// SizeBytes is the size of a device, 0 if it is gone.
+// SizeBytes returns the size of a device, 0 if it is gone.
 func (d Devices) SizeBytes(device string) (int64, error) {
 	text, err := d.Attribute(device, "size")
 	if err != nil || text == "" {
@@ -73,10 +74,10 @@ func (d Devices) SizeBytes(device string) (int64, error) {
 	return sectors * SectorBytes, nil
 }
 
-// Holders are the devices that the kernel has stacked on one.
+// Holders returns the devices that the kernel has stacked on a device.
 func (d Devices) Holders(device string) ([]string, error) { return d.list(device, "holders") }
 
-// Slaves are the devices on which the kernel has stacked one.
+// Slaves returns the devices on which the kernel has stacked a device.
 func (d Devices) Slaves(device string) ([]string, error) { return d.list(device, "slaves") }
 
 func (d Devices) list(device, what string) (names []string, err error) {
@@ -90,8 +91,8 @@ func (d Devices) list(device, what string) (names []string, err error) {
 	return names, err
 }
 
-// IsKnown reports whether udev has seen a device. Before that it has told nobody what the device
-// is.
+// IsKnown reports whether udev has processed a device. Before that no program learns from udev
+// which device it is.
 func (d Devices) IsKnown(device string) (bool, error) {
 	number, err := d.Attribute(device, "dev")
 	if err != nil || number == "" {
@@ -101,20 +102,20 @@ func (d Devices) IsKnown(device string) (bool, error) {
 	return err == nil, absentIsFine(err)
 }
 
-// IsNamed reports whether a name in ByID is that of this device.
+// IsNamed reports whether a name in ByID leads to this device.
 func (d Devices) IsNamed(name, device string) bool {
 	to, err := filepath.EvalSymlinks(filepath.Join(d.ByID(), name))
 	return err == nil && to == d.Path(device)
 }
 
-// HasName reports whether some device has a name in ByID, or had it just now.
+// HasName reports whether a device has, or had a moment ago, the name in ByID.
 func (d Devices) HasName(name string) bool {
 	_, err := os.Lstat(filepath.Join(d.ByID(), name))
 	return err == nil
 }
 
-// NotUsed refuses devices that somebody has; what one of them has of the others does not count.
-// It waits for udev, which reads what others have closed.
+// NotUsed refuses devices that have a user; devices of the list do not count as each other's users.
+// It waits for udev, which opens devices after others have closed them.
 func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	var used error
 	begin := time.Now()
@@ -131,13 +132,13 @@ func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	return used
 }
 
-// udevIsBusy reports whether udev has events that it has not done with.
+// udevIsBusy reports whether udev has unfinished events.
 func (d Devices) udevIsBusy() bool {
 	_, err := os.Lstat(filepath.Join(d.Udev, "queue"))
 	return err == nil
 }
 
-// use is the first use of the devices that it finds.
+// use returns the first use of the devices that it finds.
 func (d Devices) use(devices []string) error {
 	for _, device := range devices {
 		path := d.Path(device)
@@ -164,7 +165,7 @@ func (d Devices) use(devices []string) error {
 	return nil
 }
 
-// isClaimed reports whether the kernel itself uses a device, as that of a file system.
+// isClaimed reports whether the kernel itself uses a device, for example as a filesystem.
 func isClaimed(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {

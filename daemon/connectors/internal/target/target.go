@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package target is what connectors of targets share. It keeps which volumes a session with a
-// target was made for, so that it ends with the last of them; what it keeps is gone after a reboot,
-// as sessions are. And it looks at devices: what they are, and who has them. It must not know how
-// a session is made.
+// Package target has the common parts of the connectors of targets. It records for which volumes a
+// session with a target was made, so that the session ends with the last of them; the records are
+// lost at a reboot, like the sessions. And it reads devices: their identity and their users. It
+// does not know how sessions are made.
 package target
 
 import (
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StateDir is where connectors keep that.
+// StateDir is the directory of these records.
 const StateDir = "/run/volferry-connectors"
 
 const (
@@ -28,14 +28,14 @@ const (
 	foreignName = "foreign"
 )
 
-// Marks are the volumes of a session. Whoever has them has the session to himself.
+// Marks are the volumes of a session. Their holder has the session for itself.
 type Marks struct {
 	dir  string
 	lock *os.File
 }
 
-// Take waits until nobody else is at work on the session that these words name, and returns its
-// marks. Kind is the name of the connector.
+// Take waits until no other connector works on the session with this name, and returns its marks.
+// Kind is the name of the connector.
 func Take(stateDir, kind, session string) (*Marks, error) {
 	sum := sha256.Sum256([]byte(session))
 	m := &Marks{dir: filepath.Join(stateDir, kind, hex.EncodeToString(sum[:16]))}
@@ -44,13 +44,13 @@ func Take(stateDir, kind, session string) (*Marks, error) {
 	return m, err
 }
 
-// TakeCopy waits until nobody copies to a volume, and has others wait until the file is closed,
-// also in the processes that have inherited it. The name is that of no other volume.
+// TakeCopy waits until no other copy to a volume runs, and blocks others until the file is closed,
+// also in the processes that have inherited it. Each volume has its own name.
 func TakeCopy(stateDir, kind, name string) (*os.File, error) {
 	return lock(filepath.Join(stateDir, kind), "copy-"+name)
 }
 
-// lock waits for a lock, which ends when the file is closed.
+// lock waits for a lock, which is released when the file is closed.
 func lock(dir, name string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -71,11 +71,11 @@ func lock(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// Release lets others work on the session.
+// Release ends the exclusive use of the session.
 func (m *Marks) Release() { _ = m.lock.Close() }
 
-// Add marks a volume, before the session is made for it: one that is there while nothing is
-// marked is somebody else's, and is never ended.
+// Add marks a volume, before a session is made for it. A session that exists while no volume is
+// marked belongs to another program, and is never ended.
 func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	have, err := m.volumes()
 	if err != nil {
@@ -90,8 +90,8 @@ func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	return os.WriteFile(filepath.Join(m.dir, markPrefix+volume), nil, 0o600)
 }
 
-// Holds reports whether the session is ours and is for this volume, and whether it is for no other
-// one, so that it has to end before the mark goes (Remove).
+// Holds reports whether the session is ours and serves this volume, and whether it serves no other
+// volume. In that case it must end before the mark is removed (Remove).
 func (m *Marks) Holds(volume string) (holds, last bool, err error) {
 	have, err := m.volumes()
 	if err != nil {
