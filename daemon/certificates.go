@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// lifetimes are those of the certificates that this host lives on; none without TLS.
+// lifetimes returns the lifetimes of this host's certificates; none without TLS.
 func (c *config) lifetimes() []mtls.Lifetime {
 	if !c.overTLS() {
 		return nil
@@ -20,7 +20,7 @@ func (c *config) lifetimes() []mtls.Lifetime {
 	return []mtls.Lifetime{host, mtls.LifetimeOf("authority", c.TLSCA)}
 }
 
-// certificateEnds is when they end, by name.
+// certificateEnds returns the expiry of each certificate, by name.
 func (c *config) certificateEnds() map[string]time.Time {
 	ends := map[string]time.Time{}
 	for _, l := range c.lifetimes() {

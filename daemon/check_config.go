@@ -16,16 +16,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// optionsTimeout is how long a connector may take to look at its pool while a person waits.
+// optionsTimeout bounds how long a connector may inspect its pool while a person waits.
 const optionsTimeout = 15 * time.Second
 
-// checkConfig is the command check-config. The answer is on stdout, what is beside it on stderr.
+// checkConfig is the command check-config. The result goes to stdout, everything else to stderr.
 func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
 	warnings := cfg.warnings()
-	if os.Getenv(envConnectors) == "" { // else this is the check before a start, which no pool is to prevent
+	if os.Getenv(envConnectors) == "" { // otherwise this is the check before a start, which no pool may prevent
 		asked, err := cfg.askConnectors(ctx)
 		if err != nil {
 			return err
@@ -43,9 +43,9 @@ func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) err
 	return err
 }
 
-// askConnectors has each connector look at its pools. The error has the pools whose options make no
-// sense to their connectors. A pool that its connector cannot look at is warned of: its options may
-// be right.
+// askConnectors has each connector inspect its pools. The error names the pools with options that
+// their connectors refuse. A pool that its connector cannot inspect is only a warning, because its
+// options may be right.
 func (c *config) askConnectors(ctx context.Context) (warnings []string, err error) {
 	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		return c.ConnectorDir, c.ConnectorPools, nil
@@ -54,7 +54,7 @@ func (c *config) askConnectors(ctx context.Context) (warnings []string, err erro
 	for _, pool := range slices.Sorted(maps.Keys(c.ConnectorPools)) {
 		name := c.ConnectorPools[pool].Connector()
 		if _, err := connector.Find(c.ConnectorDir, name); err != nil {
-			continue // warned of already
+			continue // it has a warning already
 		}
 		bounded, cancel := context.WithTimeout(ctx, optionsTimeout)
 		out, err := runner.Run(bounded, pool, connector.Request{Verb: connector.VerbInspect})

@@ -48,64 +48,62 @@ Usage:
 A flag wins over the configuration file. Flags:
 `
 
-// config is the configuration of the daemon: the file's keys are the flags'
-// names with underscores.
+// config is the configuration of the daemon. The keys of the file are the names of the flags with
+// underscores.
 type config struct {
 	Socket      string `toml:"socket"`
 	SocketGroup string `toml:"socket_group"`
 	Registry    string `toml:"registry"`
-	// TLSCA, TLSCert and TLSKey are what a registry at https:// needs.
+	// TLSCA, TLSCert and TLSKey are needed for a registry at https://.
 	TLSCA         string `toml:"tls_ca"`
 	TLSCert       string `toml:"tls_cert"`
 	TLSKey        string `toml:"tls_key"`
 	LibvirtSocket string `toml:"libvirt_socket"`
 	LibvirtHook   string `toml:"libvirt_hook"`
-	// LibvirtConfigDir is where libvirt keeps the definitions of domains.
+	// LibvirtConfigDir is libvirt's directory of domain definitions.
 	LibvirtConfigDir string `toml:"libvirt_config_dir"`
-	// LibvirtStateDir is where libvirt keeps what it has of domains besides, and of their
-	// processes.
+	// LibvirtStateDir is libvirt's directory of other data about domains and their processes.
 	LibvirtStateDir string `toml:"libvirt_state_dir"`
 	MetricsListen   string `toml:"metrics_listen"`
 	StateDir        string `toml:"state_dir"`
 	OverlayDir      string `toml:"overlay_dir"`
-	// OverlayDirShared says that other hosts see OverlayDir at the same path. Each host has a
-	// directory of its own there, and overlays says which.
+	// OverlayDirShared reports that other hosts see OverlayDir at the same path. Each host uses its
+	// own subdirectory, see overlays.
 	OverlayDirShared bool   `toml:"overlay_dir_shared"`
 	SaveDir          string `toml:"save_dir"`
-	// SaveDirInMemory allows SaveDir on a tmpfs.
+	// SaveDirInMemory permits a SaveDir on a tmpfs.
 	SaveDirInMemory bool   `toml:"save_dir_in_memory"`
 	HostName        string `toml:"host_name"`
 	LogLevel        string `toml:"log_level"`
-	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
+	// OverlayMinFreeBytes must be free in OverlayDir for a migration to start.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
-	// OverlayThrottleBelowBytes is how much has to be free in OverlayDir, or guests are slowed
-	// down that write there; 0 never slows one. What is free is to last for
-	// OverlayThrottleSeconds then.
+	// OverlayThrottleBelowBytes is the free space in OverlayDir below which guests that write there
+	// are throttled, so that the free space lasts for OverlayThrottleSeconds; 0 disables that.
 	OverlayThrottleBelowBytes int64 `toml:"overlay_throttle_below_bytes"`
 	OverlayThrottleSeconds    int64 `toml:"overlay_throttle_seconds"`
-	// SuspendAtJobStart reports whether a guest is suspended while a block job begins on one of
-	// its disks: auto, always or never.
+	// SuspendAtJobStart is when a guest is suspended while a block job begins on one of its disks:
+	// auto, always or never.
 	SuspendAtJobStart string `toml:"suspend_at_job_start"`
-	// AllowedPaths are the places for volumes besides the pools; see location.Rules.
+	// AllowedPaths are the permitted places of volumes outside pools; see location.Rules.
 	AllowedPaths []string `toml:"allowed_paths"`
-	// NBDServers are the NBD servers over TCP whose exports may be volumes, as HOST:PORT.
+	// NBDServers are the NBD servers over TCP, as HOST:PORT, with exports that may be volumes.
 	NBDServers []string `toml:"nbd_servers"`
-	// RBDClusters are the Ceph clusters whose RBD images may be volumes, by their ids.
+	// RBDClusters are the Ceph clusters, by id, with RBD images that may be volumes.
 	RBDClusters rbd.Clusters `toml:"rbd_clusters"`
-	// SharedPools are pools in which other hosts see the same bytes. Pools of
-	// type netfs are shared by themselves.
+	// SharedPools are pools in which other hosts see the same bytes. Pools of type netfs need not
+	// be listed.
 	SharedPools []string `toml:"shared_pools"`
-	// ConnectorDir is where connectors are installed.
+	// ConnectorDir is the directory of the installed connectors.
 	ConnectorDir string `toml:"connector_dir"`
-	// ConnectorPools are the pools that connectors make volumes in, by name.
+	// ConnectorPools are the pools of connectors, by name.
 	ConnectorPools map[string]connector.PoolConfig `toml:"connector_pools"`
 
-	// hostID is set once the state directory or the certificate has said who this host is.
+	// hostID is set once it is known, from the state directory or the certificate.
 	hostID string
 }
 
-// The values of suspend_at_job_start. Auto: where the guest's QEMU may
-// lose a write, or die of it, otherwise.
+// The values of suspend_at_job_start. With auto a guest is suspended if its QEMU could otherwise
+// lose a write or crash.
 const (
 	suspendAuto   = "auto"
 	suspendAlways = "always"
@@ -114,9 +112,9 @@ const (
 
 const (
 	defaultConfigFile = "/etc/volferry/volferryd.toml"
-	// defaultOverlayMinFree is room for a busy guest's writes of some minutes.
+	// defaultOverlayMinFree holds some minutes of a busy guest's writes.
 	defaultOverlayMinFree = 1 << 30
-	// defaultOverlayThrottleSeconds is time for a person to come, or for a fold to end.
+	// defaultOverlayThrottleSeconds is long enough for an operator to act, or for a fold to end.
 	defaultOverlayThrottleSeconds = 600
 )
 
@@ -136,7 +134,7 @@ func defaultConfig() *config {
 	}
 }
 
-// loadConfig reads the file and then the flags, which win.
+// loadConfig reads the file and then the flags, which take precedence.
 func loadConfig(args []string, stderr io.Writer) (*config, error) {
 	program := settings.Program{Name: "volferryd", Usage: usage, File: defaultConfigFile, Stderr: stderr}
 	cfg, rest, err := settings.Load(program, args, defaultConfig, (*config).flags)
@@ -156,7 +154,7 @@ func loadConfig(args []string, stderr io.Writer) (*config, error) {
 	return cfg, nil
 }
 
-// saveDir is the setting of the directory for the memory of saved guests.
+// saveDir is the key of the directory for the memory of saved guests.
 const saveDir = "save_dir"
 
 func (c *config) flags(set *flag.FlagSet) {
@@ -197,11 +195,10 @@ func (c *config) flags(set *flag.FlagSet) {
 	})
 }
 
-// overTLS reports whether the registry is on another machine, and knows this host by
-// its certificate.
+// overTLS reports whether the registry is reached over TLS, and knows this host by its certificate.
 func (c *config) overTLS() bool { return strings.HasPrefix(c.Registry, "https://") }
 
-// check refuses a configuration that could not work, or not safely.
+// check refuses a configuration that could not work, or would be unsafe.
 func (c *config) check() error {
 	if err := cmp.Or(
 		c.checkRegistry(),
@@ -248,7 +245,8 @@ func (c *config) check() error {
 	return cmp.Or(c.checkOverlayDir(), c.checkSaveDir())
 }
 
-// jobStart says against what of a version of QEMU a guest is suspended while a block job begins.
+// jobStart returns the faults of this QEMU version against which a guest is suspended while a block
+// job begins.
 func (c *config) jobStart(qemu hv.Version) hv.JobStart {
 	switch c.SuspendAtJobStart {
 	case suspendAlways:
@@ -259,7 +257,7 @@ func (c *config) jobStart(qemu hv.Version) hv.JobStart {
 	return hv.JobStartOf(qemu)
 }
 
-// warnings are what is allowed by the operator's word, and may not be what was meant.
+// warnings returns warnings about permitted settings that may not be intended.
 func (c *config) warnings() (out []string) {
 	for _, dir := range c.AllowedPaths {
 		if who := location.OpenTo(dir); who != "" {
@@ -272,8 +270,7 @@ func (c *config) warnings() (out []string) {
 	return append(out, c.warnConnectors()...)
 }
 
-// checkRegistry refuses a registry that cannot be asked, and TLS files that are
-// not those of a host.
+// checkRegistry refuses an invalid registry URL, and TLS files that do not belong to a host.
 func (c *config) checkRegistry() error {
 	if !c.overTLS() {
 		if !strings.HasPrefix(c.Registry, "unix:///") || client.IsList(c.Registry) {
@@ -294,7 +291,7 @@ func (c *config) checkRegistry() error {
 	return err
 }
 
-// identity is who this host is by its certificate.
+// identity returns this host's identity from its certificate.
 func (c *config) identity() (mtls.Identity, error) {
 	id, err := mtls.IdentityOfFile(c.TLSCert)
 	if err != nil {
@@ -318,7 +315,7 @@ func (c *config) checkSharedPools() error {
 	return nil
 }
 
-// checkConnectors refuses pools that could not be.
+// checkConnectors refuses invalid pools of connectors.
 func (c *config) checkConnectors() error {
 	if err := connector.CheckPools(c.ConnectorPools); err != nil {
 		return fmt.Errorf("connector_pools: %w", err)
@@ -326,7 +323,7 @@ func (c *config) checkConnectors() error {
 	return settings.CheckPath("connector_dir", c.ConnectorDir)
 }
 
-// checkClusters refuses Ceph clusters that could not be.
+// checkClusters refuses invalid Ceph clusters.
 func (c *config) checkClusters() error {
 	if err := c.RBDClusters.Check(); err != nil {
 		return fmt.Errorf("rbd_clusters: %w", err)
@@ -334,8 +331,8 @@ func (c *config) checkClusters() error {
 	return nil
 }
 
-// warnConnectors warns of connectors that are not there or not safe to run: their pools cannot be
-// used, and the rest of the daemon can.
+// warnConnectors warns of connectors that are missing or unsafe to run: only their pools cannot be
+// used.
 func (c *config) warnConnectors() (out []string) {
 	for _, pool := range slices.Sorted(maps.Keys(c.ConnectorPools)) {
 		if _, err := connector.Find(c.ConnectorDir, c.ConnectorPools[pool].Connector()); err != nil {
@@ -345,8 +342,8 @@ func (c *config) warnConnectors() (out []string) {
 	return out
 }
 
-// overlays is the directory of this host's overlays. In one that other hosts see, each host
-// has its own, so that no two ever use each other's file.
+// overlays returns the directory of this host's overlays. In a shared directory each host has its
+// own, so that no two hosts use the same file.
 func (c *config) overlays() string {
 	if !c.OverlayDirShared {
 		return c.OverlayDir
@@ -354,8 +351,8 @@ func (c *config) overlays() string {
 	return filepath.Join(c.OverlayDir, c.hostID)
 }
 
-// overlaysNotShared says why overlays are on this host alone although overlay_dir_shared is
-// set; empty if they are not, or it is not set.
+// overlaysNotShared returns why overlays are on this host alone although overlay_dir_shared is set;
+// "" otherwise.
 func (c *config) overlaysNotShared() string {
 	if !c.OverlayDirShared {
 		return ""
@@ -363,8 +360,8 @@ func (c *config) overlaysNotShared() string {
 	return notShared(c.OverlayDir)
 }
 
-// checkOverlayDir: while a volume moves, the guest's newest writes are in its
-// overlay alone, so the overlay must survive a reboot.
+// checkOverlayDir refuses an overlay directory that a reboot would empty: while a volume moves,
+// only its overlay has the guest's latest writes.
 func (c *config) checkOverlayDir() error {
 	if c.OverlayDirShared {
 		if err := checkSharedOverlayDir(c.OverlayDir, c.StateDir); err != nil {
@@ -374,7 +371,8 @@ func (c *config) checkOverlayDir() error {
 	return onDisk("overlay_dir", c.OverlayDir, "a reboot would lose what guests wrote while their volumes moved")
 }
 
-// checkSaveDir: a guest that is saved has its memory there alone.
+// checkSaveDir refuses a save directory that a reboot would empty, unless that is permitted: only
+// the save image has the memory of a saved guest.
 func (c *config) checkSaveDir() error {
 	if c.SaveDirInMemory {
 		return nil
@@ -382,11 +380,11 @@ func (c *config) checkSaveDir() error {
 	return onDisk(saveDir, c.SaveDir, "a reboot would lose what guests that are saved there had in memory; save_dir_in_memory = true allows it")
 }
 
-// onDisk refuses a directory, there or not yet, that is in memory.
+// onDisk refuses a directory in memory. The directory need not exist.
 func onDisk(key, path, why string) error {
 	dir := path
 	inMemory, err := location.InMemory(dir)
-	for errors.Is(err, unix.ENOENT) && dir != "/" { // not made yet
+	for errors.Is(err, unix.ENOENT) && dir != "/" { // it does not exist yet
 		dir = filepath.Dir(dir)
 		inMemory, err = location.InMemory(dir)
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// doctor looks for what on this host would stop a migration, before one finds
-// out.
+// doctor checks this host for faults that would stop a migration.
 type doctor struct {
 	cfg     *config
 	rules   location.Rules
@@ -29,34 +28,34 @@ type doctor struct {
 	uplink  *uplink.Uplink
 	client  registryClient
 	storage image.Storage
-	// volume returns a volume as the registry knows it now.
+	// volume returns a volume from the registry.
 	volume func(ctx context.Context, id string) (api.Volume, error)
-	// open returns the migrations of this host that are not over.
+	// open returns the open migrations of this host.
 	open func(ctx context.Context) ([]api.Migration, error)
-	// unresumed says why guests are paused that a move has suspended and that libvirt does not
-	// resume, as far as no open migration of this host says it.
+	// unresumed returns the reasons why guests stay paused that a move has suspended and that
+	// libvirt does not resume, except those that an open migration of this host has.
 	unresumed func() []string
-	// ops returns the operations of this host that are not over.
+	// ops returns the unfinished operations of this host.
 	ops func() []api.Op
-	// written returns the released sources of this host that may have what their volumes lack.
+	// written returns the released sources of this host that may have data which their volumes
+	// lack.
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
 	// released returns all released sources of this host.
 	released func(ctx context.Context) ([]api.ReleasedSource, error)
-	// contradictions returns the volumes of which the registry and the journal of this host do not
-	// agree.
+	// contradictions returns the volumes about which the registry and this host's journal disagree.
 	contradictions func(ctx context.Context) ([]migrate.Contradiction, error)
-	// tainted returns the guests of this host whose domains a move has tainted.
+	// tainted returns the guests of this host with domains that a move has tainted.
 	tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)
-	// limited returns the limits on the writes of guests that moves have left.
+	// limited returns the write limits of guests that moves have not removed.
 	limited func() []string
 
-	// probe asks each URL of a registry that has several who answers there.
+	// probe asks each URL of a registry with several which registry answers there.
 	probe func(ctx context.Context) []client.Endpoint
 
 	fixing sync.Mutex
 }
 
-// registryClient is what doctor asks of the registry itself.
+// registryClient is the part of the registry's client that doctor uses.
 type registryClient interface {
 	Version(ctx context.Context) (string, error)
 	ClockAhead() (time.Duration, bool)

@@ -12,22 +12,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// unprofiled are the beginnings of paths for which libvirt's helper, virt-aa-helper, makes no rule:
-// a guest that AppArmor confines is not started, and no job is begun, with an image or the memory
-// of a guest there.
+// unprofiled are path prefixes for which libvirt's helper virt-aa-helper makes no rule: with an
+// image or a save image there, a guest confined by AppArmor does not start, and no job begins.
 var unprofiled = []string{
 	"/bin/", "/boot/", "/etc/", "/initrd", "/lib", "/lost+found/", "/proc/", "/sbin/", "/selinux/", "/sys/", "/usr/bin/", "/usr/lib",
 	"/usr/local/bin/", "/usr/local/etc/", "/usr/local/lib", "/usr/local/sbin/", "/usr/sbin/", "/usr/share/", "/vmlinuz",
 }
 
-// profiles looks for directories whose files libvirt gives no confined guest.
+// profiles finds directories with files that libvirt does not open to confined guests.
 func (d *doctor) profiles(ctx context.Context) []api.Check {
 	out := []api.Check{}
 	places := d.places(ctx)
 	for _, p := range append(places, place{what: "the memory of saved guests in " + d.cfg.SaveDir, dir: d.cfg.SaveDir, status: "fail"}) {
 		dir, err := filepath.EvalSymlinks(p.dir)
 		if err != nil {
-			continue // others say that it is not there
+			continue // another check reports that it is missing
 		}
 		inside := func(prefix string) bool { return strings.HasPrefix(dir+"/", prefix) }
 		if !slices.ContainsFunc(unprofiled, inside) {

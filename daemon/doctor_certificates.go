@@ -8,15 +8,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// renewals say how to renew the certificates that this host lives on, by the names of
-// their lifetimes.
+// renewals has the advice for renewing this host's certificates, by the names of their lifetimes.
 var renewals = map[string]string{
 	"host":      "make a new one at the registry (volferry-registry issue-cert host NAME --replace) and put it in place; nothing needs to be restarted",
 	"authority": "the registry gets a new authority in time: copy its ca.crt, and have this host's certificate issued anew",
 }
 
-// certificates say until when they are good: without them this host is nobody to the
-// registry.
+// certificates checks the expiry of this host's certificates: without them the registry does not
+// know the host.
 func (c *config) certificates() []api.Check {
 	var checks []api.Check
 	for _, l := range c.lifetimes() {

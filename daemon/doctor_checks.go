@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checks looks at everything once.
+// checks makes all checks once.
 func (d *doctor) checks(ctx context.Context) []api.Check {
 	out := d.libvirt(ctx)
 	out = append(out, d.registry(ctx)...)

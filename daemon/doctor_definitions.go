@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// definitions reports whether libvirt's definitions are where they are synced.
+// definitions checks that libvirt's definitions are in the directory that is synced.
 func (d *doctor) definitions() api.Check {
 	if _, err := os.Stat(d.cfg.LibvirtConfigDir); err != nil {
 		return api.Check{

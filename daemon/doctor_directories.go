@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// directories reports whether the daemon's directories are there, and for it alone.
+// directories checks that the daemon's directories exist and are closed to other users.
 func (d *doctor) directories() api.Check {
 	const name = "directories"
 	var faults []string

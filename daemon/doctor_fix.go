@@ -21,13 +21,12 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// fixes mends what is safe to mend, one thing after the other: directories of the daemon,
-// the hook, and that libvirt has seen the hook. It touches no guest, no pool and no setting,
-// and nothing that is as it should be.
+// fixes repairs what is safe to repair, in order: the daemon's directories, the hook, and libvirt's
+// use of the hook. It touches no guest, no pool, no setting, and nothing that is right.
 func (d *doctor) fixes(ctx context.Context) []api.Fix {
 	d.fixing.Lock()
 	defer d.fixing.Unlock()
-	d.awaitLibvirt(ctx) // what is not there is not fixed, and the checks say so
+	d.awaitLibvirt(ctx) // while libvirt does not answer, its faults are not fixed, and the checks report that
 	out := []api.Fix{}
 	for _, dir := range d.cfg.ownDirs() {
 		out = append(out, fixMissing(dir)...)
@@ -38,7 +37,7 @@ func (d *doctor) fixes(ctx context.Context) []api.Fix {
 	return append(out, d.fixHookUnseen(ctx)...)
 }
 
-// fixed is a Fix after it was tried. After is how it is now, if it worked.
+// fixed returns a Fix after its attempt. After is the new state, if it succeeded.
 func fixed(f api.Fix, after string, err error) []api.Fix {
 	f.Status, f.After = "fixed", after
 	if err != nil {
@@ -68,8 +67,8 @@ func chmod(name, dir string, from, to fs.FileMode) []api.Fix {
 	return fixed(fix, fmt.Sprintf("%s has mode %04o", dir, to), os.Chmod(dir, to))
 }
 
-// fixPassage lets QEMU's user pass through directories of the daemon to the overlays. What
-// is above them is somebody else's.
+// fixPassage opens the daemon's directories to QEMU's user, for access to the overlays. It does not
+// change the directories above them.
 func (d *doctor) fixPassage(ctx context.Context) []api.Fix {
 	user, confined, err := hv.ConfinedUser(ctx, d.hv, "")
 	if err != nil || !confined {
@@ -90,31 +89,30 @@ func (d *doctor) fixPassage(ctx context.Context) []api.Fix {
 	return out
 }
 
-// fixHook puts the hook of this version in its place, if there is none or an older one.
+// fixHook installs this version's hook, if there is none or an older one.
 func (d *doctor) fixHook(ctx context.Context) []api.Fix {
 	err := d.guards.Enforced()
 	if err == nil {
 		err = d.guards.HookKnowsStartTokens()
 	}
 	if err == nil || errors.Is(err, guard.ErrHookLooksElsewhere) {
-		return nil // the second is a setting
+		return nil // ErrHookLooksElsewhere is a matter of settings
 	}
 	fix := api.Fix{Name: "hook", Before: err.Error(), Action: "install " + d.cfg.LibvirtHook + " of this version"}
 	err = installHook(ctx, d.guards)
 	return fixed(fix, d.cfg.LibvirtHook+" is installed", err)
 }
 
-// trialID is the domain of the trial. There is no domain with this id.
+// trialID is the domain of the trial. No domain has this id.
 const (
 	trialID    = "0d0c70f1-0000-4000-8000-766f6c666572"
 	trialOwner = "doctor"
 )
 
-// seenWithin bounds how long libvirt may take to look for hooks once it was asked to.
+// seenWithin bounds how long libvirt may take to look for hooks after a reload.
 const seenWithin = 20 * time.Second
 
-// fixHookUnseen has libvirt look for hooks, if it is not known to have seen this one, and
-// tries it.
+// fixHookUnseen reloads libvirt if libvirt is not known to use this hook, and then tries the hook.
 func (d *doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 	if d.guards.Enforced() != nil {
 		return nil
@@ -140,10 +138,10 @@ func (d *doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 	return fixed(fix, "the hook has refused the trial", err)
 }
 
-// tryHook tries the hook of a libvirt whose process was not found.
+// tryHook tries the hook of a libvirt with an unknown process.
 func (d *doctor) tryHook(ctx context.Context) []api.Fix {
 	if !d.hv.Up() {
-		return nil // it has its own line
+		return nil // libvirt has its own check
 	}
 	fix := api.Fix{
 		Name: "hook", Before: "it is not known whether libvirt has seen the hook",
@@ -154,7 +152,7 @@ func (d *doctor) tryHook(ctx context.Context) []api.Fix {
 
 var errNotAsked = errors.New("libvirt has not asked the hook; restart it (systemctl restart libvirtd, or virtqemud): guests are not touched by that")
 
-// trial returns nil once the hook has refused to start what is guarded.
+// trial returns nil once the hook has refused the start of a guarded domain.
 func (d *doctor) trial(ctx context.Context, within time.Duration) error {
 	if err := d.guards.Set(trialID, trialOwner, "volferryctl doctor tries the hook"); err != nil {
 		return err

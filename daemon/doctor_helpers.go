@@ -12,12 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// helperTimeout is how long a helper may take to say that it answers. systemd starts one that has
+// helperTimeout bounds how long a helper may take to answer; systemd starts a helper that has
 // ended.
 const helperTimeout = 5 * time.Second
 
-// helpers asks each program that does for the daemon what its unit does not let it do whether it
-// answers. Those of QEMU run one by one, for one image each.
+// helpers asks each helper program, which does what the daemon's unit forbids, whether it answers.
+// The helpers for QEMU programs run once per image, and are not asked.
 func helpers(ctx context.Context) []api.Check {
 	const name = "helpers"
 	var out []api.Check
@@ -29,13 +29,13 @@ func helpers(ctx context.Context) []api.Check {
 		}
 		asked++
 		if err := helperAnswers(ctx, socket); err != nil {
-			out = append(out, api.Check{Name: name, Status: "fail", Message: err.Error()}) // which says what to look at
+			out = append(out, api.Check{Name: name, Status: "fail", Message: err.Error()}) // the error has the advice
 		}
 	}
 	switch {
 	case len(out) > 0:
 		return out
-	case asked == 0: // the daemon does all of it itself
+	case asked == 0: // the daemon needs no helper
 		return nil
 	}
 	return []api.Check{ok(name, fmt.Sprintf("%s of the daemon answer", api.Count(asked, "helper program")))}

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hook reports whether libvirt asks the hook before it starts an instance: the hook is there,
-// and libvirt has looked for it since.
+// hook checks that libvirt runs the hook before it starts an instance: the hook is installed, and
+// libvirt has looked for hooks since.
 func (d *doctor) hook(ctx context.Context) api.Check {
 	const name = "hook"
 	err := d.guards.Enforced()
@@ -22,7 +22,7 @@ func (d *doctor) hook(ctx context.Context) api.Check {
 		err = d.guards.HookKnowsStartTokens()
 	}
 	if errors.Is(err, guard.ErrHookLooksElsewhere) {
-		return api.Check{Name: name, Status: "warn", Message: err.Error()} // which says what to do
+		return api.Check{Name: name, Status: "warn", Message: err.Error()} // the error has the advice
 	}
 	if err != nil {
 		return api.Check{
@@ -48,17 +48,17 @@ func (d *doctor) hook(ctx context.Context) api.Check {
 	}
 }
 
-// libvirtProcess is the process of libvirt, nil if it was not found.
+// libvirtProcess returns libvirt's process, nil if it was not found.
 func (d *doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
 	about, err := d.hv.About(ctx)
 	if err != nil {
-		return nil // libvirt has its own line
+		return nil // libvirt has its own check
 	}
 	return about.Process
 }
 
-// watchHook takes note of each libvirt that is met with the hook in its place: a newer hook
-// may be put there later, which that libvirt asks as it asked the old one.
+// watchHook records each libvirt process that connects while the hook is installed: that process
+// will also run a newer hook that is installed later.
 func (d *doctor) watchHook(ctx context.Context) error {
 	for e := range d.hv.Events(ctx) {
 		if e.Kind != hv.EventConnected || d.guards.Enforced() != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// lost are the disks that a fence took and that domains still name: they are
-// guarded as long as they do.
+// lost reports the disks that a fence took and that domains still name; such domains stay guarded.
 func (d *doctor) lost() []api.Check {
 	out := []api.Check{}
 	for _, l := range d.uplink.Lost() {
@@ -24,15 +23,15 @@ func (d *doctor) lost() []api.Check {
 	return out
 }
 
-// moves checks that no migration of this host has stopped, that the guest of none stands still, and
-// that nobody else has changed the disk of one.
+// moves checks that no migration of this host has stopped, that no migration's guest is stuck, and
+// that no other program has changed a moving disk.
 func (d *doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.open(ctx)
 	if err != nil {
 		return []api.Check{{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}}
 	}
 	out := []api.Check{api.CheckMoves(open)}
-	if paused := api.CheckOverlays(open, d.unresumed()...); paused.Status != "ok" { // the room for overlays has its own line
+	if paused := api.CheckOverlays(open, d.unresumed()...); paused.Status != "ok" { // the space for overlays has its own check
 		out = append(out, paused)
 	}
 	if chains := api.CheckChains(api.ChainProblems(open)); chains.Status != "ok" {
@@ -41,7 +40,7 @@ func (d *doctor) moves(ctx context.Context) []api.Check {
 	return out
 }
 
-// notes are the instances that are not as they were left.
+// notes reports the changed instances.
 func (d *doctor) notes() []api.Check {
 	out := []api.Check{}
 	for _, n := range d.uplink.Notes() {
@@ -49,7 +48,7 @@ func (d *doctor) notes() []api.Check {
 		if n.RunsElsewhere {
 			status = "fail"
 		}
-		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: status, Message: n.Text}) // which says what to do
+		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: status, Message: n.Text}) // the note has the advice
 	}
 	return out
 }

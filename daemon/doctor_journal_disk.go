@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharedDisk warns of a filesystem that guests can fill and the journal needs.
+// sharedDisk warns of a filesystem that guests can fill and that the journal needs.
 func (d *doctor) sharedDisk() api.Check {
 	key, dir, err := d.cfg.sharesJournalDisk()
 	switch {
@@ -31,12 +31,11 @@ func (d *doctor) sharedDisk() api.Check {
 	}
 }
 
-// shortOfRoom says, for the status, that guests are about to fill the filesystem of the
-// journal; nothing if they are not, or cannot.
+// shortOfRoom warns, for the status, that guests are about to fill the filesystem of the journal.
 func (d *doctor) shortOfRoom() []api.Check {
 	key, dir, err := d.cfg.sharesJournalDisk()
 	if err != nil || key == "" {
-		return nil // doctor has its own line for the first
+		return nil // the error has its own check in doctor
 	}
 	free, err := d.storage.FreeBytes(dir)
 	if err != nil || free >= d.cfg.OverlayMinFreeBytes {
@@ -53,11 +52,11 @@ func (d *doctor) shortOfRoom() []api.Check {
 	}}
 }
 
-// journalDisk is the name of what is said of the filesystem of the journal.
+// journalDisk is the name of the checks of the journal's filesystem.
 const journalDisk = "journal disk"
 
-// sharesJournalDisk returns the setting, and its directory, that has guests fill the
-// filesystem of the journal; empty if none does.
+// sharesJournalDisk returns the setting, with its directory, through which guests can fill the
+// journal's filesystem; "" if there is none.
 func (c *config) sharesJournalDisk() (key, dir string, err error) {
 	state, err := filesystemOf(c.StateDir)
 	if err != nil {

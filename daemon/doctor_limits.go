@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// limits names the guests whose writes a move has slowed down and not let go again.
+// limits reports the guests with a write limit that a move has not removed.
 func (d *doctor) limits() api.Check {
 	const name = "limits"
 	left := d.limited()

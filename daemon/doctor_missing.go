@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// missing looks whether the images are there that the volumes attached here are to be at, and no
-// other device has the name of one. One that cannot be looked at is not said to be missing: reach
-// says why. What is known of the volumes may be half a minute old, so that the registry is asked
-// where one is whose image is not there.
+// missing checks that the images of the volumes attached on this host exist, and that no other
+// device has the path of one. It does not report an unreadable image as missing; reach gives the
+// reason. The view may be half a minute old, so missing asks the registry for the location of a
+// volume with a missing image.
 func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}
@@ -46,8 +46,8 @@ func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 	return out
 }
 
-// stillAt reports whether a volume is attached, and at the place and on the device that it is known
-// at, by the registry's word of now. While the registry does not answer, what is known stands.
+// stillAt reports whether, according to the registry now, a volume is still attached, and at the
+// same path and on the same device. While the registry does not answer, it returns true.
 func (d *doctor) stillAt(ctx context.Context, known *api.Volume) bool {
 	now, err := d.volume(ctx, known.ID)
 	if err != nil {

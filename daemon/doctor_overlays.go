@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overlays says how much room there is for overlays, and whether a quota would end it before the
-// filesystem does.
+// overlays reports the free space for overlays, and a quota that would limit it further.
 func (d *doctor) overlays(ctx context.Context) api.Check {
 	const name = "overlays"
 	if err := d.cfg.checkOverlayDir(); err != nil {
@@ -39,8 +38,8 @@ func (d *doctor) overlays(ctx context.Context) api.Check {
 	return ok(name, message)
 }
 
-// underQuota is the check of overlays that count against a quota for which QEMU does not pause
-// every guest.
+// underQuota returns the check of overlays that count against a quota. QEMU pauses a guest at a
+// full quota only with error_policy='stop'.
 func underQuota(message string, l quota.Limit) api.Check {
 	who := fmt.Sprintf("%s %d", l.Kind, l.ID)
 	if l.Kind == quota.User {
@@ -58,7 +57,7 @@ func underQuota(message string, l quota.Limit) api.Check {
 func (d *doctor) overlayQuotas(ctx context.Context) ([]quota.Limit, error) {
 	owner, _, err := hv.ConfinedUser(ctx, d.hv, "")
 	if errors.Is(err, hv.ErrUnavailable) {
-		return nil, nil // libvirt has its own line
+		return nil, nil // libvirt has its own check
 	}
 	if err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (d *doctor) overlayQuotas(ctx context.Context) ([]quota.Limit, error) {
 	return d.storage.Quotas(ctx, d.cfg.overlays(), owner)
 }
 
-// largest says how large an overlay may get.
+// largest describes how large an overlay may get.
 func (d *doctor) largest() string {
 	var largest api.Volume
 	for _, vol := range d.uplink.AttachedHere() {

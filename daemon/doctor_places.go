@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// outside looks for volumes attached here that would not be taken where they are: they
-// stay what they are until they are detached, and cannot be attached again then.
+// outside reports volumes attached on this host in places that are not permitted: they stay
+// attached, but cannot be attached again after a detach.
 func (d *doctor) outside(ctx context.Context, attached []api.Volume) []api.Check {
 	out := []api.Check{}
 	for _, w := range d.cfg.warnings() {

@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// poolsGone looks for volumes of this host in pools that libvirt does not have any more: to the
-// registry they are as they were, for it knows who may use a volume and not what can be reached.
-// What is known of the volumes may be half a minute old, so that the registry is asked.
+// poolsGone reports volumes of this host in pools that libvirt does not have any more: the registry
+// has who may use a volume, not whether it can be reached. The view may be half a minute old, so
+// poolsGone asks the registry for these volumes.
 func (d *doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
 	pools, err := d.hv.Pools(ctx)
 	if err != nil {
-		return nil // libvirt has its own line
+		return nil // libvirt has its own check
 	}
 	names := map[string][]string{}
 	for _, vol := range volumes {
@@ -42,8 +42,8 @@ func (d *doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 	return out
 }
 
-// stillIn reports whether a volume is in the pool and on the host that it is known in, by the
-// registry's word of now. While the registry does not answer, what is known stands.
+// stillIn reports whether, according to the registry now, a volume is still in the same pool and on
+// the same host. While the registry does not answer, it returns true.
 func (d *doctor) stillIn(ctx context.Context, known *api.Volume) bool {
 	now, err := d.volume(ctx, known.ID)
 	if err != nil {

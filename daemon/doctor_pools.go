@@ -12,13 +12,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// poolLow is when there is room for hardly a volume.
+// poolLow is too little free space for most volumes.
 const poolLow = 1 << 30
 
 func (d *doctor) pools(ctx context.Context) []api.Check {
 	pools, err := d.hv.Pools(ctx)
 	if err != nil {
-		return nil // libvirt has its own line
+		return nil // libvirt has its own check
 	}
 	if len(pools) == 0 {
 		return []api.Check{{
@@ -64,8 +64,8 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 	return out
 }
 
-// sharedPools looks for names of shared_pools that libvirt does not have: a
-// mistyped one would not be shared.
+// sharedPools reports names in shared_pools that libvirt does not have: a pool with a mistyped name
+// would not be shared.
 func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
 	out := []api.Check{}
 	for _, name := range d.cfg.SharedPools {
@@ -79,8 +79,8 @@ func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
 	return out
 }
 
-// openPools names the active pools of files in whose directory others than root may write: they
-// could put another file in the place of a volume.
+// openPools reports the active pools of files with directories that users other than root may
+// write: they could replace the file of a volume.
 func openPools(pools []hv.PoolInfo) []api.Check {
 	var out []api.Check
 	for _, p := range pools {

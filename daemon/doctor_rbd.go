@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// clusters looks whether the Ceph clusters of the configuration can be reached as it says.
+// clusters checks that the configured Ceph clusters can be reached with their settings.
 func (d *doctor) clusters(ctx context.Context) (out []api.Check) {
 	for _, id := range d.cfg.RBDClusters.IDs() {
 		name := "Ceph cluster " + id

@@ -14,22 +14,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// place is a directory that a move makes images in, what these need of its filesystem, and what
-// doctor says of one in which QEMU could not use them.
+// place is a directory in which a move makes images, with their needs of its filesystem, and the
+// status if QEMU could not use them.
 type place struct {
 	what, dir, status string
 	needs             image.Needs
 }
 
-// reach tries what a move needs of each place: an image is made there, and QEMU, which is
-// not root, gets to it and opens it. Of instances it looks for images that QEMU cannot open:
-// a guest would not start from there.
+// reach tries each place of a move: it makes an image there, and opens it as QEMU's user. It also
+// reports instances with images that QEMU cannot open: such a guest would not start.
 func (d *doctor) reach(ctx context.Context) []api.Check {
 	const name = "qemu"
 	user, confined, err := hv.ConfinedUser(ctx, d.hv, "")
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
-		return nil // libvirt has its own line
+		return nil // libvirt has its own check
 	case err != nil:
 		return []api.Check{{Name: name, Status: "warn", Message: err.Error()}}
 	}
@@ -55,7 +54,7 @@ func (d *doctor) reach(ctx context.Context) []api.Check {
 func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
 	const name = "qemu"
 	if err := location.CheckWritableDir(p.dir); err != nil {
-		return []api.Check{{Name: "sandbox", Status: p.status, Message: err.Error()}} // which says what to do
+		return []api.Check{{Name: "sandbox", Status: p.status, Message: err.Error()}} // the error has the advice
 	}
 	err := d.storage.Reach(user, p.dir)
 	if err == nil {
@@ -68,9 +67,9 @@ func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
 	case err == nil:
 		return nil
 	case errors.As(err, &limit):
-		return []api.Check{{Name: "filesystem", Status: p.status, Message: p.what + ": " + limit.Error()}} // which says what to do
+		return []api.Check{{Name: "filesystem", Status: p.status, Message: p.what + ": " + limit.Error()}} // the error has the advice
 	case errors.As(err, &cannot):
-		return []api.Check{{Name: name, Status: p.status, Message: cannot.Error()}} // which says what to do
+		return []api.Check{{Name: name, Status: p.status, Message: cannot.Error()}} // the error has the advice
 	case errors.As(err, &blocked):
 		return []api.Check{{
 			Name: name, Status: p.status, Message: "it does not get to " + p.what + ": " + blocked.Error(),
@@ -80,14 +79,13 @@ func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
 	return []api.Check{{Name: name, Status: "warn", Message: "no image can be made and opened for " + p.what + ": " + err.Error()}}
 }
 
-// places are the overlay directory, the pools that hold files, and the directories that
-// allowed_paths names.
+// places returns the overlay directory, the pools of files, and the directories in allowed_paths.
 func (d *doctor) places(ctx context.Context) []place {
 	direct := d.pastPageCache(ctx)
 	out := []place{{"the overlays in " + d.cfg.overlays(), d.cfg.overlays(), "fail", image.Needs{Named: true, Direct: direct, Kept: true}}}
 	pools, err := d.hv.Pools(ctx)
 	if err != nil {
-		pools = nil // libvirt has its own line
+		pools = nil // libvirt has its own check
 	}
 	for _, p := range pools {
 		if p.Active && location.HoldsFiles(p) {
@@ -95,30 +93,30 @@ func (d *doctor) places(ctx context.Context) []place {
 		}
 	}
 	for _, dir := range d.cfg.AllowedPaths {
-		if !location.IsOfDevices(dir) { // libvirt gives QEMU the device
+		if !location.IsOfDevices(dir) { // libvirt gives QEMU access to devices
 			out = append(out, place{"the volumes in " + dir + ", which allowed_paths allows", dir, "warn", image.Needs{Named: true, Direct: direct, Kept: true}})
 		}
 	}
 	return out
 }
 
-// pastPageCache reports whether a disk of this host is opened past the page cache.
+// pastPageCache reports whether a disk of this host bypasses the page cache.
 func (d *doctor) pastPageCache(ctx context.Context) bool {
 	doms, err := d.hv.Domains(ctx)
 	if err != nil {
-		return false // libvirt has its own line
+		return false // libvirt has its own check
 	}
 	return slices.ContainsFunc(doms, func(dom hv.Domain) bool {
 		return slices.ContainsFunc(dom.Config, func(disk hv.Disk) bool { return disk.PastPageCache() })
 	})
 }
 
-// images looks for images of instances that are off which QEMU could not open, where
-// libvirt gives it none. Those that it gives say nothing before it has.
+// images reports images of instances that are off which QEMU could not open, if libvirt does not
+// change their owner. If libvirt does, the present owner proves nothing.
 func (d *doctor) images(ctx context.Context) []api.Check {
 	doms, err := d.hv.Domains(ctx)
 	if err != nil {
-		return nil // libvirt has its own line
+		return nil // libvirt has its own check
 	}
 	out := []api.Check{}
 	for i := range doms {
@@ -129,7 +127,7 @@ func (d *doctor) images(ctx context.Context) []api.Check {
 		for _, disk := range doms[i].Config {
 			var cannot *image.OpenError
 			if disk.Device == "disk" && !disk.ReadOnly && errors.As(d.storage.MayOpen(user, disk.Top().Path), &cannot) {
-				out = append(out, api.Check{Name: "instance " + doms[i].Name, Status: "warn", Message: cannot.Error()}) // which says what to do
+				out = append(out, api.Check{Name: "instance " + doms[i].Name, Status: "warn", Message: cannot.Error()}) // the error has the advice
 			}
 		}
 	}

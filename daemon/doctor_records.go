@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// records compares where the registry and the journal of this host have each volume that was moved
-// here, before a guest is started on the one image or the other. Contradicted reports whether the
-// two do not agree of a volume: what else the registry says of its place is no ground for advice.
+// records compares the registry's and the journal's locations of each volume that was moved on this
+// host, before a guest starts on a wrong image. Contradicted reports whether they disagree about a
+// volume: then the registry's location must not be the ground for advice.
 func (d *doctor) records(ctx context.Context) (checks []api.Check, contradicted func(api.Volume) bool) {
 	const name = "records"
 	found, err := d.contradictions(ctx)

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// registry reports whether it answers, in which version, and whether its clock is this host's.
+// registry checks that the registry answers, its version, and its clock.
 func (d *doctor) registry(ctx context.Context) []api.Check {
 	const name = "registry"
 	if err := d.uplink.Refresh(ctx); err != nil {
@@ -28,8 +28,8 @@ func (d *doctor) registry(ctx context.Context) []api.Check {
 	return append([]api.Check{d.versions(theirs), d.clock()}, d.uplink.ViewChecks()...)
 }
 
-// endpoints says at which of several URLs the registry is, and whether two processes answer at
-// once; nothing for one URL.
+// endpoints reports which of several URLs the registry is at, and whether two processes answer;
+// nothing for one URL.
 func (d *doctor) endpoints(ctx context.Context) []api.Check {
 	const name = "registry URLs"
 	if d.probe == nil {
@@ -56,8 +56,8 @@ func (d *doctor) endpoints(ctx context.Context) []api.Check {
 	return out
 }
 
-// registryAdvice says what to do about an error of the registry. One that answers need not be
-// started.
+// registryAdvice returns the advice for an error of the registry. A registry that answers need not
+// be started.
 func registryAdvice(err error) string {
 	const refused = ` (docs/how-to/several-hosts.md, "When a host is refused")`
 	var e *api.Error
@@ -95,10 +95,10 @@ func (d *doctor) versions(registry string) api.Check {
 	return ok(name, connected)
 }
 
-// clockTolerance is above what an answer that was long under way may seem to be off.
+// clockTolerance exceeds the error that a slow answer may cause.
 const clockTolerance = 5 * time.Second
 
-// clock compares this host's clock with the registry's. No move leans on a clock; people
+// clock compares this host's clock with the registry's. Moves do not depend on clocks, but people
 // and certificates do.
 func (d *doctor) clock() api.Check {
 	const name = "clock"
@@ -121,8 +121,8 @@ func (d *doctor) clock() api.Check {
 	}
 }
 
-// chain reports whether the certificate of this host, its key and the authority are of each
-// other; nothing without TLS.
+// chain checks that this host's certificate, its key and the authority belong together; nothing
+// without TLS.
 func (d *doctor) chain() []api.Check {
 	const name = "certificate chain"
 	if !d.cfg.overTLS() {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharedOverlays reports whether the overlays outlive this host, and whether QEMU's locks keep a
-// second process off one.
+// sharedOverlays checks that the overlays survive this host, and that QEMU's locks keep a second
+// process off an overlay.
 func (d *doctor) sharedOverlays() []api.Check {
 	const name = "shared overlays"
 	if !d.cfg.OverlayDirShared {
@@ -40,8 +40,8 @@ func (d *doctor) sharedOverlays() []api.Check {
 	return []api.Check{ok(name, fmt.Sprintf("%s is on %s, and a lock there keeps a second descriptor off", d.cfg.overlays(), fs.Kind))}
 }
 
-// locksIn takes a lock of the kind that QEMU takes on a new file of the directory, and asks for it
-// by a second descriptor.
+// locksIn takes a lock of QEMU's kind on a new file of the directory, and tries the same lock
+// through a second descriptor.
 func locksIn(dir string) (err error) {
 	first, err := os.CreateTemp(dir, ".volferry-lock-*")
 	if err != nil {
@@ -56,7 +56,8 @@ func locksIn(dir string) (err error) {
 	return lockExcludes(first, second)
 }
 
-// lockExcludes returns an error unless a lock of the first keeps the second from the same lock.
+// lockExcludes returns an error unless a lock of the first descriptor excludes the same lock of the
+// second.
 func lockExcludes(first, second *os.File) error {
 	if err := tryLock(first); err != nil {
 		return fmt.Errorf("%s cannot be locked: %w", first.Name(), err)

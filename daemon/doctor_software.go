@@ -19,24 +19,24 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// knownBug is a fault of a version of libvirt or QEMU that a move meets.
+// knownBug is a fault of a version of libvirt or QEMU that affects moves.
 type knownBug struct {
-	// on reports whether a host has it.
+	// on reports whether a host has the fault.
 	on func(hv.About, *config) bool
-	// name says where it is described, and which version is without it.
+	// name has the place of its description, and the version that corrects it.
 	name, means, advice string
 	status              string
 }
 
-// hooksDirSince is the first libvirt that runs hooks in a directory qemu.d.
+// hooksDirSince is the first libvirt version that runs hooks in a directory qemu.d.
 var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 
-// The oldest versions that the tests run with.
+// The oldest versions in the tests.
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
-// jobStartBug is a fault of QEMU against which a guest is suspended while a job begins: one entry
-// where it is, and one where suspend_at_job_start is never. Has reports whether a QEMU has the
-// fault.
+// jobStartBug returns the entries of a QEMU fault against which a guest is suspended while a job
+// begins: one for a host that suspends, and one for suspend_at_job_start = never. Has reports
+// whether a QEMU has the fault.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
 	on := func(suspended bool) func(hv.About, *config) bool {
 		return func(a hv.About, c *config) bool {
@@ -100,18 +100,17 @@ var knownBugs = slices.Concat([]knownBug{
 	},
 })
 
-// libvirtStartTimeout is how long a libvirt that is being restarted, as by the installation of a
+// libvirtStartTimeout bounds how long a restarting libvirt, as during the installation of a
 // package, may take to answer.
 const libvirtStartTimeout = 10 * time.Second
 
-// awaitLibvirt waits a little for libvirt to answer, and reports whether it does.
+// awaitLibvirt waits for libvirt to answer, for a short time, and reports whether it does.
 func (d *doctor) awaitLibvirt(ctx context.Context) bool {
 	up, _ := retry.Poll(ctx, 100*time.Millisecond, libvirtStartTimeout, func() (bool, error) { return d.hv.Up(), nil })
 	return up
 }
 
-// libvirt reports whether it answers, in which version, and what of its versions and
-// settings a move meets.
+// libvirt checks that libvirt answers, and its versions and settings for faults that affect moves.
 func (d *doctor) libvirt(ctx context.Context) []api.Check {
 	const name = "libvirt"
 	if !d.awaitLibvirt(ctx) {
@@ -137,11 +136,11 @@ func (d *doctor) libvirt(ctx context.Context) []api.Check {
 	return append(append(out, d.security(ctx, about)...), d.leases(ctx)...)
 }
 
-// leases reports whether libvirt would resume guests that are switched to other images, where it
-// has a lock manager.
+// leases checks that, with a lock manager, libvirt would resume guests that were switched to other
+// images.
 func (d *doctor) leases(ctx context.Context) []api.Check {
 	const name = "lock manager"
-	// Any device stands for all of them: some lock managers know them by another name.
+	// One device represents all of them: some lock managers give devices other names.
 	for _, image := range []string{"/", "/dev/any"} {
 		if err := d.hv.CanSwitch(ctx, image); err != nil {
 			which := "volumes are"
@@ -157,7 +156,7 @@ func (d *doctor) leases(ctx context.Context) []api.Check {
 	return nil
 }
 
-// security says what confines QEMU, and what of that a move has to get along with.
+// security reports which security drivers confine QEMU, and their settings that affect moves.
 func (d *doctor) security(ctx context.Context, about hv.About) []api.Check {
 	const name = "security"
 	out := []api.Check{}
@@ -186,10 +185,10 @@ func (d *doctor) security(ctx context.Context, about hv.About) []api.Check {
 	return out
 }
 
-// closedLabels are types of SELinux that no guest may pass through.
+// closedLabels are SELinux types that confined guests cannot traverse.
 var closedLabels = []string{"default_t", "unlabeled_t", "user_home_t", "user_home_dir_t", "admin_home_t", "tmp_t"}
 
-// labelOf looks for a label by which SELinux keeps QEMU out of a directory.
+// labelOf reports an SELinux label that keeps QEMU out of a directory.
 func (d *doctor) labelOf(key, dir string) []api.Check {
 	value := make([]byte, 256)
 	n, err := unix.Getxattr(dir, "security.selinux", value)
@@ -214,7 +213,7 @@ func (d *doctor) storageDaemon() api.Check {
 	return programOfQEMU(storagedaemon.Program, "qemu-system-common", storagedaemon.Find)
 }
 
-// programOfQEMU looks for a program, which Debian has in this package.
+// programOfQEMU checks that a program is installed; debian is its Debian package.
 func programOfQEMU(name, debian string, find func() (string, error)) api.Check {
 	path, err := find()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sources looks for images that volumes have left by moves of this host and that were written
-// since, or that a guest runs on.
+// sources reports images that volumes have left by moves of this host and that were written since,
+// or on which a guest runs.
 func (d *doctor) sources(ctx context.Context) []api.Check {
 	const name = "released"
 	left, err := d.written(ctx)
@@ -34,11 +34,11 @@ func (d *doctor) sources(ctx context.Context) []api.Check {
 	return out
 }
 
-// unseen names the released sources of which nobody can tell whether they were written.
+// unseen reports the released sources for which it is unknown whether they were written.
 func (d *doctor) unseen(ctx context.Context, name string) []api.Check {
 	all, err := d.released(ctx)
 	if err != nil {
-		return nil // as of those that were written, which says so
+		return nil // sources reports the same error
 	}
 	out := []api.Check{}
 	for i := range all {

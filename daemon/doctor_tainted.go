@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// taints says of the domains that libvirt calls tainted for what a move asked their processes:
-// whoever finds that in libvirt's log is to know whose it is.
+// taints reports the domains that libvirt calls tainted because a move used QEMU's monitor: an
+// operator who finds that in libvirt's log should know its cause.
 func (d *doctor) taints(ctx context.Context) []api.Check {
 	const name = "tainted"
 	guests, err := d.tainted(ctx)

@@ -10,11 +10,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// thinFull is the used part of a thin pool from which on it wants more room: guests write
-// into it what nobody has set aside for them.
+// thinFull is the used fraction of a thin pool above which the pool should be extended: its volumes
+// are overcommitted.
 const thinFull = 0.8
 
-// thinPools looks at how full LVM's thin pools are.
+// thinPools checks how full LVM's thin pools are.
 func (d *doctor) thinPools(ctx context.Context) []api.Check {
 	pools, err := d.storage.Privileged.ThinPools(ctx)
 	out := thinChecks(pools)

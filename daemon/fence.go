@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// hostOps are the operations of this host, as the uplink halts them.
+// hostOps are the operations of this host, for the uplink.
 type hostOps struct{ *op.Runner }
 
 // Halt implements uplink.Ops.
@@ -22,8 +22,8 @@ func (o hostOps) Halt(context.Context) error {
 	return nil
 }
 
-// connectMigrations has the migrations hear what the registry says of this host, and the
-// registry hear of the migrations.
+// connectMigrations makes the migrations a listener of the uplink, and adds the migrations to its
+// reports.
 func connectMigrations(up *uplink.Uplink, m *migrate.Manager) {
 	up.Listen(migrationListener{m})
 	up.RemarkInstances(m.WrittenSourceNote)
@@ -33,11 +33,11 @@ func connectMigrations(up *uplink.Uplink, m *migrate.Manager) {
 // migrationListener implements uplink.Listener for the migrations.
 type migrationListener struct{ *migrate.Manager }
 
-// RegistryUp wakes what waits for the registry.
+// RegistryUp wakes the ops that wait for the registry.
 func (l migrationListener) RegistryUp() { l.Wake(false, true) }
 
-// switchBound is how long a switch has to come out of the pause of its guest,
-// which may be one that this host keeps.
+// switchBound bounds how long the uplink waits for a switch to resume its paused guest, which the
+// host may keep.
 const switchBound = 5 * time.Second
 
 // BeforeHalt waits for the guests that are paused for a switch.
@@ -47,11 +47,11 @@ func (l migrationListener) BeforeHalt(ctx context.Context) {
 	l.AwaitSwitches(bounded)
 }
 
-// Resumed has the migrations looked at that the registry may have ended.
+// Resumed checks the migrations that the registry may have ended.
 func (l migrationListener) Resumed(ctx context.Context) error { return l.Rejoined(ctx) }
 
-// migrationHost is this host for the migrations. While it is fenced its epoch is
-// that of before.
+// migrationHost returns this host's identity for the migrations. While the host is fenced it has
+// its old epoch.
 func migrationHost(up *uplink.Uplink) func(context.Context) (steps.Host, error) {
 	return func(ctx context.Context) (steps.Host, error) {
 		h, err := up.Host(ctx)

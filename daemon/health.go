@@ -15,14 +15,15 @@ import (
 	"github.com/volferry/volferry/internal/service"
 )
 
-// journalProbe is the probe whose outcome is a metric too.
+// journalProbe is the probe with a result that is also a metric.
 const journalProbe = "journal"
 
-// healthOf says when this daemon is ready to move a volume, and when it hangs. A decision
-// about a migration may wait for storage that hangs, which no restart mends.
+// healthOf returns the conditions under which this daemon is ready to move a volume, and the probes
+// that show whether it hangs. The probe of the migrations is not vital: a migration's decision may
+// wait for storage that hangs, and a restart would not help.
 func healthOf(records *journal.Journal, r *op.Runner, m *migrate.Manager, virt hv.Hypervisor, up *uplink.Uplink, numbers *metrics.Metrics) *service.Health {
 	engine := func(context.Context) error {
-		r.Active() // takes every lock of the engine, and no op holds one for long
+		r.Active() // it takes every lock of the engine; ops hold them for a short time only
 		return nil
 	}
 	return service.NewHealth([]service.Probe{

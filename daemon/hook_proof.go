@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// hookProof is what is known of a process of libvirt: that it asks hooks. It holds as long
-// as that process runs.
+// hookProof records that a process of libvirt runs hooks. It is valid as long as that process runs.
 type hookProof struct {
 	guards *guard.Dir
 	path   string
@@ -23,7 +22,7 @@ type hookProof struct {
 	mu sync.Mutex
 }
 
-// hookProofRecord is what the file of a hookProof has.
+// hookProofRecord is the content of a hookProof's file.
 type hookProofRecord struct {
 	Process string `json:"process"`
 	Why     string `json:"why"`
@@ -33,7 +32,7 @@ func newHookProof(stateDir string, guards *guard.Dir) *hookProof {
 	return &hookProof{guards: guards, path: filepath.Join(stateDir, "hook-proof.json")}
 }
 
-// of reports whether this libvirt asks hooks, and how that is known.
+// of reports whether this libvirt process runs hooks, with the proof.
 func (p *hookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,12 +45,12 @@ func (p *hookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 		return "", false
 	}
 	why = "it was there before " + process.Name + " started"
-	// What is not kept is found again, as long as the hook is the same.
+	// A proof that could not be stored is found again, while the hook is unchanged.
 	_ = p.write(hookProofRecord{Process: process.ID, Why: why})
 	return why, true
 }
 
-// keep takes note that this libvirt was seen to ask hooks.
+// keep records that this libvirt process was seen to run hooks.
 func (p *hookProof) keep(process *hv.DaemonProcess) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// host is who this host is to the registry.
+// host is this host's identity for the registry.
 type host struct{ id, name string }
 
-// thisHost says who this host is: by its certificate where the registry knows it
-// by that, else by the id that it has made for itself and the configured name.
+// thisHost returns this host's identity: from its certificate over TLS, otherwise its own id and
+// the configured name.
 func thisHost(cfg *config) (host, error) {
 	if !cfg.overTLS() {
 		id, err := hostID(cfg.StateDir)
@@ -34,10 +34,10 @@ func thisHost(cfg *config) (host, error) {
 	return host{cert.ID, cert.Name}, holdID(cfg, cert.ID)
 }
 
-// holdID makes the state directory that of the certificate's host. One that is
-// another's is refused: its journal and its overlays are of that host. An id that this
-// host has made for itself and that no registry has ever heard of is nobody's: a daemon
-// that was started before its certificate was there has made one.
+// holdID makes the state directory that of the certificate's host. It refuses the directory of
+// another host, because the journal and the overlays are that host's. It replaces an id that this
+// host made itself and that no registry has ever seen: a daemon that was started before its
+// certificate was installed has made one.
 func holdID(cfg *config, id string) error {
 	path := idFile(cfg.StateDir)
 	kept, err := readID(path)
@@ -58,7 +58,7 @@ func holdID(cfg *config, id string) error {
 	return atomicfile.Write(path, []byte(id+"\n"), 0o644)
 }
 
-// hostID returns the id of this host, made once and kept with the journal.
+// hostID returns the id of this host, which is made once and stored in the journal's directory.
 func hostID(stateDir string) (string, error) {
 	path := idFile(stateDir)
 	id, err := readID(path)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program volferryd is the daemon of one hypervisor: it owns the block devices
-// of the host's instances, moves volumes while guests use them, and answers
-// volferryctl on a Unix socket.
+// Program volferryd is the daemon of one hypervisor: it owns the block devices of the host's
+// instances, moves volumes while guests use them, and serves volferryctl on a Unix socket.
 package main
 
 import (
@@ -27,15 +26,14 @@ func main() {
 	}
 }
 
-// run is the program without its process: results go to stdout, talk to
-// stderr.
+// run is the program without its process: results go to stdout, messages to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if slices.Contains(args, "--version") || (len(args) > 0 && args[0] == "version") {
-		_, err := fmt.Fprintln(stdout, "volferryd "+version.String()) // whatever the configuration is
+		_, err := fmt.Fprintln(stdout, "volferryd "+version.String()) // it needs no configuration
 		return err
 	}
 	if len(args) > 0 && args[0] == "connector-test" {
-		return tryConnector(ctx, args[1:], stdout, stderr) // whatever the configuration is
+		return tryConnector(ctx, args[1:], stdout, stderr) // it needs no configuration
 	}
 	if len(args) > 0 && args[0] == "images" {
 		return runImageProgram(ctx) // its unit has no configuration
@@ -45,7 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return serveBeside(ctx, args[0], args[1:], log) // whatever the configuration is: the daemon runs by the one that it has read
+		return serveBeside(ctx, args[0], args[1:], log) // it needs no valid configuration: the daemon has read its own
 	}
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
@@ -74,8 +72,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "check-config":
 		return checkConfig(ctx, cfg, stdout, stderr)
 	case "directories":
-		// The script before a removal keeps it: the one of a purge has no configuration any more.
-		if id, err := readID(idFile(cfg.StateDir)); err == nil { // else no daemon has made overlays yet
+		// The script before a removal stores this output: at a purge the configuration is gone.
+		if id, err := readID(idFile(cfg.StateDir)); err == nil { // otherwise no daemon has made overlays yet
 			cfg.hostID = id
 		}
 		_, err := fmt.Fprintf(stdout, "guards %s\noverlays %s\nsaves %s\n", cfg.guardDir(), cfg.overlays(), cfg.SaveDir)

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// newMetrics makes the metrics of a daemon whose managers have registered their plans with
+// newMetrics returns the metrics of a daemon after its managers have registered their plans with
 // the runner. They count the ops that end.
 func newMetrics(r *op.Runner) *metrics.Metrics {
 	m := metrics.New(version.String(), r.Kinds())
@@ -28,7 +28,7 @@ func newMetrics(r *op.Runner) *metrics.Metrics {
 	return m
 }
 
-// metricsOf says where the metrics find what they show at a scrape.
+// metricsOf returns the sources of the metrics that a scrape reads.
 func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, i *instance.Manager, s image.Storage, c *steps.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
@@ -58,8 +58,8 @@ func parked(active []op.Status) int {
 	return n
 }
 
-// guestDisks are the disks that ops of migrations work on, each once. An op that
-// waits for the operator does nothing to the guest.
+// guestDisks returns the disks that ops of migrations work on, each once. An op that waits for the
+// operator does not affect the guest.
 func guestDisks(active []op.Status) []metrics.GuestDisk {
 	var disks []metrics.GuestDisk
 	for i := range active {

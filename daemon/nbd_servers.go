@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkNBDServers refuses what is no address of a server.
+// checkNBDServers refuses invalid or repeated addresses of servers.
 func checkNBDServers(servers []string) error {
 	for i, server := range servers {
 		if err := api.CheckServer("NBD server", server); err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/journal"
 )
 
-// printOpenOps prints the ops of the journal that are not over. The script of a removal keeps
-// that for the one of a purge, which has no program any more.
+// printOpenOps prints the unfinished ops of the journal. The script of a removal stores the output
+// for the purge, which has no program any more.
 func printOpenOps(ctx context.Context, cfg *config, stdout io.Writer) (err error) {
 	path := filepath.Join(cfg.StateDir, "journal.db")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil // opening it would make one
+		return nil // Open would create the journal
 	}
 	defer reserveIn(cfg.StateDir).Close()
 	records, err := journal.Open(ctx, path)

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// networkAccess is how this host reaches what is no file and no device. The secrets are libvirt's.
+// networkAccess returns this host's access to images at addresses. Their secrets are libvirt's.
 func networkAccess(cfg *config, conn *libvirt.Conn) network.Access {
 	access := network.Access{Dial: dialServers()}
 	if len(cfg.RBDClusters) == 0 {
@@ -30,7 +30,7 @@ func networkAccess(cfg *config, conn *libvirt.Conn) network.Access {
 	return access
 }
 
-// storageBeside reaches clusters by `volferryd storage` at a socket.
+// storageBeside reaches clusters through `volferryd storage` at a socket.
 type storageBeside struct{ socket string }
 
 // Check implements rbd.Reach.

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// reserveBytes are some thousand records and guards.
+	// reserveBytes holds some thousand records and guards.
 	reserveBytes = 32 << 20
-	// reserveEvery is how often a reserve that was used is looked at.
+	// reserveEvery is the interval at which a used reserve is checked.
 	reserveEvery = time.Minute
 )
 
-// newReserve keeps room for the journal, the guards and what the registry told in the
-// state directory: a guest may fill its disk, and the way out of that needs them.
+// newReserve reserves space in the state directory for the journal, the guards and the registry's
+// data: a guest may fill the disk, and the recovery needs these files.
 func newReserve(cfg *config, log *slog.Logger) *atomicfile.Reserve {
 	r := reserveIn(cfg.StateDir)
 	fillReserve(r, log)
 	return r
 }
 
-// reserveIn is the reserve of a state directory, as much of it as there is.
+// reserveIn returns the existing reserve of a state directory.
 func reserveIn(stateDir string) *atomicfile.Reserve {
 	return atomicfile.NewReserve(filepath.Join(stateDir, "reserve"), reserveBytes)
 }
 
-// keepReserve fills the reserve again when there is room.
+// keepReserve fills the reserve again when there is space.
 func keepReserve(ctx context.Context, r *atomicfile.Reserve, log *slog.Logger) error {
 	tick := time.NewTicker(reserveEvery)
 	defer tick.Stop()

@@ -39,8 +39,7 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// serve builds the daemon and runs it until it is told to stop. The whole
-// wiring is here.
+// serve builds the daemon and runs it until it is told to stop. It has the whole wiring.
 func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err := cfg.check(); err != nil {
 		return err
@@ -56,7 +55,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	cfg.hostID = who.id
-	if err := makeDirs(cfg); err != nil { // its directory in a shared overlay_dir, which needs the id
+	if err := makeDirs(cfg); err != nil { // its directory in a shared overlay_dir needs the id
 		return err
 	}
 	gid, err := settings.GroupID(cfg.SocketGroup)
@@ -131,7 +130,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	connectMigrations(up, migrations)
 	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{
 		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims, Audit: asked.Note,
-		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // what it says, the next call says again
+		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // after an error the next call reports again
 	}, runner, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
@@ -149,9 +148,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	health := healthOf(records, runner, migrations, virt, up, numbers)
 	numbers.Watch(metricsOf(cfg, health, virt, up, runner, migrations, instances, storage, copier), log)
 	began := time.Now()
-	// What a daemon that died has left goes on before anybody can ask for more,
-	// unless this host is known to be fenced: then it stands until that is settled, but
-	// for a switch that has paused its guest.
+	// The ops of a daemon that died continue before new requests are accepted, unless this host is
+	// known to be fenced. Then only a switch with a paused guest continues; the other ops wait
+	// until the fence is handled.
 	if up.Fence() != nil {
 		runner.Halt()
 		if err := runner.FinishCritical(ctx); err != nil {
@@ -222,9 +221,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	return service.Run(ctx, log, health, tasks...)
 }
 
-// task is a function as a service.Task that is ready as soon as it runs: what
-// it waits for (libvirt, the registry) may be away for long, and the daemon
-// answers meanwhile.
+// task is a function as a service.Task that is ready as soon as it runs: the systems that it waits
+// for (libvirt, the registry) may be away for long, and the daemon must answer.
 type task struct {
 	name  string
 	run   func(context.Context) error
@@ -243,14 +241,14 @@ func (t *task) Run(ctx context.Context) error {
 func (t *task) Ready() <-chan struct{} { return t.ready }
 func (t *task) String() string         { return t.name }
 
-// connection is the connection to libvirt as a task that outlives the order to
-// stop until no guest is paused for a switch.
+// connection is the connection to libvirt as a task. After the order to stop it continues until no
+// guest is paused for a switch.
 type connection struct {
 	*libvirt.Conn
 	migrations *migrate.Manager
 }
 
-// quiesceBound bounds how long that is; systemd's own timeout is longer.
+// quiesceBound bounds that time; systemd's own timeout is longer.
 const quiesceBound = 10 * time.Second
 
 // Run implements service.Task.
@@ -267,8 +265,8 @@ func (c connection) Run(ctx context.Context) error {
 	return c.Conn.Run(inner)
 }
 
-// after serves what is asked once ready is closed. Systemd holds the socket, so that requests are
-// there before the first try to connect to libvirt is over, and would find no libvirt.
+// after serves requests once ready is closed. Systemd holds the socket, so requests arrive before
+// the first attempt to connect to libvirt is over, and would fail.
 func after(ready <-chan struct{}, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -279,7 +277,7 @@ func after(ready <-chan struct{}, h http.Handler) http.Handler {
 	})
 }
 
-// wakeOnConnect wakes the ops that wait for libvirt when it is back.
+// wakeOnConnect wakes the ops that wait for libvirt when it answers again.
 func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) error {
 	for e := range h.Events(ctx) {
 		if e.Kind == hv.EventConnected {
@@ -289,13 +287,12 @@ func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) err
 	return nil
 }
 
-// registryAddress is where the registry is, as --socket of volferryctl takes it.
+// registryAddress returns the registry's address in the form of volferryctl's option --socket.
 func registryAddress(target string) string { return strings.TrimPrefix(target, "unix://") }
 
-// proxied is the way on which requests are passed on that are the registry's to
-// answer. Over TLS they are this host's, and the registry lets it do what a host
-// may. At a socket of this machine they are a local administrator's, as whoever
-// made them is one here.
+// proxied returns the client for requests that are passed on to the registry. Over TLS they are
+// this host's, with a host's permissions. At a socket of this machine they are a local
+// administrator's, as the caller is one.
 func proxied(cfg *config, registry *client.Registry) (*client.Registry, error) {
 	if cfg.overTLS() {
 		return registry, nil
@@ -303,8 +300,7 @@ func proxied(cfg *config, registry *client.Registry) (*client.Registry, error) {
 	return client.NewRegistry(cfg.Registry)
 }
 
-// bootID tells one boot of the host from another; empty if the kernel does not
-// say.
+// bootID identifies this boot of the host; "" if the kernel does not report it.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -313,7 +309,7 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// inspectWith reads an image for adoption.
+// inspectWith returns the function that reads an image for adoption.
 func inspectWith(s image.Storage) instance.Inspect {
 	return func(ctx context.Context, path string, format api.Format) (l api.Location, err error) {
 		l = api.Location{Path: path, Format: format}

@@ -31,8 +31,8 @@ import (
 	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
-// The environment of the packaged unit says by which sockets it is done what the unit may
-// not do. It is no setting: without the unit the daemon does it itself.
+// The environment of the packaged unit has the sockets of the helpers that do what the unit
+// forbids. These are no settings: without the unit the daemon needs no helpers.
 const (
 	envPrivileged = "VOLFERRYD_PRIVILEGED"
 	envDialer     = "VOLFERRYD_DIALER"
@@ -44,12 +44,11 @@ const (
 	envProcesses  = "VOLFERRYD_PROCESSES"
 )
 
-// programsTimeout is how long programs of QEMU's may take to be gone that the daemon before this
-// one has started: they have been killed.
+// programsTimeout bounds how long the killed QEMU programs of the previous daemon may take to end.
 const programsTimeout = 30 * time.Second
 
-// runPrograms has the programs of QEMU run in units of their own, where there are such units. No
-// other daemon of this state directory runs.
+// runPrograms runs QEMU's programs in their own units, if the package has such units. No other
+// daemon of this state directory may run.
 func runPrograms(ctx context.Context, cfg *config, log *slog.Logger) error {
 	socket := os.Getenv(envImages)
 	if socket == "" {
@@ -65,7 +64,7 @@ func runPrograms(ctx context.Context, cfg *config, log *slog.Logger) error {
 	})
 }
 
-// runImageProgram runs one program of QEMU's for the daemon, which has connected for that.
+// runImageProgram runs one QEMU program for the daemon, which has connected for that.
 func runImageProgram(ctx context.Context) error {
 	conn, err := service.OnlyConnection()
 	if err != nil {
@@ -74,8 +73,7 @@ func runImageProgram(ctx context.Context) error {
 	return qemuimg.RunFor(ctx, conn)
 }
 
-// serveBeside is what runs beside the daemon, one of the programs that answer more than once, until
-// it is told to stop.
+// serveBeside runs one of the helpers that serve several requests, until it is told to stop.
 func serveBeside(ctx context.Context, command string, args []string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -100,8 +98,8 @@ func serveBeside(ctx context.Context, command string, args []string, log *slog.L
 	return sandbox.ServeDialer(ctx, listener, func() ([]string, error) { return addressesOutside(args) }, log)
 }
 
-// addressesOutside reads where the configuration, as it is by now, has the registry and NBD
-// servers.
+// addressesOutside reads the addresses of the registry and the NBD servers from the present
+// configuration.
 func addressesOutside(args []string) ([]string, error) {
 	cfg, err := loadConfig(args, io.Discard)
 	if errors.Is(err, os.ErrPermission) {
@@ -113,15 +111,15 @@ func addressesOutside(args []string) ([]string, error) {
 	if err := checkNBDServers(cfg.NBDServers); err != nil {
 		return nil, err
 	}
-	if !cfg.overTLS() { // and needs no dialer
+	if !cfg.overTLS() { // a local registry needs no dialer
 		return cfg.NBDServers, nil
 	}
 	registry, err := client.Addresses(cfg.Registry)
 	return slices.Concat(registry, cfg.NBDServers), err
 }
 
-// runConnectors runs connectors by the configuration as it is by now: whoever has the daemon can
-// name a pool of it, and no program.
+// runConnectors runs connectors by the present configuration: an attacker who controls the daemon
+// can name a pool in it, but no program.
 func runConnectors(args []string) *connector.Runner {
 	return &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		cfg, err := loadConfig(args, io.Discard)
@@ -135,7 +133,7 @@ func runConnectors(args []string) *connector.Runner {
 	}}
 }
 
-// withConnectors is the hypervisor with the pools of connectors.
+// withConnectors returns the hypervisor with the pools of connectors.
 func withConnectors(h hv.Hypervisor, cfg *config) hv.Hypervisor {
 	if len(cfg.ConnectorPools) == 0 {
 		return h
@@ -173,13 +171,13 @@ func askConnector(ctx context.Context, socket, pool string, in connector.Request
 	return connector.ReadAnswer(in, answered)
 }
 
-// privileged makes the calls that take CAP_SYS_ADMIN.
+// privileged returns the helper for calls that need CAP_SYS_ADMIN.
 func privileged() sandbox.Privileged { return sandbox.Privileged{Socket: os.Getenv(envPrivileged)} }
 
-// access asks what QEMU's user may do.
+// access returns the helper that checks the permissions of QEMU's user.
 func access() sandbox.Access { return sandbox.Access{Socket: os.Getenv(envAccess)} }
 
-// processes is who sees what the processes of guests have open; nil is this process.
+// processes returns the helper that reads the open files of guests' processes; nil is this process.
 func processes() libvirt.Processes {
 	if socket := os.Getenv(envProcesses); socket != "" {
 		return sandbox.Processes{Socket: socket}
@@ -187,7 +185,7 @@ func processes() libvirt.Processes {
 	return nil
 }
 
-// installHook puts the hook of this version where libvirt looks for it.
+// installHook writes this version's hook at libvirt's path.
 func installHook(ctx context.Context, guards *guard.Dir) error {
 	if socket := os.Getenv(envHook); socket != "" {
 		return sandbox.InstallHook(ctx, socket)
@@ -195,7 +193,7 @@ func installHook(ctx context.Context, guards *guard.Dir) error {
 	return guards.InstallHook(libvirthook.Script)
 }
 
-// writeHook does that for the daemon, by the configuration as it is by now.
+// writeHook does that for the daemon, by the present configuration.
 func writeHook(args []string) error {
 	cfg, err := loadConfig(args, io.Discard)
 	if err != nil {
@@ -208,7 +206,7 @@ func writeHook(args []string) error {
 	return err
 }
 
-// dialing is how a registry on another machine is connected to.
+// dialing returns the setting for connections to a registry on another machine.
 func dialing() client.Setting {
 	socket := os.Getenv(envDialer)
 	if socket == "" {
@@ -217,12 +215,13 @@ func dialing() client.Setting {
 	return client.DialedBy(throughDialer(socket))
 }
 
-// throughDialer connects to an address by the dialer at a socket.
+// throughDialer connects to an address through the dialer at a socket.
 func throughDialer(socket string) func(ctx context.Context, address string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) { return sandbox.Dial(ctx, socket, address) }
 }
 
-// dialServers is how NBD servers over TCP are connected to; nil if this process has a network.
+// dialServers returns the function that connects to NBD servers over TCP; nil if this process has a
+// network.
 func dialServers() nbd.Dial {
 	if socket := os.Getenv(envDialer); socket != "" {
 		return nbd.Dial(throughDialer(socket))

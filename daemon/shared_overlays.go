@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// checkSharedOverlayDir refuses what cannot be a mount that other hosts see. The directory is
-// never made here: one that is missing is a mount that is missing, and what guests wrote into a
-// directory in its place would be on this host alone.
+// checkSharedOverlayDir refuses a directory that cannot be a mount that other hosts see. The daemon
+// never creates it: a missing directory is a missing mount, and a local directory in its place
+// would keep guests' writes on this host alone.
 func checkSharedOverlayDir(dir, stateDir string) error {
 	if filepath.Clean(dir) == filepath.Join(stateDir, "overlays") {
 		return fmt.Errorf("overlay_dir_shared is set, and overlay_dir is %s, in the state directory of this host; set overlay_dir to a mount that other hosts see at the same path", dir)
@@ -27,7 +27,7 @@ func checkSharedOverlayDir(dir, stateDir string) error {
 	return nil
 }
 
-// notShared says why overlays in a directory are on this host alone; empty if they are not.
+// notShared returns why overlays in a directory are on this host alone; "" if they are not.
 func notShared(dir string) string {
 	fs, err := location.FilesystemOf(dir)
 	switch {

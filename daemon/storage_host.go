@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// storageHost is what `volferryd storage` reaches: the clusters of the configuration as it is by
-// now. Whoever has the daemon can name an image of them, and no other machine.
+// storageHost is the access of `volferryd storage`: the clusters of the present configuration. An
+// attacker who controls the daemon can name an image of them, but no other machine.
 type storageHost struct{ *rbd.Host }
 
 func newStorageHost(args []string) storageHost {
@@ -61,7 +61,7 @@ func (s storageHost) Change(ctx context.Context, address string, text []byte, ke
 	return s.Host.Change(ctx, image, change, key)
 }
 
-// answerOf is what is asked of an image, as text.
+// answerOf returns the answer about an image, as JSON.
 func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, api.RBDImage, *os.File) (T, error)) ([]byte, error) {
 	image, err := api.ParseRBD(address)
 	if err != nil {

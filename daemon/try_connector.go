@@ -33,11 +33,11 @@ The exit status is 0 if nothing was violated.
 Flags:
 `
 
-// interruptedAfter are the times after which a verb is told to end: while a program starts, reads
-// what there is, changes it.
+// interruptedAfter are the times after which a verb is told to end: while the program starts, while
+// it reads, and while it makes a change.
 var interruptedAfter = []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
-// watchedFor is for how long a volume is watched to which a copy was ended in its middle.
+// watchedFor is the time for which a volume is watched after a copy to it was interrupted.
 const watchedFor = 2 * time.Second
 
 // tryConnector is the command connector-test.
