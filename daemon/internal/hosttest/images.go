@@ -354,7 +354,7 @@ func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) 
 	return api.NewBacking(images), nil
 }
 
-// Stamp changes when an image is written.
+// Stamp returns a stamp that changes when the image is written.
 func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	if path == i.Unreadable && path != "" {
 		return image.Stamp{}, fs.ErrPermission
