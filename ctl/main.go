@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command volferryctl is the operator's command line. It speaks the HTTP API
-// over one Unix socket, the daemon's or the registry's, or to a registry by TLS,
-// and shows the answers. It decides nothing about volumes and knows nothing of how
-// they are moved.
+// Command volferryctl is the operator's command line. It speaks the HTTP API over one Unix socket,
+// the daemon's or the registry's, or over TLS to a registry, and shows the answers. It makes no
+// decisions about volumes and does not know how they are moved.
 package main
 
 import (

@@ -12,10 +12,10 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// Arrange puts a command line into the one order that the parser understands: global flags,
-// noun and verb, the verb's flags, "--", arguments. So users may write flags anywhere. It
-// checks nothing: an unknown flag or word stays where the parser complains of it. "help NOUN
-// VERB" becomes "NOUN VERB --help".
+// Arrange puts a command line into the order that the parser understands: global flags, noun and
+// verb, the verb's flags, "--", arguments. So users may write flags anywhere. It checks nothing: an
+// unknown flag or word stays where the parser reports it. "help NOUN VERB" becomes "NOUN VERB
+// --help".
 func Arrange(app *cli.App, argv []string) []string {
 	var a arrangement
 	level := app.Commands
@@ -44,8 +44,8 @@ func Arrange(app *cli.App, argv []string) []string {
 	return a.line(argv[0])
 }
 
-// TypedCommand is the command that a line names, with the program before it, or the program
-// alone if the line names no command.
+// TypedCommand returns the command that a line names, with the program's name before it, or the
+// program's name alone if the line names no command.
 func TypedCommand(app *cli.App, words []string) string {
 	command, _ := Locate(app, words)
 	if command == nil {
@@ -54,7 +54,7 @@ func TypedCommand(app *cli.App, words []string) string {
 	return cmp.Or(command.HelpName, session.Program)
 }
 
-// arrangement is a command line taken apart.
+// arrangement is a parsed command line.
 type arrangement struct {
 	command   *cli.Command
 	path      []string
@@ -62,11 +62,11 @@ type arrangement struct {
 	local     []string
 	arguments []string
 	help      bool
-	// noValue says that the last flag lacks its value: the line ends with it.
+	// noValue reports that the line ends with a flag that lacks its value.
 	noValue bool
 }
 
-// takeFlag adds a flag to the arrangement, with its value if that is a word of its own, and
+// takeFlag adds a flag to the arrangement, with its value if the value is the next word, and
 // returns the words after it.
 func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
@@ -83,7 +83,7 @@ func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []strin
 		return rest
 	}
 	if len(rest) == 0 {
-		// Whatever came after it would be taken for its value.
+		// The parser would take any word after it for its value.
 		a.noValue = true
 		if to == &a.global {
 			a.path, a.local = nil, nil
@@ -103,8 +103,7 @@ func (a *arrangement) line(program string) []string {
 	switch {
 	case a.help && (verb || len(a.arguments) == 0):
 		return append(out, "--help")
-	// Without a verb there are no arguments: they are words that are not known,
-	// and of those there is no help.
+	// Without a verb the other words are unknown commands, for which there is no help.
 	case verb && len(a.arguments) > 0:
 		out = append(out, "--")
 	}
@@ -113,7 +112,7 @@ func (a *arrangement) line(program string) []string {
 
 func isHelp(word string) bool { return word == "--help" || word == "-h" || word == "-help" }
 
-// IsFlag reports whether a word is written as a flag; "-" alone is not.
+// IsFlag reports whether a word has the form of a flag; "-" alone has not.
 func IsFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
 func findCommand(commands []*cli.Command, name string) *cli.Command {
@@ -135,8 +134,8 @@ func FindFlag(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// WantsJSON finds out from an arranged command line whether errors are to be JSON. The line
-// need not be one that the parser accepts.
+// WantsJSON reports whether an arranged command line asks for errors as JSON. The parser need not
+// accept the line.
 func WantsJSON(arranged []string) bool {
 	for i, word := range arranged {
 		switch word {
@@ -151,14 +150,15 @@ func WantsJSON(arranged []string) bool {
 	return false
 }
 
-// Position is where in a command line the next word stands: it is the value of Flag if that
-// is set, and otherwise the argument with the number Argument.
+// Position is the place of the next word in a command line: the value of Flag if that is set,
+// otherwise the argument with the number Argument.
 type Position struct {
 	Flag     string
 	Argument int
 }
 
-// Locate reads the words before the one that is completed.
+// Locate returns the command and the position after the given words, for the completion of the next
+// word.
 func Locate(app *cli.App, words []string) (*cli.Command, Position) {
 	var (
 		command *cli.Command
@@ -180,7 +180,7 @@ func Locate(app *cli.App, words []string) (*cli.Command, Position) {
 	return command, at
 }
 
-// flagAwaitingValue is the long name of the flag that word is, if the next word is its value.
+// flagAwaitingValue returns the long name of the flag word if the next word is its value.
 func flagAwaitingValue(app *cli.App, command *cli.Command, word string) string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	flag := FindFlag(app.Flags, name)

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sizeUnits are powers of 1024. "20G" and "20GB" are refused: to some they are
-// powers of 1000, and a volume of the wrong size is not noticed until later.
+// sizeUnits are powers of 1024. "20G" and "20GB" are refused: some users mean powers of 1000 by
+// them, and notice a volume of the wrong size too late.
 var sizeUnits = map[string]int64{
 	"":    1,
 	"B":   1,
@@ -23,8 +23,8 @@ var sizeUnits = map[string]int64{
 	"PiB": 1 << 50,
 }
 
-// parseSize reads --size, a number of bytes: 20GiB, 1.5GiB, 512MiB or plain bytes. It
-// must be above zero and come out as whole bytes.
+// parseSize parses --size: 20GiB, 1.5GiB, 512MiB or plain bytes. The size must be above zero and a
+// whole number of bytes.
 func parseSize(text string) (int64, error) {
 	if ambiguous.MatchString(text) {
 		return 0, Usagef("--size %q may mean powers of 1000 or of 1024: write %siB, which are powers of 1024, or the number of bytes", text, strings.TrimSuffix(text, "B"))
@@ -41,14 +41,14 @@ func parseSize(text string) (int64, error) {
 	return n, nil
 }
 
-// ambiguous are the units that some take for powers of 1000, and others for powers of 1024.
+// ambiguous are the units that may mean powers of 1000 or of 1024.
 var ambiguous = regexp.MustCompile(`^[0-9.]+[KMGTP]B?$`)
 
-// minPlausibleSize is the smallest size of a disk that looks intended: below it the user has
-// left out the unit.
+// minPlausibleSize is the smallest plausible size of a disk: for a smaller one the user has
+// probably omitted the unit.
 const minPlausibleSize = 1 << 20
 
-// ParseDiskSize reads --size of a disk, which must be whole sectors.
+// ParseDiskSize parses --size of a disk, in bytes. The size must be a multiple of api.SectorBytes.
 func ParseDiskSize(text string) (int64, error) {
 	n, err := parseSize(text)
 	if err != nil || n%api.SectorBytes == 0 {
@@ -61,7 +61,7 @@ func ParseDiskSize(text string) (int64, error) {
 	return 0, Usagef("size %d bytes: it must be a multiple of %d bytes%s", n, api.SectorBytes, hint)
 }
 
-// ParseQuantity reads a decimal number with a unit exactly, without floating point.
+// ParseQuantity parses a decimal number with a unit exactly, without floating point.
 func ParseQuantity(text string) (int64, bool) {
 	n, err := parseBytes(text)
 	return n, err == nil

@@ -11,11 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// synonyms are words that other programs have for commands.
+// synonyms are other programs' words for commands.
 var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
 
-// NearestFlag returns the long name of the flag that name was probably meant to be: name is a part
-// of it after a dash, or differs as in Nearest; "" if there is none.
+// NearestFlag returns the long name of the flag that name probably means, "" if there is none: name
+// is the flag's part before or after a dash, or differs as in Nearest.
 func NearestFlag(flags []cli.Flag, name string) string {
 	var names []string
 	for _, f := range flags {
@@ -28,8 +28,8 @@ func NearestFlag(flags []cli.Flag, name string) string {
 	return api.Nearest(names, name)
 }
 
-// Nearest is the name of the command that word was probably meant to be: api.Nearest
-// of their names, or the usual word of other programs for it; "" if there is none.
+// Nearest returns the name of the command that word probably means, "" if there is none: by
+// api.Nearest, or as another program's word for it.
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual

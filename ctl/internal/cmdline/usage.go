@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cmdline reads command lines: flags anywhere, arguments against their placeholders,
-// words that are misspelt, sizes; and it has the templates of help. It must not know what a
-// command does.
+// misspelt words, sizes. It also has the help templates. It does not know what a command does.
 package cmdline
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// UsageError says that the command line is wrong. Nothing was sent.
+// UsageError reports a wrong command line. Nothing was sent.
 type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
@@ -26,7 +25,7 @@ func Usagef(format string, args ...any) error {
 	return &UsageError{err: fmt.Errorf(format, args...)}
 }
 
-// PlaceholderHelp says what the placeholders in a command's ArgsUsage stand for.
+// PlaceholderHelp describes the placeholders in the commands' ArgsUsage.
 var PlaceholderHelp = map[string]string{
 	"HOST":           "the name or id of a host",
 	"POOL":           "the name of a pool",
@@ -47,7 +46,7 @@ var PlaceholderHelp = map[string]string{
 }
 
 // CheckArguments compares the arguments with the placeholders in the command's ArgsUsage.
-// Placeholders in brackets are optional, and dots take any number of arguments.
+// Placeholders in brackets are optional, and dots permit any number of arguments.
 func CheckArguments(c *cli.Context) error {
 	places := strings.Fields(c.Command.ArgsUsage)
 	given := c.Args().Slice()
@@ -69,8 +68,8 @@ func CheckArguments(c *cli.Context) error {
 	return nil
 }
 
-// tooManyArguments is the error for the first argument without a placeholder. It is usually
-// written as "--bootable false".
+// tooManyArguments returns the error for the first argument without a placeholder. Its usual cause
+// is "--bootable false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
 		return Usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", Prefix(c), extra, extra)
@@ -83,7 +82,7 @@ func tooManyArguments(c *cli.Context, extra string) error {
 	return Usagef("%sone argument too many: %q", Prefix(c), extra)
 }
 
-// OrList is "a, b or c".
+// OrList returns "a, b or c".
 func OrList(words []string) string {
 	if len(words) == 1 {
 		return words[0]
@@ -92,8 +91,8 @@ func OrList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Prefix is the command as the user types it, without the program, to begin an error
-// with: "volume show: ". It is empty if no command was given.
+// Prefix returns the command without the program's name, to begin an error: "volume show: ". It is
+// "" if no command was given.
 func Prefix(c *cli.Context) string {
 	if name := c.Command.HelpName; len(name) > len(session.Program) {
 		return name[len(session.Program)+1:] + ": "

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FlagWords are the values of those flags that have a few words as values, and the shells.
+// FlagWords are the permitted values of flags with a few words as values, and the shells.
 var FlagWords = map[string][]string{
 	"output":           {"table", "json"},
 	"progress":         {session.ProgressAuto, session.ProgressPlain, session.ProgressJSON, session.ProgressNone},
@@ -40,7 +40,7 @@ func OnOff(on bool) string {
 	return "off"
 }
 
-// CheckWord is the action of a flag whose value is one of a few words.
+// CheckWord returns the action of a flag that takes one of a few words.
 func CheckWord(flag string) func(*cli.Context, string) error {
 	return func(_ *cli.Context, got string) error {
 		if err := CheckOneOf(FlagWords[flag], got); err != nil {

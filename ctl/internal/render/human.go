@@ -13,11 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Rate writes bytes per second: 100MiB/s.
+// Rate formats bytes per second: 100MiB/s.
 func Rate(bytesPerSecond int64) string { return api.Bytes(bytesPerSecond) + "/s" }
 
-// Duration writes d as a person would say it, with two units at most: 450ms,
-// 8.2s, 3m20s, 2h5m, 4d3h.
+// Duration formats d with at most two units: 450ms, 8.2s, 3m20s, 2h5m, 4d3h.
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -43,8 +42,7 @@ func twoUnits(big int, bigUnit string, small int, smallUnit string) string {
 	return fmt.Sprintf("%d%s%d%s", big, bigUnit, small, smallUnit)
 }
 
-// Ago writes how long before now t was, for a column of a table; "-" for the
-// zero time.
+// Ago formats the time between t and now, for a column of a table; "-" for the zero time.
 func Ago(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
@@ -62,7 +60,7 @@ func Ago(t, now time.Time) string {
 	}
 }
 
-// Time writes t as RFC 3339 in UTC; "-" for the zero time.
+// Time formats t as RFC 3339 in UTC; "-" for the zero time.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -70,7 +68,7 @@ func Time(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// YesNo writes yes or no.
+// YesNo returns yes or no.
 func YesNo(b bool) string {
 	if b {
 		return "yes"
@@ -78,7 +76,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// OrDash is s, or "-" if s is empty: no cell of a table is blank.
+// OrDash returns s, or "-" if s is empty: no cell of a table is blank.
 func OrDash(s string) string {
 	if s == "" {
 		return "-"
@@ -86,15 +84,16 @@ func OrDash(s string) string {
 	return s
 }
 
-// Line writes a line for the user. It returns no error: nobody else could be told.
+// Line writes a line for the user. It returns no error, because there is no other way to report
+// one.
 func Line(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(w, Text(fmt.Sprintf(format, args...)))
 }
 
-// Seconds writes a number of seconds as Duration does.
+// Seconds formats a number of seconds as Duration does.
 func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
 
-// Stall writes for how many milliseconds a guest stood still.
+// Stall formats the milliseconds for which a guest was paused; nil is "not at all".
 func Stall(ms *float64) string {
 	if ms == nil {
 		return "not at all"
@@ -102,7 +101,7 @@ func Stall(ms *float64) string {
 	return Duration(time.Duration(*ms * float64(time.Millisecond)).Round(time.Millisecond))
 }
 
-// Location writes a location as a person names it: pool/name, or its path.
+// Location formats a location for people: pool/name, or its path.
 func Location(l api.Location) string {
 	switch {
 	case l.Pool != "" && l.Name != "":
@@ -113,11 +112,11 @@ func Location(l api.Location) string {
 	return l.Path
 }
 
-// VolumeName is the name of the volume that a migration moves, or its id.
+// VolumeName returns the name of a migration's volume, or its id.
 func VolumeName(m *api.Migration) string { return cmp.Or(m.VolumeName, m.VolumeID) }
 
-// OnShared says, after how long writes were in the overlay alone, whether the overlay would
-// outlive its host.
+// OnShared returns a suffix for a text about the overlay, if the overlay is on shared storage and
+// survives its host.
 func OnShared(m *api.Migration) string {
 	if m.OverlayShared {
 		return ", on shared storage"

@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// What hosts, guests and images are called, and what they say, comes from outside. A
-// terminal obeys control characters, and bidirectional ones show a text as another. So
-// every function of this package that writes shows them as Go would write them (\x1b).
+// Names and messages of hosts, guests and images come from outside. A terminal obeys control
+// characters, and bidirectional characters change the apparent text. So every writing function of
+// this package escapes them as Go does (\x1b).
 
-// Cell is s with its control characters escaped, for one line.
+// Cell returns s as one line, with its control characters escaped.
 func Cell(s string) string { return printable(s, "") }
 
-// Text is s with its control characters escaped, but not line breaks and tabs.
+// Text returns s with its control characters escaped, except line breaks and tabs.
 func Text(s string) string { return printable(s, "\n\t") }
 
 func printable(s, kept string) string {
@@ -39,8 +39,8 @@ func printable(s, kept string) string {
 	return b.String()
 }
 
-// jsonWriter escapes the control characters that JSON permits in strings and a terminal
-// would obey. Outside of strings a document has none.
+// jsonWriter escapes the control characters that JSON permits in strings and that a terminal would
+// obey. Outside strings a document has none.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(p []byte) (int, error) {
@@ -52,7 +52,7 @@ func (j jsonWriter) Write(p []byte) (int, error) {
 		switch {
 		case !obeyed(r):
 			b.WriteRune(r)
-		case r > 0xFFFF: // of the tags, which JSON writes as two
+		case r > 0xFFFF: // a tag character; JSON writes it as two code units
 			b.WriteRune(utf8.RuneError)
 		default:
 			fmt.Fprintf(&b, `\u%04x`, r)

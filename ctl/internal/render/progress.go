@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// plainStepPercent is how much more must be copied before plain progress writes the
-// next line.
+// plainStepPercent is the progress after which plain progress writes the next line.
 const plainStepPercent = 10
 
 const (
@@ -23,15 +22,14 @@ const (
 	maxBarCells = 30
 )
 
-// Progress shows the progress of a migration: in one line that is redrawn in place, or
-// in plain lines for a log. It is not safe for concurrent use.
+// Progress shows the progress of a migration: as one line that is redrawn in place, or as plain
+// lines for a log. It is not safe for concurrent use.
 type Progress struct {
 	w io.Writer
-	// width is the terminal's width, asked for at every redraw; nil for plain
-	// lines.
+	// width returns the terminal's width, at every redraw; nil for plain lines.
 	width func() int
 
-	// lastLine is the plain line that was written last.
+	// lastLine is the last plain line.
 	lastLine string
 	measured measured
 
@@ -46,13 +44,13 @@ func NewBar(w io.Writer, width func() int) *Progress {
 	return &Progress{w: w, width: width}
 }
 
-// NewPlain returns a Progress that writes a line at every change of phase and
-// about every ten percent.
+// NewPlain returns a Progress that writes a line at every change of phase and about every ten
+// percent.
 func NewPlain(w io.Writer) *Progress {
 	return &Progress{w: w}
 }
 
-// Update shows where m is now. Errors of the writer are ignored: the migration does not
+// Update shows the state of m. It ignores errors of the writer, because the migration does not
 // depend on them.
 func (p *Progress) Update(m *api.Migration) {
 	left := p.measured.left(m, time.Now())
@@ -66,7 +64,7 @@ func (p *Progress) Update(m *api.Migration) {
 		return
 	}
 	if phase == string(m.State) && m.State == p.lastState {
-		return // between two phases, which have said it
+		return // between two phases; their own lines are enough
 	}
 	p.lastPhase, p.lastPercent, p.lastState = phase, percent-percent%plainStepPercent, m.State
 	line := Cell(nameOf(m)) + ": " + strings.Join(append([]string{phase}, amounts(m, left)...), "  ")
@@ -76,7 +74,7 @@ func (p *Progress) Update(m *api.Migration) {
 	p.lastLine = line
 }
 
-// Clear removes the redrawn line, so that something else can be written.
+// Clear removes the redrawn line, so that other text can be written.
 func (p *Progress) Clear() {
 	if p.drawn {
 		_, _ = io.WriteString(p.w, clearLine)
@@ -84,9 +82,8 @@ func (p *Progress) Clear() {
 	}
 }
 
-// barLine is name, phase, bar and amounts in at most width-1 cells: a terminal
-// wraps when its last one is written. What does not fit is left out from the
-// bar outwards.
+// barLine returns name, phase, bar and amounts in at most width-1 cells: a terminal wraps when its
+// last cell is written. Parts that do not fit are omitted, first the bar.
 func barLine(m *api.Migration, left time.Duration, width int) string {
 	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m, left)...)
 	line := strings.Join(parts, "  ")
@@ -107,14 +104,14 @@ func drawBar(percent, cells int) string {
 	return "[" + strings.Repeat("#", done) + strings.Repeat(".", inner-done) + "]"
 }
 
-// amounts are percentage, bytes, rate and time left, as far as they are known.
+// amounts returns percentage, bytes, rate and time left, as far as they are known.
 func amounts(m *api.Migration, left time.Duration) []string {
 	if m.BytesTotal <= 0 || !movesBytes(m) {
 		return nil
 	}
 	out := []string{fmt.Sprintf("%3d%%", percentOf(m))}
 	if m.Phase == "fold" {
-		return out // QEMU counts the whole volume, and moves what the overlay has
+		return out // QEMU counts the whole volume, but moves only the overlay's data
 	}
 	out = append(out, api.Bytes(m.BytesDone)+" of "+api.Bytes(m.BytesTotal))
 	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
@@ -126,7 +123,7 @@ func amounts(m *api.Migration, left time.Duration) []string {
 	return out
 }
 
-// Percent is how much of m is copied, or "-" if that is not known.
+// Percent returns the copied part of m, or "-" if it is unknown.
 func Percent(m *api.Migration) string {
 	if m.BytesTotal <= 0 {
 		return "-"
@@ -139,13 +136,13 @@ func percentOf(m *api.Migration) int {
 		return 0
 	}
 	if m.State == api.MigrationCompleted {
-		return 100 // the registry has no count of one that its host is done with
+		return 100 // the registry has no count once the host is done
 	}
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }
 
-// phaseOf is the phase if it moves bytes or takes long, and otherwise the state: the
-// other phases last for milliseconds.
+// phaseOf returns the phase if it moves bytes or takes long, otherwise the state: the other phases
+// last for milliseconds.
 func phaseOf(m *api.Migration) string {
 	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") || !m.State.Final() && slices.Contains(waits, m.Phase) {
 		return m.Phase
@@ -153,11 +150,10 @@ func phaseOf(m *api.Migration) string {
 	return string(m.State)
 }
 
-// waits are the phases of a move with all guests paused that take long without moving
-// bytes of the volume.
+// waits are the long phases of a move with all guests paused that move no bytes of the volume.
 var waits = []string{"saving", "restoring"}
 
-// movesBytes reports whether the byte counts of m are about its present phase.
+// movesBytes reports whether the byte counts of m belong to its present phase.
 func movesBytes(m *api.Migration) bool {
 	return !m.State.Final() && slices.Contains([]string{"clone", "offload", "copy", "flush", "verify", "fold", "copying"}, m.Phase)
 }

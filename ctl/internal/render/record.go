@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Record is one thing, shown as lines of "key: value".
+// Record is one thing, written as lines of "key: value".
 type Record struct {
 	fields []field
 }
@@ -18,8 +18,8 @@ type field struct {
 	values []string
 }
 
-// Add appends a field. With several values each gets a line of its own under
-// the key; with none, or an empty one, the value is "-".
+// Add appends a field. Several values are written on a line each; no value, or an empty one, is
+// written as "-".
 func (r *Record) Add(key string, values ...string) {
 	if len(values) == 0 {
 		values = []string{"-"}

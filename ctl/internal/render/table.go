@@ -12,21 +12,21 @@ import (
 
 const (
 	columnGap = 2
-	// shortID is how much of an id stays at least where the terminal is narrow.
+	// shortID is the least length of a shortened id.
 	shortID = 8
-	// minColumn is what a column keeps at least when cells are cut.
+	// minColumn is the least width of a column with cut cells.
 	minColumn = 8
 )
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// Table is rows under an upper-case header, one line each, whatever the width.
+// Table has rows under an upper-case header, one line each, whatever the width.
 type Table struct {
 	Header []string
 	Rows   [][]string
 }
 
-// Add appends a row; an empty cell is shown as "-".
+// Add appends a row; an empty cell is written as "-".
 func (t *Table) Add(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -35,10 +35,9 @@ func (t *Table) Add(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Write writes the table. A width of 0 means that nothing has to fit (a pipe).
-// Otherwise ids are shortened first, each column to the shortest length that
-// still tells its ids apart, and then the widest cells are cut. It reports
-// whether ids were shortened, so that the caller can say that prefixes work.
+// Write writes the table to fit the width; 0 is no limit (a pipe). It first shortens ids, each
+// column to the shortest length at which its ids still differ, and then cuts the widest cells. It
+// reports whether ids were shortened, so that the caller can mention that prefixes work.
 func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	rows = append(rows, slices.Clone(t.Header))
@@ -67,10 +66,10 @@ func layOut(rows [][]string) string {
 	return b.String()
 }
 
-// Widths are how wide the columns of a table are, in characters. A cell may be wider.
+// Widths are the widths of a table's columns, in characters. A cell may be wider.
 type Widths []int
 
-// Line is a row, each of its cells filled up to the width of its column.
+// Line returns a row with each cell padded to the width of its column.
 func (w Widths) Line(row []string) string {
 	var line strings.Builder
 	for i, c := range row {
@@ -117,8 +116,8 @@ func shortenIDs(rows [][]string) (shortened bool) {
 	return shortened
 }
 
-// distinctPrefix is the shortest length, at least shortID, at which all ids
-// are still different: ids that were made in the same second begin alike.
+// distinctPrefix returns the shortest length, at least shortID, at which all ids differ: ids made
+// in the same second begin alike.
 func distinctPrefix(ids map[string]bool) int {
 	for n := shortID; ; n++ {
 		seen := map[string]bool{}
@@ -131,8 +130,8 @@ func distinctPrefix(ids map[string]bool) int {
 	}
 }
 
-// cutCells takes from the widest column until the table fits or every column
-// is at its minimum. A path loses its beginning, any other cell its end.
+// cutCells shortens the widest column until the table fits or every column has its least width. A
+// path loses its beginning, any other cell its end.
 func cutCells(rows [][]string, width int) {
 	widths := columnWidths(rows)
 	for tableWidth(widths) > width {

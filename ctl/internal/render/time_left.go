@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// measureFor is how long a phase is measured before it is said how long it will take: the
-	// first seconds go into memory, and are no measure of the storage.
+	// measureFor is how long a phase is measured before its remaining time is shown: the first
+	// seconds go into memory, and do not show the storage's speed.
 	measureFor = 10 * time.Second
-	// measureWindow is how much of the past is measured.
+	// measureWindow is the length of the measured past.
 	measureWindow = 30 * time.Second
 )
 
-// measured is what was seen of a phase in the last seconds.
+// measured has a phase's samples of the last seconds.
 type measured struct {
 	phase   string
 	samples []sample // oldest first
@@ -27,8 +27,8 @@ type sample struct {
 	done int64
 }
 
-// left returns how long the phase of m will last at the rate of the last seconds, and 0 as long
-// as that is not known.
+// left returns the remaining time of m's phase at the rate of the last seconds, 0 while it is
+// unknown.
 func (p *measured) left(m *api.Migration, now time.Time) time.Duration {
 	if last := len(p.samples) - 1; m.Phase != p.phase || last >= 0 && m.BytesDone < p.samples[last].done {
 		p.phase, p.samples = m.Phase, nil

@@ -11,22 +11,22 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Display is the progress of one piece of work as --progress wants it. Safe for
+// Display shows the progress of one piece of work in the form of --progress. It is safe for
 // concurrent use.
 type Display struct {
 	mu sync.Mutex
-	// bar is nil where nothing is drawn.
+	// bar is nil if nothing is drawn.
 	bar *render.Progress
-	// lines takes NDJSON; nil where there is none.
+	// lines receives NDJSON; nil for other forms.
 	lines  io.Writer
 	stderr io.Writer
 	// shown is the state in the last line.
 	shown api.MigrationState
-	// noted: the remark was shown.
+	// noted reports that the remark was shown.
 	noted bool
 }
 
-// NewDisplay returns the display that the user's --progress and --quiet ask for.
+// NewDisplay returns the display for the user's --progress and --quiet.
 func (s *Session) NewDisplay() *Display {
 	d := &Display{stderr: s.Stderr}
 	terminal := TerminalWidth(s.Stderr) > 0
@@ -49,8 +49,8 @@ func (d *Display) ShowEvent(e api.Event) {
 	}
 }
 
-// ShowMigration shows the progress of a migration, and once what is remarkable of it before it is
-// over.
+// ShowMigration shows the progress of a migration, and once its remark, if it has one before its
+// end.
 func (d *Display) ShowMigration(m *api.Migration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,41 +67,40 @@ func (d *Display) ShowMigration(m *api.Migration) {
 	}
 }
 
-// JSONLine writes doc as one line if --progress json was given, and returns whether it
-// was.
+// JSONLine writes doc as one line if --progress json was given, and returns whether it was.
 func (d *Display) JSONLine(doc any) bool {
 	if d.lines == nil {
 		return false
 	}
-	// Nobody is told of an error: a reader that went away gets a SIGPIPE.
+	// The error is ignored: if the reader has gone, the process gets SIGPIPE.
 	_ = render.JSONLine(d.lines, doc)
 	return true
 }
 
-// Draws reports whether the progress is for a person, and not quiet or JSON.
+// Draws reports whether the display draws progress for a person.
 func (d *Display) Draws() bool { return d.bar != nil }
 
-// Finish makes sure that the last line of NDJSON shows how the migration ended.
+// Finish ensures that the last line of NDJSON has the migration's final state.
 func (d *Display) Finish(m *api.Migration) {
 	if d.lines != nil && m != nil && m.State != d.shown {
 		d.ShowMigration(m)
 	}
 }
 
-// migrationLine is a line of --progress json: the document that 'migration show -o json'
-// prints, without line breaks.
+// migrationLine is a line of --progress json: the document of 'migration show -o json', without
+// line breaks.
 type migrationLine struct {
 	SchemaVersion int            `json:"schema_version"`
 	Migration     *api.Migration `json:"migration"`
 }
 
-// Outage reports that the other side is away, also under --quiet: a script that hangs
-// for a minute should show why.
+// Outage reports that the other side does not answer, even with --quiet: a script that hangs for a
+// minute should show why.
 func (d *Display) Outage(err error) {
 	d.say(fmt.Sprintf("%s: %v\nWaiting up to %s for it to come back.", Program, err, render.Duration(outageTimeout)))
 }
 
-// say writes a line to stderr, in place of the bar if there is one.
+// say writes a line to stderr; it replaces the bar if there is one.
 func (d *Display) say(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

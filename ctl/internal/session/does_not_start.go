@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// unitAfter is how long an answer may take before systemd is asked whether the program has
-	// started, and unitPoll how often until it has.
+	// unitAfter is the time after which systemd is asked whether the program has started; unitPoll
+	// is the interval of further questions.
 	unitAfter = time.Second
 	unitPoll  = 250 * time.Millisecond
 )
 
-// detailDoesNotStart is the detail of an error that has the unit of the program, which does not
-// start.
+// detailDoesNotStart is the error detail that names the unit of a program that does not start.
 const detailDoesNotStart = "does_not_start"
 
-// watchUnit ends a request to a program that does not start: systemd holds its socket, and takes
-// requests for it meanwhile. The cause of the context that it returns is then an error that says
-// why. A program that died once may be back in a moment and is waited for.
+// watchUnit ends a request to a program that does not start: systemd holds its socket, and accepts
+// requests for it. The returned context then ends with the reason as its cause. A program that died
+// once may be back in a moment, so watchUnit waits for it.
 func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
 	if s.ShowUnit == nil {
 		return ctx, func() {}
@@ -45,8 +44,8 @@ func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop 
 	}
 }
 
-// awaitUnit returns nil once the program is up or nothing more can be said of it, and an error
-// once systemd has started it again and it has ended again.
+// awaitUnit returns nil once the program has started, or if its state is unknown. It returns an
+// error once systemd has started it again and it has ended again.
 func (s *Session) awaitUnit(ctx context.Context) error {
 	var first *unit.State
 	for pause := unitAfter; retry.Sleep(ctx, pause) == nil; pause = unitPoll {
@@ -67,10 +66,10 @@ func (s *Session) awaitUnit(ctx context.Context) error {
 	return nil
 }
 
-// unit is the unit of the program that should answer.
+// unit returns the unit of the program that should answer.
 func (s *Session) unit() string { return s.program() + ".service" }
 
-// notStarted says why the program that should answer does not start, and what to do.
+// notStarted returns why the program that should answer does not start, with advice.
 func (s *Session) notStarted(now unit.State) error {
 	code := api.CodeHypervisorUnavailable
 	if s.program() == registryProgram {
@@ -89,8 +88,7 @@ func (s *Session) notStarted(now unit.State) error {
 	}
 }
 
-// startFailure returns the error of a program that does not start, if a watched context ended by
-// it.
+// startFailure returns the error of a program that does not start, if it ended a watched context.
 func startFailure(ctx context.Context) error {
 	if ctx.Err() == nil || !IsStartFailure(context.Cause(ctx)) {
 		return nil
@@ -98,8 +96,8 @@ func startFailure(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// IsStartFailure reports whether err is of a program that does not start: there is no use in asking
-// it again.
+// IsStartFailure reports whether err is the error of a program that does not start: further
+// requests would be useless.
 func IsStartFailure(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[detailDoesNotStart] != nil

@@ -4,9 +4,8 @@ package session
 
 import "github.com/volferry/volferry/internal/api"
 
-// AdvisedError is an error with its own exit status and, for people only, advice: how
-// things stand and what to do. An operation that failed has one, and a daemon that does
-// not answer.
+// AdvisedError is an error with its own exit status and, for people only, advice. A failed
+// operation has one, and a daemon that does not answer.
 type AdvisedError struct {
 	Err    *api.Error
 	Exit   int
@@ -16,7 +15,7 @@ type AdvisedError struct {
 func (e *AdvisedError) Error() string { return e.Err.Message }
 func (e *AdvisedError) Unwrap() error { return e.Err }
 
-// DetachedError says that the user stopped waiting. The work goes on.
+// DetachedError reports that the user stopped waiting. The work continues.
 type DetachedError struct{ Advice string }
 
 func (e *DetachedError) Error() string { return e.Advice }

@@ -13,31 +13,30 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// ErrConnectionLost says that the other side stayed away longer than outageTimeout.
+// ErrConnectionLost reports that the other side did not answer for longer than outageTimeout.
 var ErrConnectionLost = errors.New("no connection")
 
-// Follower reads a stream of events, also across restarts of the program that sends it.
+// Follower reads a stream of events, also across restarts of its sender.
 type Follower struct {
 	// Open begins the stream after event number since.
 	Open func(ctx context.Context, since int64) iter.Seq2[api.Event, error]
-	// Ended asks whether the work is over. It is called when a stream breaks off
-	// before it says so.
+	// Ended reports whether the work is over. It is called when a stream breaks off before its last
+	// event.
 	Ended func(ctx context.Context) (bool, error)
-	// OnOutage is called once in each outage.
+	// OnOutage is called once per outage.
 	OnOutage func(error)
 }
 
-// Events opens the stream of events of a route, with refs in its path: it is the Open of
-// a Follower.
+// Events returns the Open of a Follower for the stream of a route, with refs in its path.
 func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string) func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 	return func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 		return s.stream(ctx, route.With("since", strconv.FormatInt(since, 10)).PathOf(refs...))
 	}
 }
 
-// Run calls see with every event after since, in order and once, until see returns
-// false, the work is over, ctx ends, or the other side stays away too long. The last is
-// ErrConnectionLost, joined with the last reason.
+// Run calls see with every event after since, in order and once, until see returns false, the work
+// is over, ctx ends, or the other side does not answer for too long. In the last case it returns
+// ErrConnectionLost, joined with the last error.
 func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()
 	told := false
@@ -77,8 +76,8 @@ func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) boo
 	}
 }
 
-// check decides what the end of a stream means. An answer that is no outage is final,
-// for example that the thing is gone; otherwise Ended is asked.
+// check handles the end of a stream. An answer that is no outage is final, for example that the
+// object is gone; otherwise Ended decides.
 func (f *Follower) check(ctx context.Context, broken error) (over bool, err error) {
 	if broken != nil && !isOutage(broken) {
 		return false, broken

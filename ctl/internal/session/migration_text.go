@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// OutcomeText says what became of a migration after an op that succeeded, and what comes
-// next.
+// OutcomeText describes a migration after a successful op, and the next step.
 func OutcomeText(m *api.Migration) []string {
 	name, src, dst := render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst)
 	switch m.State {
@@ -42,8 +41,8 @@ func OutcomeText(m *api.Migration) []string {
 	}
 }
 
-// completedText says of a completed migration from where to where the volume moved, what
-// that cost, and what became of the source.
+// completedText describes a completed migration: its source and destination, its cost, and what
+// happened to the source.
 func completedText(m *api.Migration) []string {
 	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst))}
 	cost := api.Bytes(m.BytesTotal)
@@ -78,7 +77,7 @@ func completedText(m *api.Migration) []string {
 	return append(lines, "  source    released, not deleted: "+m.Src.Path)
 }
 
-// StandingText says after an op that failed where the data is and what can be done.
+// StandingText describes, after a failed op, where the data is and what can be done.
 func StandingText(m *api.Migration) string {
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
@@ -108,14 +107,13 @@ func StandingText(m *api.Migration) string {
 		m.ID, render.VolumeName(m), m.State, api.ShellLine(Program, "migration", "cancel", m.Ref()))
 }
 
-// cancelStandingText is StandingText after a cancel that failed. A copy that was at work has
-// stopped for it.
+// cancelStandingText is StandingText after a failed cancel. The cancel has stopped a running copy.
 func cancelStandingText(m *api.Migration) string {
 	return fmt.Sprintf("Migration %s of volume %s was not cancelled, and is in state %s.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
 }
 
-// cancellingAdvice is StandingText for a migration that somebody is cancelling: it can
-// only be watched, or cancelled once more if the cancel failed.
+// cancellingAdvice is StandingText for a migration that is being cancelled: it can only be watched,
+// or cancelled again if the cancel failed.
 func cancellingAdvice(m *api.Migration) string {
 	if m.Stopped() {
 		again, _ := m.Cures()
@@ -126,7 +124,7 @@ func cancellingAdvice(m *api.Migration) string {
 		m.ID, render.VolumeName(m), render.Location(m.Src), api.ShellLine(Program, "migration", "watch", m.ID))
 }
 
-// duration is how long a migration took, 0 if it is not over.
+// duration returns how long a migration took, 0 if it has not ended.
 func duration(m *api.Migration) time.Duration {
 	if m.StartedAt == nil || m.FinishedAt == nil {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Names maps the ids of a collection to names, for output to a person. It is empty if no
-// table is printed or the collection cannot be read: ids are shown then.
+// Names returns the names of a collection by id, for output to a person. It is empty if no table is
+// printed or the collection cannot be read: then ids are shown.
 func Names(ctx context.Context, s *Session, collection string) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -24,7 +24,7 @@ func Names(ctx context.Context, s *Session, collection string) map[string]string
 	return LoadNames(ctx, s, collection)
 }
 
-// LoadNames is Names also for output that is no table.
+// LoadNames is Names, also for output that is no table.
 func LoadNames(ctx context.Context, s *Session, collection string) map[string]string {
 	things, _, err := List(ctx, s, CollectionRoute(collection))
 	if err != nil {
@@ -37,13 +37,13 @@ func LoadNames(ctx context.Context, s *Session, collection string) map[string]st
 	return out
 }
 
-// NameAndID is what every collection has of its things. Some things have no name.
+// NameAndID is the common part of the things in every collection. Some things have no name.
 type NameAndID struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
 
-// CollectionRoute is the route that lists a collection, read as ids and names.
+// CollectionRoute returns the route that lists a collection, decoded as ids and names.
 func CollectionRoute(collection string) (list routes.Route[routes.None, []NameAndID]) {
 	for _, d := range routes.All() {
 		if d.Path == "/v1/"+collection && d.Method == http.MethodGet {
@@ -53,11 +53,11 @@ func CollectionRoute(collection string) (list routes.Route[routes.None, []NameAn
 	return list
 }
 
-// idPattern matches an id or a prefix of an id of at least api.MinIDPrefix characters.
+// idPattern matches an id or a prefix of an id with at least api.MinIDPrefix characters.
 var idPattern = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d,}[0-9a-f-]*$`, api.MinIDPrefix))
 
-// NameOf returns the name of the thing that ref names, if ref is an id or the prefix of
-// an id; otherwise ref.
+// NameOf returns the name of the thing with the id, or id prefix, ref. If ref is neither it returns
+// ref.
 func (s *Session) NameOf(ctx context.Context, collection, ref string) string {
 	if !idPattern.MatchString(ref) {
 		return ref

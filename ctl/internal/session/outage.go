@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// outageTimeout is how long a daemon may be away, to restart, before a command gives up.
+// outageTimeout is how long a command waits for a daemon that does not answer because it restarts.
 const outageTimeout = time.Minute
 
-// outageBackoff is the delay between requests to a daemon that is away.
+// outageBackoff is the delay between requests to a daemon that does not answer.
 var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
 
-// isOutage reports whether err may pass by itself: there was no answer, or it says that the
-// other side is not available yet.
+// isOutage reports whether err may be temporary: there was no answer, or the other side is not
+// available yet.
 func isOutage(err error) bool {
 	var answer *api.Error
 	if !errors.As(err, &answer) {
@@ -27,7 +27,7 @@ func isOutage(err error) bool {
 	return answer.Code.ExitStatus() == api.ExitUnavailable && !IsStartFailure(err)
 }
 
-// retryOutage calls ask until there is an answer or the other side was away too long.
+// retryOutage calls ask until there is an answer or the outage lasts too long.
 func retryOutage(ctx context.Context, ask func() error) error {
 	return retry.Do(ctx, outageBackoff, outageTimeout, ask, isOutage)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 )
 
-// PrintList prints a collection: the document, the ids, or the table. For an empty table
-// it prints one line on stderr.
+// PrintList prints a collection: the document, the ids, or the table. For an empty table it prints
+// one line on stderr.
 func (s *Session) PrintList(resp Response, ids []string, t *render.Table, empty string) error {
 	switch {
 	case s.JSON:
@@ -42,8 +42,8 @@ func (s *Session) PrintRecord(resp Response, id string, r *render.Record) error 
 	return r.Write(s.Stdout)
 }
 
-// PrintResult prints what a mutation did. With --progress json it prints nothing after
-// work that was waited for: stdout has the NDJSON of that.
+// PrintResult prints the result of a change. With --progress json it prints nothing after work that
+// it waited for: stdout has the work's NDJSON.
 func (s *Session) PrintResult(resp Response, id string, lines ...string) error {
 	switch {
 	case s.Progress == ProgressJSON && resp.Has("op"):
@@ -66,7 +66,7 @@ func (s *Session) PrintLines(lines ...string) error {
 	return nil
 }
 
-// TerminalWidth is the width of the terminal w, or 0 if w is not a terminal.
+// TerminalWidth returns the width of the terminal w, or 0 if w is not a terminal.
 func TerminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -21,15 +21,15 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// readTimeout is how long a request that reads waits for its answer. A socket that systemd
-// holds takes requests also while the daemon behind it does not start.
+// readTimeout bounds how long a read waits for its answer. A socket of systemd accepts requests
+// even if the daemon does not start.
 const readTimeout = time.Minute
 
-// readAgainFor is how long a request that reads is sent again whose connection broke: the program
-// was restarted under it, and systemd holds its socket meanwhile.
+// readAgainFor is how long a read is repeated after a broken connection: the program was restarted
+// during the read, and systemd holds its socket.
 const readAgainFor = 5 * time.Second
 
-// Get sends the request of a route that reads, with refs in its path.
+// Get sends the request of a reading route, with refs in its path.
 func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.None, Out], refs ...string) (Response, error) {
 	say := func(line string) { render.Line(s.Stderr, "%s", line) }
 	defer s.startWaitNotice(ctx, say, "", s.answer())()
@@ -41,14 +41,14 @@ func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.Non
 	return resp, err
 }
 
-// Send sends the request of a route that changes something, with refs in its path. The
-// change is made once, also if the connection breaks.
+// Send sends the request of a changing route, with refs in its path. The change is made once, even
+// if the connection breaks.
 func Send[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (Response, error) {
 	return s.change(ctx, route.Method, route.PathOf(refs...), route.Noun, route.Body(in))
 }
 
-// Ask sends the request of a route that takes a document and changes nothing. It returns what it
-// is told, and the answer.
+// Ask sends the request of a route that takes a document and changes nothing. It returns the
+// decoded value and the answer.
 func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (*Out, Response, error) {
 	say := func(line string) { render.Line(s.Stderr, "%s", line) }
 	defer s.startWaitNotice(ctx, say, "", s.answer())()
@@ -60,8 +60,7 @@ func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Ou
 	return out, resp, resp.Decode(route.Noun, out)
 }
 
-// List reads a collection, page after page. It returns the things and the answer, which has all of
-// them.
+// List reads a collection, page by page. It returns the things and one answer with all of them.
 func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None, []T]) ([]T, Response, error) {
 	var pages []Response
 	size := 0
@@ -92,8 +91,8 @@ func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return things, resp, err
 }
 
-// joinPages returns one answer with the things of several pages, in the order of the list. They
-// stay as they came.
+// joinPages returns one answer with the things of several pages, in the order of the list. It keeps
+// their JSON unchanged.
 func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
 	type item struct {
 		thing T
@@ -120,7 +119,7 @@ func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (R
 	}
 	whole := slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")) // an encoder would change them
 	resp := pages[0].With(route.Noun, whole)
-	delete(resp.Members, routes.Next) // of a copy
+	delete(resp.Members, routes.Next) // it is a copy
 	return resp, nil
 }
 
@@ -134,8 +133,8 @@ func Show[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return thing, resp, resp.Decode(route.Noun, thing)
 }
 
-// Change sends a mutation that is done at once. It returns the thing as it is afterwards
-// and the answer.
+// Change sends a change that is complete when it is answered. It returns the changed thing and the
+// answer.
 func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T], in In, refs ...string) (*T, Response, error) {
 	resp, err := Send(ctx, s, route, in, refs...)
 	if err != nil {
@@ -145,8 +144,8 @@ func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T
 	return thing, resp, resp.Decode(route.Noun, thing)
 }
 
-// ShowRetrying is Show for the end of a wait: like the wait, it tries again while the
-// other side is away.
+// ShowRetrying is Show for the end of a wait: like the wait, it tries again while the other side
+// does not answer.
 func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (thing *T, resp Response, err error) {
 	err = retryOutage(ctx, func() error {
 		thing, resp, err = Show(ctx, s, route, refs...)
@@ -155,9 +154,8 @@ func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[rou
 	return thing, resp, err
 }
 
-// change sends a mutation under a new idempotency key. If the connection breaks before
-// the answer, it sends the request again under the same key until the answer says what
-// was done.
+// change sends a change with a new idempotency key. If the connection breaks before the answer, it
+// repeats the request with the same key until it has the answer.
 func (s *Session) change(ctx context.Context, method, path, field string, in any) (resp Response, err error) {
 	key := uuid.NewString()
 	display := s.NewDisplay()
@@ -186,33 +184,34 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	return resp, err
 }
 
-// awaitProgram waits for a program that systemd starts. What is sent to it before lies in its
-// socket, and would be done whenever it starts, also after the user was told that it does not.
+// awaitProgram waits for a program that systemd starts. A request sent before would stay in the
+// socket, and would be carried out at the program's start, even after the user was told that the
+// program does not start.
 func (s *Session) awaitProgram(ctx context.Context) error {
 	if s.ShowUnit == nil {
 		return nil
 	}
-	route := routes.ShowRegistryVersion // which both programs have
+	route := routes.ShowRegistryVersion // both programs have it
 	return retry.Do(ctx, outageBackoff, readAgainFor, func() error {
 		_, err := s.Call(ctx, route.Method, route.PathOf(), route.Noun, nil, client.Within(readTimeout))
 		return err
 	}, maybeDone)
 }
 
-// ErrMaybeDone says that the user stopped waiting for the answer to a change that was sent.
+// ErrMaybeDone reports that the user stopped waiting for the answer to a change that was sent.
 var ErrMaybeDone = errors.New("it may have been done")
 
-// answer is what a request waits for, in words for a person.
+// answer describes the answer that a request waits for.
 func (s *Session) answer() string { return "an answer from " + s.Client.Target() }
 
-// maybeDone reports whether the connection broke with the request on its way.
+// maybeDone reports whether the connection broke after the request was sent.
 func maybeDone(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details["maybe_done"] == true
 }
 
-// Call sends one request and reads the answer, which has what was asked for under
-// field. The error of a request that nobody answered says what to do.
+// Call sends one request and reads the answer, with its value under field. The error of a request
+// without an answer has advice.
 func (s *Session) Call(ctx context.Context, method, path, field string, in any, opts ...client.Option) (Response, error) {
 	ctx, stop := s.watchUnit(ctx)
 	defer stop()
@@ -227,7 +226,7 @@ func (s *Session) Call(ctx context.Context, method, path, field string, in any, 
 	return resp, err
 }
 
-// stream reads a stream of events. Its errors are those of Call.
+// stream reads a stream of events. Its errors are like Call's.
 func (s *Session) stream(ctx context.Context, path string) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		ctx, stop := s.watchUnit(ctx)

@@ -11,17 +11,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. The
-// values stay as they came, so that -o json prints what this version does not know.
+// Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. The values are
+// unchanged, so that -o json prints also what this version does not know.
 type Response struct {
 	Members map[string]json.RawMessage
-	// Earlier says that what was asked for had been done before, by the op of another request.
+	// Earlier reports that the change had been made before, by the op of another request.
 	Earlier bool
 }
 
-// newResponse reads what the client returns: the whole document if it has several
-// fields, the bare value if it has one. A bare value is the value of field, unless it is
-// an op: a request for something that lasts may be answered with its op.
+// newResponse reads the client's result: the whole document if it has several fields, the bare
+// value if it has one. A bare value is the value of field, unless it is an op: a request for
+// lasting work may be answered with its op.
 func newResponse(field string, value json.RawMessage) (Response, error) {
 	var members map[string]json.RawMessage
 	if len(value) > 0 && value[0] == '{' {
@@ -38,7 +38,7 @@ func newResponse(field string, value json.RawMessage) (Response, error) {
 	return Response{}.With(field, value), nil
 }
 
-// With returns a copy of r in which field has this value.
+// With returns a copy of r with another value of field.
 func (r Response) With(field string, member json.RawMessage) Response {
 	members := maps.Clone(r.Members)
 	if members == nil {
@@ -49,21 +49,21 @@ func (r Response) With(field string, member json.RawMessage) Response {
 	return r
 }
 
-// doneBefore reports whether the op of the answer is over, and not that of the request with this
-// key.
+// doneBefore reports whether the op of the answer is done, and belongs to another request than the
+// one with this key.
 func (r Response) doneBefore(key string) bool {
 	var op api.Op
 	return r.Decode("op", &op) == nil && op.ID != key && op.State == api.OpDone
 }
 
-// Has reports whether the answer has field, and that is not null.
+// Has reports whether the answer has a value of field other than null.
 func (r Response) Has(field string) bool {
 	member, ok := r.Members[field]
 	return ok && string(member) != "null"
 }
 
-// Decode reads the value of field. A field that is missing is an error: the other side
-// answered something else.
+// Decode reads the value of field. A missing field is an error: the other side has sent another
+// answer.
 func (r Response) Decode(field string, out any) error {
 	if !r.Has(field) {
 		return fmt.Errorf("the answer has no %q; is the other side another version?", field)
@@ -74,7 +74,7 @@ func (r Response) Decode(field string, out any) error {
 	return nil
 }
 
-// NameIn returns the name of the thing under field, or fallback if the answer has none.
+// NameIn returns the name of the thing under field, or fallback if it has none.
 func (r Response) NameIn(field, fallback string) string {
 	var named struct {
 		Name string `json:"name"`

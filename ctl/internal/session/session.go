@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package session is the conversation of one command with a daemon or a registry: it
-// sends requests, repeats them where the connection broke, follows work that lasts, and
-// prints what came back as the user wants it. It must not know flags or commands.
+// Package session is the conversation of one command with a daemon or a registry: it sends
+// requests, repeats them after broken connections, follows lasting work, and prints the answers in
+// the user's format. It does not know flags or commands.
 package session
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// Program is the name of the command line, for command lines in advice.
+// Program is the name of volferryctl, for command lines in advice.
 const Program = "volferryctl"
 
 // The values of --progress.
@@ -27,7 +27,7 @@ const (
 	ProgressNone  = "none"
 )
 
-// Session is the connection of one command, and how its user wants the output.
+// Session is the connection of one command, and its user's output settings.
 type Session struct {
 	Client   *client.Client
 	Stdout   io.Writer
@@ -37,10 +37,10 @@ type Session struct {
 	NoWait   bool
 	Progress string
 	Now      time.Time
-	// ShowUnit asks systemd for the unit of the program that should answer; nil if that is not
-	// started by systemd.
+	// ShowUnit returns systemd's state of a unit; nil if systemd does not start the program that
+	// should answer.
 	ShowUnit func(ctx context.Context, name string) (unit.State, error)
-	// staleNoted is true once the user was told that the registry is away.
+	// staleNoted reports that the user was told that the registry does not answer.
 	staleNoted bool
 }
 

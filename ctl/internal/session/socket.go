@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// Where the daemon and the registry listen unless told otherwise.
+// The default sockets of the daemon and the registry.
 const (
 	DaemonSocket   = "/run/volferry/volferryd.sock"
 	RegistrySocket = "/run/volferry/registry.sock"
 )
 
-// DaemonProgram is what the daemon calls itself in its status.
+// DaemonProgram is the daemon's name in its status.
 const DaemonProgram = "volferryd"
 
-// ChooseSocket returns the socket that the user asked for. Without one it is the
-// daemon's if that exists, else the registry's if that exists, else the daemon's, for the
-// error to name.
+// ChooseSocket returns the user's socket. Without one it returns the daemon's if that exists, else
+// the registry's if that exists, else the daemon's, for the error to name.
 func ChooseSocket(asked string) string {
 	if asked != "" {
 		return asked
@@ -31,13 +30,13 @@ func ChooseSocket(asked string) string {
 	return DaemonSocket
 }
 
-// IsRemote reports whether target is a registry on another machine, and no socket.
+// IsRemote reports whether target is a registry on another machine, not a socket.
 func IsRemote(target string) bool { return strings.HasPrefix(target, "https://") }
 
-// registryProgram is what the registry calls itself.
+// registryProgram is the registry's name in its status.
 const registryProgram = "volferry-registry"
 
-// program is the program that should answer.
+// program returns the program that should answer.
 func (s *Session) program() string {
 	if target := s.Client.Target(); target == RegistrySocket || IsRemote(target) {
 		return registryProgram

@@ -12,18 +12,17 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Work is an op that takes a while, and the migration that it belongs to, if any.
+// Work is an op that takes time, and its migration, if it has one.
 type Work struct {
 	Op        api.Op
 	Migration *api.Migration
-	// cancels: it was asked for to take the migration back.
+	// cancels reports that the request was a cancel of the migration.
 	cancels bool
 }
 
-// Perform sends a mutation and waits for the end of the work that it starts. It returns
-// the answer to the mutation if there is no such work, and otherwise an answer with the
-// op and its migration as they ended. finished is false if the user did not want to
-// wait; the ids have been printed then.
+// Perform sends a change and waits for the end of the work that it starts. Without such work it
+// returns the answer, otherwise an answer with the op and its migration at their end. finished is
+// false if the user did not want to wait; then the ids have been printed.
 func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (resp Response, finished bool, err error) {
 	resp, err = Send(ctx, s, route, in, refs...)
 	if err != nil || !resp.Has("op") {
@@ -41,7 +40,7 @@ func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In
 	if err != nil {
 		return last, false, err
 	}
-	for name, member := range resp.Members { // what else was said when it began
+	for name, member := range resp.Members { // other members of the first answer
 		if resp.Has(name) && !last.Has(name) {
 			last = last.With(name, member)
 		}
@@ -108,7 +107,7 @@ func (s *Session) Await(ctx context.Context, w Work) (Response, error) {
 	return resp, w.failure()
 }
 
-// FollowError is the error of a wait that ended before the work did.
+// FollowError returns the error of a wait that ended before the work did.
 func (s *Session) FollowError(err error, advice string) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -124,7 +123,7 @@ func (s *Session) FollowError(err error, advice string) error {
 	return err
 }
 
-// Advice says how to follow the work and how to cancel it.
+// Advice returns the commands that follow the work and cancel it.
 func (w Work) Advice() string {
 	if w.Migration == nil {
 		return "Follow it: " + api.ShellLine(Program, "op", "watch", w.Op.ID)
@@ -136,7 +135,7 @@ func (w Work) Advice() string {
 	return follow + "\nCancel it: " + api.ShellLine(Program, "migration", "cancel", w.Migration.ID)
 }
 
-// readEnd reads into w how the op and its migration ended.
+// readEnd reads the final state of the op and its migration into w.
 func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
 	op, resp, err := ShowRetrying(ctx, s, routes.ShowOp, w.Op.ID)
 	if err != nil {
@@ -158,8 +157,8 @@ func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
 	return resp.With("migration", moveResp.Members["migration"]), nil
 }
 
-// beingCancelled reports whether the op ended because somebody cancels its migration. The
-// state of the migration shows that a moment later.
+// beingCancelled reports whether the op ended because of a cancel of its migration. The migration's
+// state shows that a moment later.
 func (w Work) beingCancelled() bool {
 	return w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && !w.Migration.State.Final()
 }
@@ -169,13 +168,13 @@ func (w Work) cancelRefused() bool {
 	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
 }
 
-// tookBack reports whether a cancel has had a start undone that waited for the operator: then there
-// was nothing more to cancel.
+// tookBack reports whether a cancel has undone a start that waited for the operator: then nothing
+// was left to cancel.
 func (w Work) tookBack() bool {
 	return w.cancels && w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && w.Migration != nil && w.Migration.State == api.MigrationError
 }
 
-// failure is nil for an op that is done.
+// failure returns the error of an op, nil if it is done.
 func (w Work) failure() error {
 	if w.Op.State == api.OpDone || w.tookBack() {
 		return nil

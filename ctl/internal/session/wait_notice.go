@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// noticeAfter is how long nothing is said of a wait: most are over by then.
+	// noticeAfter is the time before the first notice of a wait: most waits are shorter.
 	noticeAfter = 3 * time.Second
-	// noticePoll is how often the op is read, and noticeRepeat how often the same wait
-	// is reported once more.
+	// noticePoll is the interval at which the op is read, noticeRepeat the interval at which the
+	// same wait is reported again.
 	noticePoll   = 5 * time.Second
 	noticeRepeat = 30 * time.Second
 )
 
-// waitNotice reports what an op without progress waits for, and since when.
+// waitNotice reports what an op without progress waits for, and for how long.
 type waitNotice struct {
-	// readOp reads the op; nil if that is not possible.
+	// readOp reads the op; it returns nil if that is not possible.
 	readOp func(context.Context) *api.Op
-	// before is what to wait for as long as the op is not known; "" says nothing.
+	// before describes the wait while the op is unknown; "" reports nothing.
 	before string
-	// otherwise is what comes after before: where to look.
+	// otherwise follows before: where to look.
 	otherwise string
 	say       func(line string)
 
-	// last is what was reported last, at lastAt.
+	// last is the last report, made at lastAt.
 	last   string
 	lastAt time.Time
-	// step is the step of the op when it was read last, and since when it is in it.
+	// step is the op's last known step, and since the time at which it began.
 	step  string
 	since time.Time
 }
 
-// run reads the op now and then until ctx ends.
+// run reads the op at intervals until ctx ends.
 func (n *waitNotice) run(ctx context.Context) {
 	n.since = time.Now()
 	for pause := noticeAfter; retry.Sleep(ctx, pause) == nil; pause = noticePoll {
@@ -52,7 +52,7 @@ func (n *waitNotice) run(ctx context.Context) {
 	}
 }
 
-// update reports what the op waits for, if that is new or was reported a while ago.
+// update reports what the op waits for, if that is new or was reported some time ago.
 func (n *waitNotice) update(op *api.Op, now time.Time) {
 	what, since, rest := n.before, n.since, n.otherwise+"."
 	if op != nil {
@@ -76,7 +76,7 @@ func (n *waitNotice) update(op *api.Op, now time.Time) {
 	n.say(fmt.Sprintf("Waiting for %s (%s)%s", what, render.Duration(elapsed.Truncate(time.Second)), rest))
 }
 
-// waitReason is what an op waits for, in words for a person; "" if it waits for nothing.
+// waitReason describes what an op waits for; "" if it waits for nothing.
 func waitReason(op *api.Op) string {
 	switch op.WaitingFor {
 	case "registry":
@@ -106,17 +106,16 @@ func waitReason(op *api.Op) string {
 	return op.WaitingFor
 }
 
-// stepWaitReasons are the steps of stop, shelve and detach that wait for a guest, and
-// what they wait for.
+// stepWaitReasons are the steps of stop, shelve and detach that wait for a guest, with the guest's
+// expected action.
 var stepWaitReasons = map[string]string{
 	"power_off":   "the guest to shut down",
 	"stop":        "the guest to shut down",
 	"detach_live": "the guest to let go of the disk",
 }
 
-// startWaitNotice says what the op waits for, after a few seconds and until
-// stop is called; before is what to report as long as the op is not known, or for ever if
-// opID is "".
+// startWaitNotice reports what the op waits for, after a few seconds and until stop is called.
+// Before is reported while the op is unknown, and always if opID is "".
 func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, before string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}
@@ -148,7 +147,7 @@ func (s *Session) startWaitNotice(ctx context.Context, say func(line string), op
 	}
 }
 
-// opFinished reports whether an op with this state or result is over.
+// opFinished reports whether an op with this state or result has ended.
 func opFinished(state string) bool {
 	return state == api.OpDone || state == api.OpUndone || state == api.OpNeedsOperator
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unit asks systemd how the unit of a program of ours stands, and why the program
-// does not start. It must not know requests, or what they are for.
+// Package unit asks systemd for the state of the unit of a Volferry program, and why the program
+// does not start. It does not know requests or their purpose.
 package unit
 
 import (
@@ -15,26 +15,26 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// showTimeout bounds how long systemd may take to say how a unit stands.
+// showTimeout bounds how long systemd may take to answer.
 const showTimeout = 5 * time.Second
 
-// State is how the unit of a service stands, in the words of systemctl show.
+// State is the state of a service's unit, in the terms of systemctl show.
 type State struct {
 	Active, Sub string
-	// Result is how the last start or run ended, and ExitStatus the status or signal of its main
-	// process, if it got so far.
+	// Result is the result of the last start or run, and ExitStatus the exit status or signal of
+	// its main process, if it had one.
 	Result     string
 	ExitStatus int
-	// Restarts is how often systemd has started it again by itself.
+	// Restarts counts systemd's automatic restarts.
 	Restarts int
-	// StatusText is what the program has said of itself last.
+	// StatusText is the program's last status text.
 	StatusText string
 }
 
-// properties are those that State has.
+// properties are the properties in State.
 const properties = "ActiveState,SubState,Result,ExecMainStatus,NRestarts,StatusText"
 
-// Show asks systemd for the unit of a service.
+// Show asks systemd for the state of a service's unit.
 func Show(ctx context.Context, name string) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func Show(ctx context.Context, name string) (State, error) {
 	return read(string(out)), nil
 }
 
-// read reads the lines of systemctl show. What it does not know is left out.
+// read parses the output of systemctl show. It ignores unknown properties.
 func read(text string) State {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -55,7 +55,7 @@ func read(text string) State {
 	number := func(key string) int {
 		n, err := strconv.Atoi(values[key])
 		if err != nil {
-			return 0 // an older systemd does not have it
+			return 0 // an older systemd lacks it
 		}
 		return n
 	}
@@ -71,11 +71,11 @@ func (s State) Up() bool { return s.Active == "active" || s.Active == "reloading
 // GivenUp reports whether systemd will not start the program again by itself.
 func (s State) GivenUp() bool { return s.Active == "failed" }
 
-// Ended reports whether the last start or run of the program ended in an error, and nothing has
-// been started since.
+// Ended reports whether the last start or run of the program ended in an error, without a new start
+// since.
 func (s State) Ended() bool { return s.GivenUp() || strings.HasPrefix(s.Sub, "auto-restart") }
 
-// Why is why it ended: in the program's own words, if it had time for them.
+// Why returns why the program ended: its own message, if it sent one.
 func (s State) Why() string {
 	if why, ok := strings.CutPrefix(s.StatusText, api.UnitFailed); ok {
 		return why

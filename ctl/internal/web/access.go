@@ -12,16 +12,16 @@ import (
 	"sync"
 )
 
-// openPath is where the token is exchanged for the session.
+// openPath is the path where the token is exchanged for the session.
 const openPath = "/open"
 
-// contentSecurityPolicy lets the page use what this server has and nothing else. Texts
-// come from hosts and guests: the browser itself refuses to take one for HTML.
+// contentSecurityPolicy lets the page use only resources of this server. Texts come from hosts and
+// guests: the browser itself refuses to interpret them as HTML.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guarded answers only what a browser asks for this page. It is for all requests, also
-// for those without a session.
+// guarded answers only a browser's requests for this page. It wraps all requests, also those
+// without a session.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -45,8 +45,8 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// isLoopbackName reports whether a Host header names this machine as no DNS server can make
-// another name do (DNS rebinding). The port is that of the browser's end of a forwarding.
+// isLoopbackName reports whether a Host header names this machine by a name that DNS rebinding
+// cannot produce. The port may be another one, because of port forwarding.
 func isLoopbackName(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -55,8 +55,8 @@ func isLoopbackName(hostport string) bool {
 	return host == "127.0.0.1" || host == "::1" || host == "localhost"
 }
 
-// isOwnOrigin reports whether the request is made by this page, or by nobody's page. A link
-// to open the page may stand anywhere, in a terminal that is a web page itself for one.
+// isOwnOrigin reports whether the request comes from this page, or from no page. A link that opens
+// the page may be anywhere, for example in a terminal that is itself a web page.
 func isOwnOrigin(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return false
@@ -68,13 +68,13 @@ func isOwnOrigin(r *http.Request) bool {
 	return site == "" || site == "same-origin" || site == "none"
 }
 
-// admission lets one browser in: the first that shows the token gets the session.
+// admission admits one browser: the first that presents the token gets the session.
 type admission struct {
-	// cookie is the name of the session's cookie. Browsers do not tell ports apart, so each
-	// run has a name of its own.
+	// cookie is the name of the session's cookie. Browsers share cookies between ports, so each run
+	// has its own name.
 	cookie, session string
-	// key is what the page's scripts send with all that they ask for, in keyHeader. The cookie goes
-	// to every server of this machine; the browser keeps the key for pages of this port.
+	// key is sent by the page's scripts with all requests, in keyHeader. The cookie goes to every
+	// server of this machine; the browser keeps the key for pages of this port.
 	key string
 
 	mu    sync.Mutex
@@ -85,7 +85,7 @@ func newAdmission() *admission {
 	return &admission{cookie: "volferry-" + rand.Text()[:8], session: rand.Text(), key: rand.Text(), token: rand.Text()}
 }
 
-// exchange uses the token up. It returns false if token is another one, or was used.
+// exchange consumes the token. It returns false if token is wrong or was used.
 func (a *admission) exchange(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,12 +96,12 @@ func (a *admission) exchange(token string) bool {
 	return true
 }
 
-// keyHeader has the key in what the page's scripts ask for.
+// keyHeader is the header with the key in requests of the page's scripts.
 const keyHeader = "Volferry-Page-Key"
 
-// open gives the session to the browser that has the token. Its answer is a page that keeps the key
-// and goes on by itself, and no redirect: a browser that followed a link from elsewhere would not
-// send a strict cookie with that.
+// open gives the session to the browser with the token. Its answer is a page that stores the key
+// and continues, not a redirect: after a link from another site a browser would not send a strict
+// cookie with the redirected request.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
 		http.Error(w, "This link is not valid, or was used already: it works once.\n"+
@@ -113,7 +113,7 @@ func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta name="key" content="%s"><script type="module" src="/enter.js"></script><title>Volferry</title><a href="/">Open the page</a></html>`+"\n", a.key)
 }
 
-// only has next answer the session alone.
+// only makes next answer only requests with the session.
 func (a *admission) only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie(a.cookie); err != nil || !equal(c.Value, a.session) {
@@ -124,7 +124,7 @@ func (a *admission) only(next http.Handler) http.Handler {
 	})
 }
 
-// withKey has next answer the page's own scripts alone.
+// withKey makes next answer only the page's own scripts.
 func (a *admission) withKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !equal(r.Header.Get(keyHeader), a.key) {

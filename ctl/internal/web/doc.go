@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package web serves a page that an operator looks at in a browser on the same machine:
-// what a daemon or a registry knows, as it changes. It lets only reads through, of a list
-// of routes, and only to the browser that has shown the one-time token. It must not know
-// flags or commands.
+// Package web serves a page for an operator's browser on the same machine: the live state of a
+// daemon or a registry. It forwards only reads of listed routes, and only for the browser that has
+// presented the one-time token. It does not know flags or commands.
 package web

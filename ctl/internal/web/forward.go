@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// forwarded are the routes that the page reads. Nothing else reaches the other side.
+// forwarded are the routes that the page reads. No other request reaches the other side.
 var forwarded = []*routes.Declaration{
 	routes.ShowStatus.Declaration,
 	routes.RunDoctor.Declaration,
@@ -30,8 +30,7 @@ var forwarded = []*routes.Declaration{
 	routes.ListEvents.Declaration,
 }
 
-// writeTimeout is how long a browser may leave a part of an answer lying before it is
-// taken for dead.
+// writeTimeout bounds how long a browser may leave a part of an answer unread.
 const writeTimeout = 30 * time.Second
 
 var wildcard = regexp.MustCompile(`\{(\w+)\}`)
@@ -42,8 +41,9 @@ type forwarder struct {
 	base      *url.URL
 }
 
-// handler passes a read of route d on. Of the browser's request the other side sees the
-// names in the path, and the query: no cookie, and no header. It is told which program asks.
+// handler passes a read of route d on. The other side gets the names in the path and the query of
+// the browser's request, but no cookie and no header of it. It also gets this program's
+// announcement.
 func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 	names := wildcard.FindAllStringSubmatch(d.Path, -1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 			writeError(w, http.StatusBadRequest, api.Errorf(api.CodeInvalidArgument, "cannot make a request of %.80q", r.URL.RawQuery))
 			return
 		}
-		protocol.Announce(ask.Header) // the page follows the pages of a list, too
+		protocol.Announce(ask.Header) // the page requests later pages of lists, too
 		resp, err := f.transport.RoundTrip(ask)
 		if err != nil {
 			writeError(w, http.StatusBadGateway, api.Errorf(api.CodeHypervisorUnavailable, "%v", err))
@@ -70,13 +70,13 @@ func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 		w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 		w.WriteHeader(resp.StatusCode)
 		out := &flusher{w, http.NewResponseController(w)}
-		_, _ = out.Write(nil) // a stream is there before its first line is
-		// Whoever breaks off, the browser sees the end of the answer, and asks again.
+		_, _ = out.Write(nil) // a stream begins before its first line
+		// If the stream breaks, the browser sees the end of the answer, and asks again.
 		_, _ = io.Copy(out, resp.Body)
 	})
 }
 
-// flusher sends what is written at once: a line of a stream is not to wait for the next.
+// flusher sends every write at once: a line of a stream must not wait for the next.
 type flusher struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -97,5 +97,5 @@ func (f *flusher) Write(p []byte) (int, error) {
 func writeError(w http.ResponseWriter, status int, e *api.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(api.ErrorBody{Error: e}) // a browser that is gone cannot be told
+	_ = json.NewEncoder(w).Encode(api.ErrorBody{Error: e}) // the browser may have gone
 }

@@ -9,14 +9,13 @@ import (
 	"strconv"
 )
 
-// DefaultAddress is where the page is served unless told otherwise: at a port that is free, and
-// another one each time. What a page of another program has stored in the browser for its port,
-// such as a service worker, stays there when that program has ended, and would get this page's
-// requests at the same port.
+// DefaultAddress has a free port, a different one each time. A service worker or other data that
+// another program's page has stored in the browser for its port stays there after that program has
+// ended, and would affect this page at the same port.
 const DefaultAddress = "127.0.0.1:0"
 
-// CheckAddress returns address with its name resolved. It refuses what other machines
-// could reach: whoever sees the page sees the whole site.
+// CheckAddress returns address with its name resolved. It refuses addresses that other machines
+// could reach, because the page shows the whole site.
 func CheckAddress(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

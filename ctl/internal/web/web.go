@@ -20,12 +20,12 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// About is what the page says about the command that serves it.
+// About describes the command that serves the page.
 type About struct {
-	// Target is the socket or registry whose state is shown.
+	// Target is the socket or registry with the shown state.
 	Target string `json:"target"`
-	// Command begins the command lines that the page recommends, so that they go to the
-	// same target.
+	// Command begins the command lines that the page recommends, so that they go to the same
+	// target.
 	Command string `json:"command"`
 	Version string `json:"version"`
 }
@@ -37,13 +37,13 @@ type Server struct {
 	forward   forwarder
 }
 
-// New returns a server of what c's target knows.
+// New returns a server that shows the state of c's target.
 func New(c *client.Client, about About) *Server {
 	transport, base := c.Transport()
 	return &Server{about: about, admission: newAdmission(), forward: forwarder{transport, base}}
 }
 
-// URL is where a browser opens the page that is served at address. It works once.
+// URL returns the URL that opens the page, served at address. It works once.
 func (s *Server) URL(address net.Addr) string {
 	return fmt.Sprintf("http://%s%s?token=%s", address, openPath, s.admission.token)
 }
@@ -54,10 +54,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
-		// What a browser does wrong is not of interest to who started the command.
+		// Errors of a browser do not concern the command's user.
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
-	// Streams have no end that could be waited for.
+	// Streams have no end to wait for.
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the page: %w", err)
@@ -85,5 +85,5 @@ func (s *Server) handler() http.Handler {
 
 func (s *Server) sayAbout(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s.about) // a browser that is gone cannot be told
+	_ = json.NewEncoder(w).Encode(s.about) // the browser may have gone
 }
