@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// appHelp is the first thing that a new user reads.
+// appHelp is the first text that a new user reads.
 var appHelp = fmt.Sprintf(`Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
 that exists already under Volferry's care, and to move one of them while it runs:
 
@@ -38,8 +38,7 @@ Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
 5 daemon, registry or libvirt unavailable, 6 the operation ended in error,
 7 it needs an operator, 130 you stopped waiting.`, api.MinIDPrefix)
 
-// newApp builds the command tree. It connects to nothing: each command opens its own
-// session.
+// newApp builds the command tree. It connects to nothing: each command opens its own session.
 func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:            session.Program,
@@ -51,7 +50,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		HideHelpCommand: true,
 		Writer:          stdout,
 		ErrWriter:       stderr,
-		// Errors are reported once, by main.
+		// Main reports errors, once.
 		ExitErrHandler:            func(*cli.Context, error) {},
 		CustomAppHelpTemplate:     cmdline.AppHelp,
 		DisableSliceFlagSeparator: true,
@@ -70,7 +69,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 	return app
 }
 
-// finish sets what all commands have in common.
+// finish sets the common properties of all commands.
 func finish(c *cli.Command) {
 	c.HideHelpCommand = true
 	c.OnUsageError = wrongFlag
@@ -115,8 +114,8 @@ func globalFlags() []cli.Flag {
 	}
 }
 
-// missingVerb is the action of everything that is not a command by itself. The parser calls
-// it with a word that is not a command, or without any.
+// missingVerb is the action of a noun, and of the program. The parser calls it with an unknown
+// word, or without any.
 func missingVerb(c *cli.Context) error {
 	word := c.Args().First()
 	if word == "" {
@@ -135,13 +134,13 @@ func missingVerb(c *cli.Context) error {
 	} else if under := withVerb(c.Command.Subcommands, word); len(under) > 0 && len(under) <= maxSuggested {
 		unknown += fmt.Sprintf(". Did you mean %s?", cmdline.OrList(under))
 	}
-	return cmdline.Usagef("%s", unknown) // where the list of them is comes under it
+	return cmdline.Usagef("%s", unknown) // the list of the commands is in the help above
 }
 
-// maxSuggested is how many commands a slip may have meant, so that naming them helps.
+// maxSuggested is the greatest number of commands whose names still help the user.
 const maxSuggested = 3
 
-// withVerb are the commands of two words that end with word, for who has left the first one out.
+// withVerb returns the two-word commands that end with word, for a user who has omitted the noun.
 func withVerb(nouns []*cli.Command, word string) (out []string) {
 	for _, noun := range nouns {
 		for _, verb := range noun.Subcommands {
@@ -153,7 +152,7 @@ func withVerb(nouns []*cli.Command, word string) (out []string) {
 	return out
 }
 
-// wrongFlag puts the parser's error about a flag in our words.
+// wrongFlag rewords the parser's error about a flag.
 func wrongFlag(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		unknown := fmt.Sprintf("%sunknown flag %s", cmdline.Prefix(c), flagSpelling(name))
@@ -176,7 +175,7 @@ func wrongFlag(c *cli.Context, err error, _ bool) error {
 	return cmdline.Usagef("%s%w", cmdline.Prefix(c), err)
 }
 
-// valueOf says which values a flag takes, if it takes a number.
+// valueOf describes the values of a flag that takes a number.
 func valueOf(c *cli.Context, name string) string {
 	for _, f := range c.Command.Flags {
 		if !slices.Contains(f.Names(), strings.TrimLeft(name, "-")) {
@@ -192,7 +191,7 @@ func valueOf(c *cli.Context, name string) string {
 	return ""
 }
 
-// flagSpelling is a flag's name as the user writes it: -o, --output.
+// flagSpelling returns a flag's name as the user writes it: -o, --output.
 func flagSpelling(name string) string {
 	if name = strings.TrimLeft(name, "-"); len(name) == 1 {
 		return "-" + name

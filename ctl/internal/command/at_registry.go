@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// adviseRegistry adds to the refusal of what only the registry does, or lets operators do, the
-// command that asks the registry. Other errors are returned unchanged.
+// adviseRegistry adds the command for the registry to a refusal of something that only the registry
+// does, or permits operators. It returns other errors unchanged.
 func adviseRegistry(app *cli.App, argv []string, err error) error {
 	var (
 		advised *session.AdvisedError
@@ -40,7 +40,7 @@ func adviseRegistry(app *cli.App, argv []string, err error) error {
 	return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: advice}
 }
 
-// withoutConnection is a command line without the flags that say where it goes.
+// withoutConnection returns a command line without the flags that choose its target.
 func withoutConnection(app *cli.App, words []string) []string {
 	connection := []string{"socket", "ca", "cert", "key"}
 	var out []string

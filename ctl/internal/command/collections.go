@@ -9,24 +9,24 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// completionTimeout is how long a Tab, or a suggestion, waits for the names of things.
+// completionTimeout bounds how long a completion or a suggestion waits for the names of things.
 const completionTimeout = time.Second
 
-// flagCollections are the collections in which the values of other flags are names.
+// flagCollections are the collections with the names that flags take.
 var flagCollections = map[string]string{
 	"pool": "pools", "to-pool": "pools", "to": "pools", "type": "types", "volume": "volumes", "instance": "instances",
 	"host": "hosts",
 }
 
-// argumentCollections are the collections in which arguments are names.
+// argumentCollections are the collections with the names that arguments take.
 var argumentCollections = map[string]string{
 	"HOST": "hosts", "POOL": "pools", "TYPE": "types", "VOLUME": "volumes", "INSTANCE": "instances",
 	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations", "MOVE": "migrations",
 	"DRAIN": "drains", "POLICY": "policies", "OP": "ops",
 }
 
-// collectionNames are the names of the things in a collection; of a thing without a name,
-// its id.
+// collectionNames returns the names of the things in a collection; for a thing without a name, its
+// id.
 func collectionNames(ctx context.Context, s *session.Session, collection string) []string {
 	if collection == "" {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// completions are what the last word could become.
+// completions returns the completions of the last word.
 func completions(ctx context.Context, s *session.Session, app *cli.App, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -27,7 +27,7 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 		if _, next := cmdline.Locate(app, withFlag); at.Flag == "" && next.Flag != "" {
 			possible := completions(ctx, s, app, append(withFlag, value))
 			for i := range possible {
-				if !parted { // else the shell keeps what is before the value
+				if !parted { // otherwise the shell keeps the part before the value
 					possible[i] = flag + "=" + possible[i]
 				}
 			}
@@ -60,8 +60,8 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
 }
 
-// withEqualsJoined joins each flag with its value where bash has made three words of them: the
-// flag, an equals sign and the value. Parted says that bash has done so with the last word.
+// withEqualsJoined joins each flag with its value if bash has split them into three words: the
+// flag, an equals sign and the value. Parted reports that bash has split the last word.
 func withEqualsJoined(words []string) (joined []string, parted bool) {
 	awaits := false // the last joined word awaits its value
 	for i, word := range words {
@@ -95,7 +95,7 @@ func argumentWords(ctx context.Context, s *session.Session, command *cli.Command
 	return collectionNames(ctx, s, argumentCollections[place])
 }
 
-// completedReleased are the migrations whose sources may be deleted.
+// completedReleased returns the migrations with sources that may be deleted.
 func completedReleased(ctx context.Context, s *session.Session) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

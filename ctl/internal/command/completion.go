@@ -40,8 +40,8 @@ func completionCommand() *cli.Command {
 	}
 }
 
-// completeCommand is what the scripts call: it prints, one per line, what the
-// last of the words given could become.
+// completeCommand is the command that the completion scripts call: it prints, one per line, the
+// completions of the last of the given words.
 func completeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "__complete",

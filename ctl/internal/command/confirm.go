@@ -16,11 +16,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// flagYes is the flag of whoever agrees without being asked.
+// flagYes is the flag of a user who agrees without being asked.
 const flagYes = "yes"
 
-// confirm asks the user a question before anything is done; only yes is not an error.
-// noTerminal is the error if there is nobody to ask.
+// confirm asks the user a question before anything is done; every answer but yes is an error.
+// noTerminal is the error if there is no terminal.
 func confirm(c *cli.Context, s *session.Session, question, noTerminal string) error {
 	in, ok := terminal(c)
 	if !ok {
@@ -34,7 +34,7 @@ func confirm(c *cli.Context, s *session.Session, question, noTerminal string) er
 	return nil
 }
 
-// terminal returns the terminal at which the user sits, if there is one.
+// terminal returns the user's terminal, if there is one.
 func terminal(c *cli.Context) (*os.File, bool) {
 	in, ok := c.App.Reader.(*os.File)
 	return in, ok && term.IsTerminal(int(in.Fd()))

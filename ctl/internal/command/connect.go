@@ -15,11 +15,10 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// connect makes the client for the socket or registry that the user names. The client
-// connects with its first request.
+// connect returns the client for the user's socket or registry. The client connects with its first
+// request.
 func connect(c *cli.Context) (*client.Client, error) {
-	// An empty variable is as good as none; an empty flag is a variable of a script that
-	// is not set.
+	// An empty variable counts as unset; an empty flag comes from an unset variable of a script.
 	variable, there := os.LookupEnv("VOLFERRY_SOCKET")
 	if c.IsSet("socket") && c.String("socket") == "" && (variable != "" || !there) {
 		return nil, cmdline.Usagef("--socket is empty: name a socket, or leave it out for the daemon of this host")

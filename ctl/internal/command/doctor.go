@@ -63,7 +63,7 @@ func doctor(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// notAtRegistry says of an error whether it is the registry's, which has no host.
+// notAtRegistry adds advice to the error of a registry, which has no doctor.
 func notAtRegistry(s *session.Session, err error) error {
 	if !isNotFound(err) {
 		return err
@@ -79,7 +79,7 @@ func notAtRegistry(s *session.Session, err error) error {
 	}
 }
 
-// fixDoctor mends what can be mended, and writes what was done.
+// fixDoctor repairs the faults that can be repaired, and prints the repairs.
 func fixDoctor(c *cli.Context, s *session.Session) (session.Response, error) {
 	resp, err := session.Send(c.Context, s, routes.FixDoctor, routes.None{})
 	if err != nil || s.JSON {
@@ -104,7 +104,7 @@ func fixDoctor(c *cli.Context, s *session.Session) (session.Response, error) {
 	return resp, err
 }
 
-// printChecks writes each finding with its advice under it: sentences do not fit a table.
+// printChecks writes each check with its advice under it: sentences do not fit a table.
 func printChecks(s *session.Session, resp session.Response, checks []api.Check) error {
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)

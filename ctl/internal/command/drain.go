@@ -130,7 +130,7 @@ func drainWatch(c *cli.Context, s *session.Session) error {
 	return followDrain(c.Context, s, c.Args().First())
 }
 
-// followDrain reports what becomes of each volume, and the result at the end.
+// followDrain reports the progress of each volume, and the result at the end.
 func followDrain(ctx context.Context, s *session.Session, id string) error {
 	view := drainView{s: s, display: s.NewDisplay(), shown: map[string]string{}}
 	f := session.Follower{
@@ -161,7 +161,7 @@ func followDrain(ctx context.Context, s *session.Session, id string) error {
 
 func drainFinished(state string) bool { return state == api.DrainDone || state == api.DrainStopped }
 
-// endDrain prints how a drain ended. It is an error if volumes are left.
+// endDrain prints the result of a drain. It returns an error if volumes remain.
 func endDrain(ctx context.Context, s *session.Session, id string, view *drainView) error {
 	d, resp, err := session.ShowRetrying(ctx, s, routes.ShowDrain, id)
 	if err != nil {
@@ -184,11 +184,11 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 	}
 }
 
-// drainView prints a line whenever a volume's state changes, or a move stops or goes on.
+// drainView prints a line whenever a volume's state changes, or a move stops or continues.
 type drainView struct {
 	s       *session.Session
 	display *session.Display
-	// shown is what was last said of a volume, by its id.
+	// shown has the last line about each volume, by its id.
 	shown map[string]string
 }
 
@@ -249,8 +249,8 @@ func drainList(c *cli.Context, s *session.Session) error {
 	return printStoppedInDrains(s, drains)
 }
 
-// printStoppedInDrains prints under a list, for each volume whose move has stopped, why, and
-// the commands that end the standstill.
+// printStoppedInDrains prints under a list, for each volume with a stopped move, the reason and the
+// commands that continue or cancel it.
 func printStoppedInDrains(s *session.Session, drains []api.Drain) error {
 	for _, d := range drains {
 		for _, v := range d.Volumes {
@@ -296,8 +296,8 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// printDrainVolumes prints the table of a drain's volumes, and under it why some of them
-// stay: sentences do not fit a table.
+// printDrainVolumes prints the table of a drain's volumes, and under it why some of them stay:
+// sentences do not fit a table.
 func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
 	reasons := []string{""}
@@ -319,13 +319,13 @@ func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	return s.PrintLines(reasons...)
 }
 
-// leftBehind says why the first volume that could not be moved stays, and how many more
-// there are.
+// leftBehind returns why the first volume that could not be moved stays, and the number of other
+// such volumes.
 func leftBehind(d api.Drain) string {
 	line, more := "", 0
 	for _, v := range d.Volumes {
 		switch {
-		case v.Error == nil, v.State == api.DrainVolumeMoving: // which is said under the list
+		case v.Error == nil, v.State == api.DrainVolumeMoving: // the lines under the list have it
 		case line == "":
 			line = v.VolumeName + ": " + v.Error.Message
 		default:

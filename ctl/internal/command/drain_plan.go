@@ -17,44 +17,43 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// drainPlan is what a drain would do to a volume: a plan, or why it is refused, or the move under
-// way that it would wait for. A volume that is not in the pool, and needs an image below its path,
-// has an error too.
+// drainPlan is what a drain would do to a volume: the plan of its move, or the refusal, or the
+// present move that the drain would wait for. A volume outside the pool that needs an image below
+// the pool's path has an error too.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
 	Host       string             `json:"host,omitempty"`
 	SizeBytes  int64              `json:"size_bytes"`
 	Plan       *api.MigrationPlan `json:"plan,omitempty"`
-	// Pause is, of a volume that moves with several guests, what that costs these, and Method how
-	// it moves.
+	// Method is the method for a volume with several guests, and Pause the cost for these guests.
 	Method string             `json:"method,omitempty"`
 	Pause  *api.PauseEstimate `json:"pause,omitempty"`
-	// Migration is under way: it takes the volume out of the pool, or brings it there. The drain
-	// moves a volume that it brings once that is over.
+	// Migration is a present move of the volume out of the pool or into it. After a move into the
+	// pool the drain moves the volume.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
-	// outside says that the volume is not in the pool, and Error which image below its path it
-	// needs.
+	// outside reports that the volume is not in the pool; Error names the image below the pool's
+	// path that it needs.
 	outside bool
 }
 
-// comes reports whether the volume is not in the pool yet.
+// comes reports whether the volume is still moving into the pool.
 func (p *drainPlan) comes(pool string) bool {
 	return p.Migration != nil && p.Migration.Dst.Pool == pool
 }
 
-// drainPlans are the plans of a drain, and what of the pool that it goes to is known.
+// drainPlans has the plans of a drain, and the known data of the destination pool.
 type drainPlans struct {
 	pool  string
 	in    api.PoolDrain
 	plans []drainPlan
 	to    []api.Pool
-	// needs is what needs the pool besides the volumes in it.
+	// needs counts the other users of the pool besides the volumes in it.
 	needs poolNeeds
 }
 
-// showDrainPlan prints what a drain would do to each volume of the pool, and does nothing.
+// showDrainPlan prints what a drain would do to each volume of the pool. It changes nothing.
 func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) error {
 	d, err := planDrain(ctx, s, pool, in)
 	if err != nil {
@@ -100,7 +99,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	return nil
 }
 
-// row is what the table says of a volume, and the sentence under it, "" if there is none.
+// row returns a volume's cells in the table, and the sentence under the table, "" if there is none.
 func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	switch {
 	case p.outside && p.Error.Details[api.DetailBaseImage] != nil:
@@ -121,7 +120,7 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	return api.Bytes(*p.Plan.NeededBytes), p.Plan.Method, ""
 }
 
-// inPool is how many volumes of the plan are in the pool, or on their way there.
+// inPool counts the volumes of the plan that are in the pool, or moving into it.
 func (d *drainPlans) inPool() int {
 	n := 0
 	for i := range d.plans {
@@ -132,8 +131,8 @@ func (d *drainPlans) inPool() int {
 	return n
 }
 
-// refusal is an error if the pool has volumes and none of them would be moved, or if something
-// would need the pool after the drain.
+// refusal returns an error if the pool has volumes and none of them would be moved, or if the pool
+// would still be needed after the drain.
 func (d *drainPlans) refusal() error {
 	moves := slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil })
 	switch {
@@ -152,14 +151,14 @@ func (d *drainPlans) refusal() error {
 	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", d.pool, d.in.ToPool)
 }
 
-// planDrain asks for the plan of each volume that is in a pool, or on its way there.
+// planDrain requests the plan of each volume that is in a pool, or moving into it.
 func planDrain(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) (*drainPlans, error) {
 	d := &drainPlans{pool: pool, in: in, plans: []drainPlan{}}
 	pools, _, err := session.List(ctx, s, routes.ListPools)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{pool, in.ToPool} { // as the drain itself refuses it
+	for _, name := range []string{pool, in.ToPool} { // the drain itself refuses the same
 		if err := checkPoolIn(pools, name); err != nil {
 			return nil, err
 		}
@@ -202,7 +201,7 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 	return d, nil
 }
 
-// needsPool is api.Volume.NeedsPool of the pool on the volume's host.
+// needsPool is api.Volume.NeedsPool for the pool on the volume's host.
 func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	i := slices.IndexFunc(pools, func(p api.Pool) bool { return p.Name == pool && p.Host == v.Host })
 	if i < 0 {
@@ -211,13 +210,13 @@ func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	return v.NeedsPool(&pools[i])
 }
 
-// underWay reports whether a drain waits for a move of somebody else, and does not leave its volume
-// behind.
+// underWay reports whether a drain waits for a present move of its volume, and does not leave the
+// volume behind.
 func underWay(m *api.Migration) bool {
 	return !m.State.Final() && m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned
 }
 
-// ask asks what the move of a volume would be.
+// ask requests the plan of a volume's move.
 func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, in api.PoolDrain) error {
 	var err error
 	if in.MovesShared() && len(v.Attachments) > 1 {
@@ -232,18 +231,18 @@ func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, 
 	return nil
 }
 
-// room is what volumes take of a pool that hosts have, and may take of it one day.
+// room is the space that volumes take in a pool of a host, now and at most.
 type room struct {
 	host               string
 	takes, grown, free int64
-	// comes is the size of the volumes that are not in the pool yet, of which nobody knows what
-	// they take once they are.
+	// comes is the size of the volumes that are still moving into the drained pool; the space that
+	// they will take is unknown.
 	comes int64
-	known bool // free is
+	known bool // known reports that free is known
 }
 
-// roomLines say, for each host, what its volumes take together, what they may grow to, and what is
-// free for them. Hosts that share the pool share its room.
+// roomLines returns, for each host, the space that its volumes take together, the size to which
+// they may grow, and the free space. Hosts that share the pool share its space.
 func (d *drainPlans) roomLines() []string {
 	shared := slices.ContainsFunc(d.to, func(p api.Pool) bool { return p.Shared })
 	rooms := map[string]*room{}
@@ -269,7 +268,7 @@ func (d *drainPlans) roomLines() []string {
 		}
 		r.takes, r.grown, r.comes = r.takes+takes, r.grown+grown, r.comes+comes
 		if p.Plan != nil && p.Plan.FreeBytes != nil {
-			r.free, r.known = *p.Plan.FreeBytes, true // of now
+			r.free, r.known = *p.Plan.FreeBytes, true // the present value
 		}
 	}
 	lines := []string{""}
@@ -281,8 +280,8 @@ func (d *drainPlans) roomLines() []string {
 	return lines
 }
 
-// room is what a volume takes at most where the drain moves it, and what it may grow to there; both
-// are 0 if that is not known, or if it is not moved.
+// room returns the greatest space that a volume takes at its destination, and the size to which it
+// may grow there; both are 0 if that is unknown, or if the volume is not moved.
 func (p *drainPlan) room() (takes, grown int64) {
 	switch {
 	case p.Plan != nil && p.Plan.NeededBytes != nil && p.Plan.FreeBytes != nil:
@@ -293,7 +292,7 @@ func (p *drainPlan) room() (takes, grown int64) {
 	return 0, 0
 }
 
-// reportedFree is what a host has reported to be free in the pool that the drain goes to.
+// reportedFree returns the free space of the destination pool that a host has reported.
 func (d *drainPlans) reportedFree(host string) (free int64, known bool) {
 	i := slices.IndexFunc(d.to, func(p api.Pool) bool { return p.Host == host && p.CapacityBytes > 0 })
 	if i < 0 {
@@ -326,7 +325,7 @@ func (r *room) line(pool string, shared bool) string {
 	return line
 }
 
-// mayGrow warns of volumes that fit into a pool now, and that may outgrow it.
+// mayGrow warns that volumes which fit into a pool now may outgrow it.
 func mayGrow(bytes int64) string {
 	return fmt.Sprintf("They may grow to %s: what guests write may fill it.", api.Bytes(bytes))
 }

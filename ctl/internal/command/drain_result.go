@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// drainResult returns a line about the end of a drain, and why its pool may not be taken away yet,
-// "" if it may.
+// drainResult returns a line about the end of a drain, and why its pool must not be removed yet, ""
+// if it may be.
 func drainResult(d *api.Drain) (line, stays string) {
 	moved, left := 0, 0
 	needs := poolNeeds{uses: d.Uses}
@@ -48,13 +48,13 @@ func drainResult(d *api.Drain) (line, stays string) {
 	return line + ".", stays
 }
 
-// poolNeeds counts what needs a pool besides the volumes in it.
+// poolNeeds counts the other users of a pool besides the volumes in it.
 type poolNeeds struct {
 	readers, below int
 	uses           []api.PoolUse
 }
 
-// add counts a volume outside of the pool by its error.
+// add counts a volume outside the pool by its error.
 func (n *poolNeeds) add(why *api.Error) {
 	if v := (api.DrainVolume{Error: why}); v.ReadsBase() {
 		n.readers++
@@ -65,7 +65,7 @@ func (n *poolNeeds) add(why *api.Error) {
 
 func (n *poolNeeds) any() bool { return n.readers+n.below+len(n.uses) > 0 }
 
-// text names what needs the pool, in one clause.
+// text lists the users of the pool, as one clause.
 func (n *poolNeeds) text() string {
 	var parts []string
 	switch {
@@ -109,7 +109,7 @@ func (n *poolNeeds) text() string {
 	return strings.Join(parts, ", and ")
 }
 
-// lines has a sentence for each use.
+// lines returns a sentence for each use.
 func (n *poolNeeds) lines() []string {
 	lines := make([]string, 0, len(n.uses))
 	for i := range n.uses {
@@ -118,7 +118,7 @@ func (n *poolNeeds) lines() []string {
 	return lines
 }
 
-// drainVolumeState is the state of a volume of a drain, for people.
+// drainVolumeState returns the state of a drain's volume, for people.
 func drainVolumeState(v *api.DrainVolume) string {
 	switch {
 	case v.ReadsBase():
@@ -129,7 +129,7 @@ func drainVolumeState(v *api.DrainVolume) string {
 	return v.State
 }
 
-// inDrain is how many volumes a drain moves, or shall.
+// inDrain counts the volumes that a drain moves, or will move.
 func inDrain(d *api.Drain) int {
 	n := 0
 	for i := range d.Volumes {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// eventNames finds the names of the things that events are about. It reads each list once,
-// when a name in it is first asked for.
+// eventNames finds the names of the things in events. It reads each list once, at the first request
+// for a name in it.
 type eventNames struct {
 	load        func(collection string) map[string]string
 	attachments func() []api.Attachment
@@ -30,7 +30,7 @@ func newEventNames(ctx context.Context, s *session.Session) *eventNames {
 	}
 }
 
-// attachment is the name of an attachment, made of those of its volume and its instance.
+// attachment returns a name for an attachment, made of the names of its volume and its instance.
 func (n *eventNames) attachment(id string) string {
 	const nouns = "attachments"
 	if n.loaded[nouns] == nil {
@@ -44,8 +44,8 @@ func (n *eventNames) attachment(id string) string {
 	return n.loaded[nouns][id]
 }
 
-// object is an event's object, "volume/ID", followed by its name. The name is the one that the
-// event itself has, which the thing had then, or the one that the thing has now.
+// object returns an event's object, "volume/ID", followed by its name: the name in the event, which
+// the thing had then, otherwise its present name.
 func (n *eventNames) object(object string, details map[string]any) string {
 	kind, id, _ := strings.Cut(object, "/")
 	if name := nameIn(kind, details); name != "" {
@@ -70,8 +70,8 @@ func (n *eventNames) object(object string, details map[string]any) string {
 	return object
 }
 
-// nameIn is the name that the details of an event, or those that a host posted, have for an
-// object of this kind.
+// nameIn returns the name of an object of this kind from the details of an event, or from the
+// details that a host posted.
 func nameIn(kind string, details map[string]any) string {
 	posted, _ := details["posted"].(map[string]any)
 	text := func(key string) string {

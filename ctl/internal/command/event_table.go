@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// eventHeader is above the columns of eventCells.
+// eventHeader is the header of eventCells.
 var eventHeader = []string{"   SEQ", "TIME", "WHAT", "OBJECT", "FROM -> TO", "RESULT", "WHO", "HOST", "(REASON)"}
 
-// streamWidths are for events that come one by one, of which nobody knows how wide the next is:
-// most have room.
+// streamWidths are the widths for events that arrive one by one, with unknown widths: most events
+// fit.
 var streamWidths = render.Widths{6, 20, 24, 60, 25, 8, 16, 12, 0}
 
-// printEvents prints events that are all known as a table, each column as wide as its widest cell.
+// printEvents prints a complete list of events as a table, each column as wide as its widest cell.
 func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	if len(all) == 0 {
 		return nil
@@ -40,7 +40,7 @@ func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	return err
 }
 
-// eventCells are number, time, what and object of an event, and then from and to, result, who,
+// eventCells returns number, time, what and object of an event, and then from and to, result, who,
 // where and why as far as they are known.
 func eventCells(e api.Event, known *eventNames) []string {
 	change := ""
@@ -49,7 +49,7 @@ func eventCells(e api.Event, known *eventNames) []string {
 	}
 	who := e.Who
 	if _, person, ok := strings.Cut(who, api.AskedBy); ok {
-		who = person // of whom the daemon is the messenger
+		who = person // the daemon has passed that person's request on
 	}
 	cells := []string{
 		fmt.Sprintf("%6d", e.Seq), render.Time(e.At), e.What, known.object(e.Object, e.Details),
@@ -62,7 +62,7 @@ func eventCells(e api.Event, known *eventNames) []string {
 	return cells
 }
 
-// eventReasons are the reasons and the evidence that an event has, or what a host has posted.
+// eventReasons returns the reasons and the evidence of an event, also those that a host has posted.
 func eventReasons(e api.Event) (reasons []string) {
 	posted, _ := e.Details["posted"].(map[string]any)
 	for _, details := range []map[string]any{e.Details, posted} {
@@ -75,8 +75,8 @@ func eventReasons(e api.Event) (reasons []string) {
 	return reasons
 }
 
-// postedBy says who asked a host for what it posted, and whether with force. Only the host
-// says so: the registry has not seen the request.
+// postedBy returns who requested the posted action at the host, and whether with force. Only the
+// host reports that: the registry has not seen the request.
 func postedBy(e api.Event) string {
 	posted, _ := e.Details["posted"].(map[string]any)
 	who, _ := posted["who"].(string)

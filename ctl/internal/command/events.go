@@ -77,12 +77,13 @@ func events(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// eventsSince reads the audit trail after event since, page by page; only the end of it
-// where last is enough of it, and no others are to be left out.
+// eventsSince reads the audit trail after event since, page by page. It reads only the last events
+// if last is set and some is false, that is, if no filter follows.
 func eventsSince(ctx context.Context, s *session.Session, since int64, last int, some bool) ([]api.Event, error) {
 	if last > 0 && last <= onePage && !some {
 		end, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)).With("last", strconv.Itoa(last)))
-		// An older registry does not know the parameter, and one answer has room for so much.
+		// An older registry does not know the parameter; then one answer is enough only if it has
+		// the whole trail.
 		if err == nil && (len(end) == last || len(end) == 0 || end[0].Seq == since+1) {
 			return end, nil
 		}
@@ -101,13 +102,13 @@ func eventsSince(ctx context.Context, s *session.Session, since int64, last int,
 	}
 }
 
-// onePage is how many events one answer may have.
+// onePage is the greatest number of events in one answer.
 const onePage = 1000
 
 func followEvents(ctx context.Context, s *session.Session, since int64, keep func(api.Event) bool) error {
 	f := session.Follower{
 		Open: session.Events(s, routes.ListEvents.With("follow", "1")),
-		// The trail has no end; asking shows whether the other side is there.
+		// The trail has no end; the request shows whether the other side answers.
 		Ended: func(ctx context.Context) (bool, error) {
 			_, err := session.Get(ctx, s, routes.ShowRegistryVersion)
 			return false, err

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// filterFlags are flags that make a list shorter.
+// filterFlags returns flags that filter a list.
 func filterFlags(flags ...string) []cli.Flag {
 	all := map[string]cli.Flag{
 		"host":     &cli.StringFlag{Name: "host", Usage: "only what is on `HOST`"},
@@ -31,7 +31,7 @@ func filterFlags(flags ...string) []cli.Flag {
 	return out
 }
 
-// statusFlag is a filter whose values are a few words.
+// statusFlag is a filter that takes one of a few words.
 type statusFlag struct {
 	*cli.StringFlag
 	words []string
@@ -50,8 +50,8 @@ func filterStatus(words []string) cli.Flag {
 	}}
 }
 
-// emptyText is what to print for an empty list: that no noun matches if one of the filters
-// is set, and otherwise empty.
+// emptyText returns the text for an empty list: that nothing matches if a filter is set, otherwise
+// empty.
 func emptyText(c *cli.Context, noun, empty string, filters ...string) string {
 	if slices.ContainsFunc(filters, c.IsSet) {
 		return "No " + noun + " matches."
@@ -59,14 +59,14 @@ func emptyText(c *cli.Context, noun, empty string, filters ...string) string {
 	return empty
 }
 
-// matches reports whether the user did not give the flag, or gave one of the values.
+// matches reports whether the flag is not set, or has one of the values.
 func matches(c *cli.Context, flag string, values ...string) bool {
 	asked := c.String(flag)
 	return asked == "" || slices.Contains(values, asked)
 }
 
-// filterList returns the things that keep accepts, and the answer with only these. They stay
-// as the other side sent them, with what this version does not know.
+// filterList returns the things that keep accepts, and the answer with only these. Their JSON stays
+// unchanged, with fields that this version does not know.
 func filterList[T any](things []T, resp session.Response, collection string, keep func(T) bool) ([]T, session.Response, error) {
 	var said []json.RawMessage
 	stays := [][]byte{}
@@ -87,8 +87,8 @@ func filterList[T any](things []T, resp session.Response, collection string, kee
 	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
 }
 
-// checkHost refuses a --host that names no host, of a list that has nothing of it. A list that
-// has something may be of a host that was forgotten since.
+// checkHost refuses a --host that names no host, if the list has nothing of it. A list that has
+// something may belong to a host that was forgotten since.
 func checkHost(c *cli.Context, s *session.Session, found int) error {
 	host := c.String("host")
 	if host == "" || found > 0 {
@@ -110,7 +110,7 @@ func checkPool(ctx context.Context, s *session.Session, name string) error {
 	return checkPoolIn(pools, name)
 }
 
-// checkPoolIn refuses a pool that is none of these, which are all.
+// checkPoolIn refuses a pool that is not among these, which are all pools.
 func checkPoolIn(pools []api.Pool, name string) error {
 	if slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
 		return nil
@@ -118,7 +118,7 @@ func checkPoolIn(pools []api.Pool, name string) error {
 	return api.NotFound("pool", name)
 }
 
-// volumeHosts are the hosts that have a volume attached, or else the host that has it.
+// volumeHosts returns the hosts at which a volume is attached, otherwise the host that has it.
 func volumeHosts(v api.Volume) []string {
 	var hosts []string
 	for _, a := range v.Attachments {
@@ -132,7 +132,7 @@ func volumeHosts(v api.Volume) []string {
 	return hosts
 }
 
-// boolParam is the value of a query parameter that is either given or not.
+// boolParam returns the value of a query parameter that is either set or not.
 func boolParam(given bool) string {
 	if given {
 		return "1"

@@ -15,14 +15,14 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// hostFlag is --host, of commands that the registry forwards to a host.
+// hostFlag returns --host, for commands that the registry forwards to a host.
 func hostFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "host", Usage: usage + ", if the registry is asked and knows several"}
 }
 
-// requestedHost is the host that --host names, to which the registry forwards the request;
-// "" if --host is not given or names the host that answers. A daemon answers for its own
-// host only, so there another host is an error.
+// requestedHost returns the host of --host, to which the registry forwards the request; "" if
+// --host is not set or names the answering host. A daemon answers only for its own host, so another
+// host is an error there.
 func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	host := c.String("host")
 	if host == "" {
@@ -40,7 +40,7 @@ func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	return "", cmdline.Usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", cmdline.Prefix(c), host, s.Client.Target(), st.Host)
 }
 
-// explainHostChoice adds advice to an error that names several hosts: how to choose one.
+// explainHostChoice adds advice to an error that lists several hosts: how to choose one.
 func explainHostChoice(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {

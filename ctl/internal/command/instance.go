@@ -80,8 +80,8 @@ func instanceList(c *cli.Context, s *session.Session) error {
 	return s.PrintList(resp, ids, &t, empty)
 }
 
-// silentHosts says by name, of the hosts that do not report, how old the states of their
-// instances are, for output to people. It is nil if the hosts cannot be read.
+// silentHosts returns, by name of the hosts that do not report, the age of their instances' states,
+// for output to people. It is nil if the hosts cannot be read.
 func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -102,7 +102,7 @@ func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	return silent
 }
 
-// stateLine is the state of an instance, and whether it is locked or held by a migration.
+// stateLine returns the state of an instance, and whether it is locked or held by a migration.
 func stateLine(i *api.Instance) string {
 	switch {
 	case i.LockedBy != "":
@@ -147,7 +147,7 @@ func instanceShow(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, i.ID, &r)
 }
 
-// lockLine reports whether an instance is locked, by which migration if by one, and why.
+// lockLine describes the lock of an instance: whether it is locked, by which migration, and why.
 func lockLine(i *api.Instance) string {
 	if !i.Locked {
 		return render.YesNo(false)
@@ -159,8 +159,8 @@ func lockLine(i *api.Instance) string {
 	return line + ": " + render.OrDash(i.LockReason)
 }
 
-// whyKeptOff says why nobody can start an instance that a move with all guests paused has
-// saved, and when that ends; "" for other instances.
+// whyKeptOff returns why an instance that a move with all guests paused has saved cannot be
+// started, and when that ends; "" for other instances.
 func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""
@@ -168,7 +168,7 @@ func whyKeptOff(i *api.Instance) string {
 	return fmt.Sprintf("until migration %s is over, which leaves it as it was before; `%s`", i.LockedBy, api.ShellLine(session.Program, "migration", "watch", i.LockedBy))
 }
 
-// diskLine is a slot of an instance: the volume in it, or why it is empty.
+// diskLine describes a slot of an instance: its volume, or why it is empty.
 func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]string) string {
 	line := slot.Device
 	if slot.BootIndex != nil {
@@ -178,7 +178,7 @@ func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]s
 		return line + "  volume -: " + whySlotEmpty(i, slot)
 	}
 	line += "  volume " + session.NameOr(volumes, *slot.VolumeID)
-	if slot.Mode != "" { // of an older registry
+	if slot.Mode != "" { // an older registry sends none
 		line += ", " + string(slot.Mode)
 	}
 	if slot.AttachmentID != nil {
@@ -187,7 +187,7 @@ func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]s
 	return line
 }
 
-// whySlotEmpty says why a slot has no volume: its disk is not a volume, or the volume was
+// whySlotEmpty returns why a slot has no volume: its disk is not a volume, or the volume was
 // detached.
 func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	switch {
@@ -240,7 +240,7 @@ func instanceAdopt(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// printLeftOut names the disks of an adopted instance that did not become volumes: Volferry
+// printLeftOut prints the disks of an adopted instance that did not become volumes: Volferry
 // neither protects nor moves them.
 func printLeftOut(s *session.Session, i api.Instance) {
 	for _, slot := range i.BlockDeviceMappings {
@@ -253,8 +253,7 @@ func printLeftOut(s *session.Session, i api.Instance) {
 	}
 }
 
-// adoptedInstances reads the answer to an adoption: a list, or the one instance that the
-// user named.
+// adoptedInstances reads the answer to an adoption: a list, or the user's one instance.
 func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	var many []api.Instance
 	if resp.Has("instances") {
@@ -265,8 +264,8 @@ func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	return one, resp.Decode("instance", &one[0])
 }
 
-// alreadyAdopted reads the names of the instances that were adopted before. Who answers may
-// not say it.
+// alreadyAdopted reads the names of the instances that were adopted before. An older version does
+// not send them.
 func alreadyAdopted(resp session.Response) (names []string) {
 	if resp.Has("already_adopted") && resp.Decode("already_adopted", &names) != nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// hintInstance adds a hint to the error of a command about a volume that is not there, if an
-// instance has the name that was given: who has adopted web1 has volumes called web1-vda.
+// hintInstance adds a hint to the error of a command about a missing volume, if the given name is
+// an instance's: after the adoption of web1 its volumes have names such as web1-vda.
 func hintInstance(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error
 	ref := c.Args().First()
@@ -32,7 +32,7 @@ func hintInstance(c *cli.Context, s *session.Session, err error) error {
 	names := session.LoadNames(c.Context, s, "volumes")
 	for _, name := range names {
 		if name == ref {
-			return err // something else is not there
+			return err // another object is missing
 		}
 	}
 	var volumes []string
@@ -48,8 +48,8 @@ func hintInstance(c *cli.Context, s *session.Session, err error) error {
 	return &session.AdvisedError{Err: e, Exit: api.ExitNotFound, Advice: advice}
 }
 
-// hintVolume adds a hint to the error of a command about an attachment that is not there, if a
-// volume has the name that was given: attachments have ids only.
+// hintVolume adds a hint to the error of a command about a missing attachment, if the given name is
+// a volume's: attachments have only ids.
 func hintVolume(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error
 	ref := c.Args().First()

@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// lifecycleCommands are the verbs that start, stop, shelve and lock an instance.
+// lifecycleCommands returns the verbs that start, stop, shelve and lock an instance.
 func lifecycleCommands() []*cli.Command {
 	return []*cli.Command{
 		{
@@ -86,7 +86,7 @@ func stopFlags() []cli.Flag {
 	}
 }
 
-// simpleVerb is a verb that takes an instance and nothing else. done is printed afterwards,
+// simpleVerb returns a verb that takes only an instance. done is the text for its end, formatted
 // with the instance's name.
 func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usage, description, done string) *cli.Command {
 	return &cli.Command{
@@ -97,8 +97,8 @@ func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usag
 	}
 }
 
-// actOnInstance performs a verb on an instance, waits for its end, and prints what done says
-// of the instance as it is then.
+// actOnInstance carries out a verb on an instance, waits for its end, and prints done's text about
+// the resulting instance.
 func actOnInstance[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Instance], in In, done func(*api.Instance) string) error {
 	resp, finished, err := session.Perform(c.Context, s, route, in, c.Args().First())
 	if err != nil || !finished {
@@ -111,7 +111,7 @@ func actOnInstance[In any](c *cli.Context, s *session.Session, route routes.Rout
 	return s.PrintResult(resp, i.ID, done(i))
 }
 
-// instanceAfter returns the instance of an answer as it is after the op.
+// instanceAfter returns the instance of an answer in its state after the op.
 func instanceAfter(ctx context.Context, s *session.Session, resp session.Response) (*api.Instance, session.Response, error) {
 	i := new(api.Instance)
 	if err := resp.Decode("instance", i); err != nil || !resp.Has("op") {
@@ -235,8 +235,8 @@ func instanceLock(c *cli.Context, s *session.Session) error {
 	})
 }
 
-// stopTimeout reads --timeout as whole seconds: a number, or a number with a unit. It is 0
-// if the flag is not given.
+// stopTimeout parses --timeout as whole seconds: a number, or a number with a unit. It returns 0 if
+// the flag is not set.
 func stopTimeout(c *cli.Context) (int, error) {
 	if !c.IsSet("timeout") {
 		return 0, nil

@@ -58,7 +58,7 @@ func instanceMigrate(c *cli.Context, s *session.Session) error {
 	return run.perform(c.Context)
 }
 
-// againText is the command that goes on with what is left.
+// againText returns the command that moves the remaining volumes.
 func againText(c *cli.Context, p *instancePlan) string {
 	words := []string{session.Program, "instance", "migrate", p.InstanceName, "--to-pool", p.ToPool}
 	if c.IsSet("bandwidth") {
@@ -76,16 +76,16 @@ func againText(c *cli.Context, p *instancePlan) string {
 	return api.ShellLine(words...)
 }
 
-// instanceMove moves the volumes of an instance. Each move is an operation of its own, which
-// its host remembers: nothing is lost with this program but the order.
+// instanceMove moves the volumes of an instance. Each move is an op that its host has in its
+// journal: if this program dies, only the order is lost.
 type instanceMove struct {
 	s      *session.Session
 	plan   *instancePlan
 	target api.MigrationTarget
 	again  string
-	// done are the documents of the moves that are over, or with --no-wait have begun.
+	// done has the documents of the moves that have ended, or with --no-wait have begun.
 	done []json.RawMessage
-	// ids are those of their migrations, names those of their volumes.
+	// ids are the ids of their migrations, names the names of their volumes.
 	ids, names []string
 }
 
@@ -113,7 +113,7 @@ func (r *instanceMove) perform(ctx context.Context) error {
 	return r.print(fmt.Sprintf("All volumes of instance %s are in pool %s: %s moved.", r.plan.InstanceName, r.plan.ToPool, api.Count(len(r.ids), "volume")))
 }
 
-// move brings one volume to the pool, or awaits the move that does.
+// move moves one volume to the pool, or awaits its present move to the pool.
 func (r *instanceMove) move(ctx context.Context, v *volumePlan) (*api.Migration, session.Response, error) {
 	var resp session.Response
 	var err error
@@ -153,7 +153,7 @@ func (r *instanceMove) add(m *api.Migration, resp session.Response) {
 	r.names = append(r.names, render.VolumeName(m))
 }
 
-// print prints what was done: the documents of the migrations, their ids, or lines.
+// print prints the result: the documents of the migrations, their ids, or lines.
 func (r *instanceMove) print(lines ...string) error {
 	if r.done == nil {
 		r.done = []json.RawMessage{}
@@ -172,8 +172,8 @@ func (r *instanceMove) print(lines ...string) error {
 	return r.s.PrintLines(lines...)
 }
 
-// stoppedAt adds to the error of the volume at i what was done before, what is left, and how
-// to go on.
+// stoppedAt adds to the error of the volume at i the moves made before, the remaining volumes, and
+// the command that continues.
 func (r *instanceMove) stoppedAt(i int, err error) error {
 	var left []string
 	for _, v := range r.plan.Volumes[i:] {
@@ -206,7 +206,7 @@ func (r *instanceMove) stoppedAt(i int, err error) error {
 	return err
 }
 
-// detail says to scripts what advice says to people.
+// detail adds to the error, for scripts, what its advice tells people.
 func (r *instanceMove) detail(e *api.Error, left []string) *api.Error {
 	with := *e
 	with.Details = maps.Clone(e.Details)

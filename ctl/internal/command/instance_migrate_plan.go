@@ -20,37 +20,36 @@ const (
 	planThere   = "there"   // it is in the pool
 	planMoving  = "moving"  // a migration brings it there
 	planPending = "pending" // it can be moved
-	planRefused = "refused" // it cannot
+	planRefused = "refused" // it cannot be moved
 )
 
-// instancePlan says what a move of all volumes of an instance would do, or what stops it.
+// instancePlan is what a move of all volumes of an instance would do, or what prevents it.
 type instancePlan struct {
 	InstanceID   string       `json:"instance_id"`
 	InstanceName string       `json:"instance_name"`
 	ToPool       string       `json:"to_pool"`
 	Volumes      []volumePlan `json:"volumes"`
-	// NeededBytes is what the pool has to take at most, FreeBytes what is free there; FreeBytes
-	// is left out if no volume can be moved.
+	// NeededBytes is the greatest space that the volumes take in the pool, FreeBytes its free
+	// space; FreeBytes is omitted if no volume can be moved.
 	NeededBytes int64  `json:"needed_bytes"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
-	grown       int64  // what the volumes that are moved may grow to
+	grown       int64  // the size to which the moved volumes may grow
 }
 
-// volumePlan is a volume of the instance, and what becomes of it.
+// volumePlan is a volume of the instance, and its move.
 type volumePlan struct {
 	Device     string `json:"device"`
 	VolumeID   string `json:"volume_id"`
 	VolumeName string `json:"volume_name"`
 	SizeBytes  int64  `json:"size_bytes"`
 	State      string `json:"state"`
-	// Plan is of a volume that is pending, Migration of one that is moving, Error says why
-	// a volume is refused.
+	// Plan is set for a pending volume, Migration for a moving one, and Error for a refused one.
 	Plan      *api.MigrationPlan `json:"plan,omitempty"`
 	Migration *api.Migration     `json:"migration,omitempty"`
 	Error     *api.Error         `json:"error,omitempty"`
 }
 
-// planInstance asks for each volume of an instance what its move would do.
+// planInstance requests the plan of each volume of an instance.
 func planInstance(ctx context.Context, s *session.Session, ref string, target api.MigrationTarget) (*instancePlan, error) {
 	i, _, err := session.Show(ctx, s, routes.ShowInstance, ref)
 	if err != nil {
@@ -91,7 +90,7 @@ func planVolume(ctx context.Context, s *session.Session, id string, target api.M
 			v.State = planMoving
 			return v, nil
 		}
-		v.Migration = nil // it is in the way: the plan is refused, and says so
+		v.Migration = nil // the present move blocks this one: the plan is refused with that reason
 	} else if vol.Location.Pool == target.ToPool {
 		v.State = planThere
 		return v, nil
@@ -101,14 +100,14 @@ func planVolume(ctx context.Context, s *session.Session, id string, target api.M
 	case err == nil:
 		v.State = planPending
 	case !errors.As(err, &v.Error), v.Error.Code.ExitStatus() == api.ExitUnavailable, v.Error.Code == api.CodeInternal:
-		return v, err // which says nothing about the volume
+		return v, err // the error is not about the volume
 	default:
 		v.State = planRefused
 	}
 	return v, nil
 }
 
-// goesBySelf reports whether a migration that is open goes on to its end without being asked.
+// goesBySelf reports whether an open migration reaches its end without another request.
 func goesBySelf(m *api.Migration) bool {
 	switch m.State { //nolint:exhaustive // all others wait for somebody, or go back
 	case api.MigrationStarting, api.MigrationCopying, api.MigrationCompleting:
@@ -117,7 +116,7 @@ func goesBySelf(m *api.Migration) bool {
 	return false
 }
 
-// refusal is why the moves do not begin, nil if they may.
+// refusal returns why the moves must not begin, nil if they may.
 func (p *instancePlan) refusal() error {
 	var why []string
 	var first *api.Error
@@ -142,7 +141,7 @@ func (p *instancePlan) refusal() error {
 	return nil
 }
 
-// showInstancePlan prints a plan. It is an error if the moves would not begin.
+// showInstancePlan prints a plan. It returns an error if the moves would not begin.
 func showInstancePlan(s *session.Session, p *instancePlan) error {
 	doc, err := json.Marshal(p)
 	if err != nil {

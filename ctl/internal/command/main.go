@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the commands of volferryctl: their flags, arguments, help and
-// completion, and what each of them asks for and prints. It must not know how a
-// request is sent, repeated or followed: package session does that.
+// Package command has the commands of volferryctl: their flags, arguments, help and completion,
+// their requests and their output. It does not know how a request is sent, repeated or followed:
+// package session does.
 package command
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 )
 
-// Main runs the command line of the process and returns its exit status. The first
-// Ctrl-C or SIGTERM cancels the context, which detaches from work that lasts; then the
-// signals have their default effect again, so a second one ends the process at once.
+// Main runs the command line of the process and returns its exit status. The first Ctrl-C or
+// SIGTERM cancels the context, which detaches from lasting work; then the signals have their
+// default effect again, so a second one ends the process at once.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// pauseFlags are the flags of the moves that the registry makes: with all guests paused, and while
-// all of them write.
+// pauseFlags returns the flags of the registry's moves: with all guests paused, and while all
+// guests write.
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
@@ -31,7 +31,7 @@ func maxPauseFlag() cli.Flag {
 	return &cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"}
 }
 
-// readLive puts the flags of a move while all guests write into its request.
+// readLive sets the flags of a move while all guests write in its request.
 func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	if !c.Bool("live-shared") {
 		if c.IsSet("max-pause") {
@@ -63,8 +63,8 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	return nil
 }
 
-// confirmPause prints what a move with all guests paused, or while they write, is expected to cost,
-// and asks the user to agree unless --yes was given.
+// confirmPause prints the expected cost of a move with all guests paused, or while they write, and
+// asks the user to agree unless --yes was given.
 func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	switch {
 	case target.Method == api.MethodLive:
@@ -78,7 +78,7 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 		return err
 	}
 	agreed := c.Bool(flagYes)
-	if agreed && s.JSON { // what is on stderr is one document, of an error, or nothing
+	if agreed && s.JSON { // stderr must be one JSON document of an error, or empty
 		return nil
 	}
 	for _, line := range estimateLines(*e, target) {
@@ -93,8 +93,8 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
 }
 
-// estimateLines say which guests stand still, for how long, and which hosts lack room
-// for their memory.
+// estimateLines returns which guests are paused, for how long, and which hosts lack space for their
+// memory.
 func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	guests := api.Count(len(e.Instances), "guest")
 	first := fmt.Sprintf("%s will stand still for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
@@ -134,7 +134,7 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	return lines
 }
 
-// flagDiscard is the flag that gives up the saved memory of guests.
+// flagDiscard is the flag that discards the saved memory of guests.
 const flagDiscard = "discard-memory"
 
 func discardFlags() []cli.Flag {
@@ -143,8 +143,8 @@ func discardFlags() []cli.Flag {
 	}}
 }
 
-// endWithoutMemory ends a move with all guests paused, and gives up the memory of the guests
-// that could not be restored.
+// endWithoutMemory ends a move with all guests paused, and discards the memory of the guests that
+// could not be restored.
 func endWithoutMemory(c *cli.Context, s *session.Session, end routes.Route[api.PauseEnd, api.Migration]) error {
 	return ofMove(c.Context, s, c.Args().First(), func(ref string) error {
 		return runMigration(c.Context, s, end, api.PauseEnd{DiscardMemory: true}, ref)

@@ -36,7 +36,7 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	return nil
 }
 
-// planRecord is what a plan says of a move.
+// planRecord returns the plan of a move as a record.
 func planRecord(p *api.MigrationPlan) *render.Record {
 	r := &render.Record{}
 	r.Add("volume", p.VolumeName+", "+volumeSize(p.Src.SizeBytes, p.Src, api.Bytes))
@@ -50,7 +50,7 @@ func planRecord(p *api.MigrationPlan) *render.Record {
 	return r
 }
 
-// showPausePlan prints what a move with all guests paused, or while they write, would cost.
+// showPausePlan prints the cost of a move with all guests paused, or while they write.
 func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	e, resp, err := session.Ask(c.Context, s, routes.EstimateMigration, target, c.Args().First())
 	if err != nil {
@@ -70,12 +70,12 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 	return nil
 }
 
-// made is the end of a name that a move gives to what it makes, as an older daemon plans it: the
-// beginning of the migration's id, which every call makes anew.
+// made matches the end of the name of a new image in an older daemon's plan: the beginning of the
+// migration's id, which differs in every call.
 var made = regexp.MustCompile(`-[0-9a-f]{8}(\.\w+)?$`)
 
-// destinationPlace is the place that the volume goes to, with <id> for what is not known before
-// the move.
+// destinationPlace returns the destination of the volume, with <id> for the part that is unknown
+// before the move.
 func destinationPlace(p *api.MigrationPlan) string {
 	dst := p.Dst
 	if p.CreatesDestination && dst.Pool != "" {
@@ -97,7 +97,7 @@ func instanceOf(p *api.MigrationPlan) string {
 	return p.Device + " of " + p.InstanceName
 }
 
-// destinationText says what becomes of the place that the volume goes to.
+// destinationText describes what the move does to its destination.
 func destinationText(p *api.MigrationPlan) string {
 	text := "which is there and is overwritten"
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// runMigration sends a request about a migration, waits for its end, and prints what became
-// of the migration.
+// runMigration sends a request about a migration, waits for its end, and prints the migration's
+// outcome.
 func runMigration[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Migration], in In, refs ...string) error {
 	resp, finished, err := session.Perform(ctx, s, route, in, refs...)
 	if err != nil || !finished {
@@ -27,7 +27,7 @@ func runMigration[In any](ctx context.Context, s *session.Session, route routes.
 	return followPaused(ctx, s, resp, cancels)
 }
 
-// printMigration prints what became of a migration whose op is done.
+// printMigration prints the outcome of a migration with a done op.
 func printMigration(s *session.Session, resp session.Response) error {
 	var m api.Migration
 	if err := resp.Decode("migration", &m); err != nil {
@@ -40,8 +40,7 @@ func printMigration(s *session.Session, resp session.Response) error {
 	return s.PrintResult(resp, m.ID, lines...)
 }
 
-// overBefore says of a migration that was over before this command how it has ended, "" for
-// others.
+// overBefore returns the outcome of a migration that had ended before this command, "" for others.
 func overBefore(s *session.Session, resp session.Response, m *api.Migration) string {
 	if m.FinishedAt == nil || !m.FinishedAt.Before(s.Now) || resp.Has("op") && !resp.Earlier {
 		return ""
@@ -58,14 +57,14 @@ func overBefore(s *session.Session, resp session.Response, m *api.Migration) str
 }
 
 // isNotFound reports whether the answer to a request was not_found. An operation that began and
-// failed with not_found is something else.
+// then failed with not_found does not count.
 func isNotFound(err error) bool {
 	var ended *session.AdvisedError
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
 }
 
-// followPaused follows a move that the registry makes; it is not an op of a host. Cancels says that
-// its cancel was asked for.
+// followPaused follows a move of the registry, which is not an op of a host. Cancels reports that
+// its cancel was requested.
 func followPaused(ctx context.Context, s *session.Session, resp session.Response, cancels bool) error {
 	m := &api.Migration{}
 	if err := resp.Decode("migration", m); err != nil {
@@ -83,8 +82,8 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 	return watchMigration(ctx, s, m, cancels)
 }
 
-// watchMigration follows a migration until it is settled, and prints how it stands. A migration
-// that is cancelled with the reason for it is no error for whoever has cancelled it.
+// watchMigration follows a migration until it is settled, and prints its state. For the user who
+// has cancelled it, a migration that was cancelled because of an error is no error.
 func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, cancels bool) error {
 	m, resp, err := awaitMigration(ctx, s, m)
 	if cancels && m != nil && m.State == api.MigrationCancelled {
@@ -96,8 +95,8 @@ func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, c
 	return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
 }
 
-// awaitMigration follows a migration until it is settled, and returns it as it is then. It is
-// an error if the migration needs somebody.
+// awaitMigration follows a migration until it is settled, and returns its final state. It returns
+// an error if the migration needs an operator.
 func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (*api.Migration, session.Response, error) {
 	display := s.NewDisplay()
 	display.ShowMigration(m)
@@ -123,8 +122,8 @@ func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 	return endWatch(ctx, s, display, m.ID)
 }
 
-// migrationSettled reports whether a migration does not change until somebody asks for it: it
-// is over, or its last operation failed.
+// migrationSettled reports whether a migration does not change without another request: it has
+// ended, or its last operation failed.
 func migrationSettled(m *api.Migration) bool {
 	if m.Stopped() {
 		return true
@@ -137,7 +136,7 @@ func migrationSettled(m *api.Migration) bool {
 	}
 }
 
-// endWatch reads how a migration stands after it was watched.
+// endWatch reads the state of a migration after it was watched.
 func endWatch(ctx context.Context, s *session.Session, d *session.Display, id string) (*api.Migration, session.Response, error) {
 	m, resp, err := session.ShowRetrying(ctx, s, routes.ShowMigration, id)
 	if err != nil {

@@ -67,8 +67,8 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	return printStopped(s, migrations)
 }
 
-// printStopped prints, under a list, the reason and the commands that end it for each migration
-// that has stopped, whose guest does not run, or whose disk another program has changed.
+// printStopped prints, under a list, the reason and the remedies for each migration that has
+// stopped, whose guest does not run, or whose disk another program has changed.
 func printStopped(s *session.Session, migrations []api.Migration) error {
 	for i := range migrations {
 		m := &migrations[i]
@@ -160,8 +160,8 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	return &r
 }
 
-// pauseLine says what the time went to in which the guests of a move stood still, from phase to
-// phase; "" before they did.
+// pauseLine describes how the time was spent in which the guests of a move were paused, phase by
+// phase; "" before the pause.
 func pauseLine(steps []api.PauseStep) string {
 	var (
 		parts []string
@@ -175,7 +175,7 @@ func pauseLine(steps []api.PauseStep) string {
 		if last.Reached != "" {
 			part := last.Reached + " " + render.Duration(step.At.Sub(last.At))
 			if over && len(parts) > 0 && strings.HasPrefix(parts[len(parts)-1], last.Reached+" ") {
-				parts[len(parts)-1] = part // to the last guest that runs on
+				parts[len(parts)-1] = part // until the last guest is resumed
 			} else {
 				parts = append(parts, part)
 			}
@@ -194,7 +194,7 @@ func stallOrDash(ms *float64) string {
 	return render.Stall(ms)
 }
 
-// migrationWatch follows a migration that anybody may have started.
+// migrationWatch follows a migration that another user may have started.
 func migrationWatch(c *cli.Context, s *session.Session) error {
 	var m *api.Migration
 	err := ofMove(c.Context, s, c.Args().First(), func(ref string) (err error) {

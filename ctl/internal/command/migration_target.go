@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// targetFlags are the flags that say where a volume goes, and how.
+// targetFlags returns the flags for a volume's destination, and for the way of its move.
 func targetFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "to-pool", Usage: "move it into `POOL`"},
@@ -40,7 +40,7 @@ func targetFlags() []cli.Flag {
 	}
 }
 
-// verifyFlag says how a copy is verified.
+// verifyFlag returns the flag for the verification of a copy.
 func verifyFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "verify", DefaultText: "full; none for a mirror", Action: cmdline.CheckWord("verify"),
@@ -48,7 +48,7 @@ func verifyFlag() cli.Flag {
 	}
 }
 
-// checkVerify refuses to delete the source of a copy that is not verified.
+// checkVerify refuses to delete the source of an unverified copy.
 func checkVerify(c *cli.Context) error {
 	if c.Bool("delete-source") && c.String("verify") == api.VerifyNone {
 		return cmdline.Usagef("%s--delete-source needs a verified copy: leave --verify none out", cmdline.Prefix(c))
@@ -56,10 +56,10 @@ func checkVerify(c *cli.Context) error {
 	return nil
 }
 
-// paceFlag says how far a copy gives way to its guest.
+// paceFlag returns the flag for the throttling of a copy in favour of its guest.
 func paceFlag() cli.Flag { return paceFlagOr(api.PaceGentle) }
 
-// paceFlagOr is the flag where unset is what holds without it.
+// paceFlagOr returns that flag with unset as the documented default.
 func paceFlagOr(unset string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "pace", DefaultText: unset, Action: cmdline.CheckWord("pace"),
@@ -71,7 +71,7 @@ func checkpointsFlag() cli.Flag {
 	return &cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps that the destination would not have: drop loses those of a volume that no guest writes to, and those that were made while the volume moved; without this they are refused"}
 }
 
-// readTarget makes the body of a start or migrate request from the flags.
+// readTarget returns the body of a start or migrate request from the flags.
 func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 	t := api.MigrationTarget{
 		ToPool:       c.String("to-pool"),
@@ -104,7 +104,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 	return t, err
 }
 
-// moveTo makes a move, and asks the user first where that overwrites something.
+// moveTo makes a move, and asks the user first if the move overwrites something.
 func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.MigrationTarget, api.Migration], target api.MigrationTarget) error {
 	return askingOverwrite(c, s, target.Overwrite, func(overwrite bool) error {
 		target.Overwrite = overwrite
@@ -112,8 +112,8 @@ func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.Migration
 	})
 }
 
-// askingOverwrite makes a move, and asks the user first where that overwrites a file with data
-// of which Volferry knows nothing. Where nobody can be asked it stays refused.
+// askingOverwrite makes a move, and asks the user first if the move overwrites a file with data
+// that Volferry does not know. Without a terminal the move stays refused.
 func askingOverwrite(c *cli.Context, s *session.Session, agreed bool, move func(overwrite bool) error) error {
 	err := move(agreed)
 	var refused *api.Error
@@ -130,11 +130,11 @@ func askingOverwrite(c *cli.Context, s *session.Session, agreed bool, move func(
 	return move(true)
 }
 
-// minBareRate is the smallest rate that is accepted without a unit: below it the user means
+// minBareRate is the smallest accepted rate without a unit: below it the user probably means
 // another unit than bytes.
 const minBareRate = 64 << 10
 
-// parseRate reads --bandwidth, bytes per second: 100MiB/s or 100MiB. Zero is no limit.
+// parseRate parses --bandwidth, in bytes per second: 100MiB/s or 100MiB. Zero is no limit.
 func parseRate(text string) (int64, error) {
 	number := strings.TrimSuffix(text, "/s")
 	n, ok := cmdline.ParseQuantity(number)
@@ -147,7 +147,7 @@ func parseRate(text string) (int64, error) {
 	return n, nil
 }
 
-// absolute returns an error for a relative path: the daemon has another working directory
+// absolute returns an error for a relative path, because the daemon has another working directory
 // than the user.
 func absolute(flag, path string) (string, error) {
 	if path == "" || filepath.IsAbs(path) || api.IsNetwork(path) {

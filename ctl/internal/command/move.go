@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// ofMove calls do with ref, which is a migration, or a volume or a source attachment with one.
+// ofMove calls do with ref, which is a migration, or a volume or a source attachment with a
+// migration.
 func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref string) error) error {
 	return orOfMove(ctx, s, ref, do(ref), do)
 }
 
-// orOfMove calls do with the id of the migration whose volume, or whose source attachment, ref
-// names, and says which one that is, if err says that there is no migration ref. Otherwise it
-// returns err.
+// orOfMove looks for a migration of the volume or source attachment ref, if err reports that ref is
+// no migration. It prints the found migration and calls do with its id. Otherwise it returns err.
 func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do func(ref string) error) error {
 	if !isNotFound(err) {
 		return err
@@ -43,9 +43,8 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 	return do(m.ID)
 }
 
-// findMove returns the migration whose volume, or whose source attachment, ref names: of several
-// the one under way, or else the newest. It returns nil if there is none, or if the migrations
-// cannot be read.
+// findMove returns the migration of the volume or source attachment ref: the open one, otherwise
+// the newest. It returns nil if there is none, or if the migrations cannot be read.
 func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migration, error) {
 	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
 		moves, _, err := session.List(ctx, s, list)
@@ -70,8 +69,8 @@ func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migrati
 	return nil, nil
 }
 
-// movesNamed are the moves whose volume or source attachment has the id ref, or else those whose
-// volume is called so and those with an id that begins so.
+// movesNamed returns the moves with the volume or source attachment id ref. If there are none, it
+// returns those with the volume name ref, or with ref as the beginning of an id.
 func movesNamed(moves []api.Migration, ref string) (named []api.Migration) {
 	byID := func(m *api.Migration) bool { return ref == m.VolumeID || ref == m.SrcAttachmentID }
 	otherwise := func(m *api.Migration) bool {

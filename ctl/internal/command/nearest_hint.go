@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hintNearest adds, to the error of a command that names a thing that is not there, the name that
-// was probably meant.
+// hintNearest adds the name that was probably meant to the error of a command that names a missing
+// thing.
 func hintNearest(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error
 	var advised *session.AdvisedError

@@ -56,8 +56,8 @@ func poolList(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// roomText is a size of a pool in words. A pool of a target, which makes no volumes, has none, and
-// of one that is not active it is not known.
+// roomText formats a size of a pool, "-" if it has none. A pool of a target makes no volumes and
+// has no size; the size of an inactive pool is unknown.
 func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	if p.CapacityBytes == 0 {
 		return "-"
@@ -65,8 +65,8 @@ func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	return words(bytes)
 }
 
-// equalRooms says which pools of a host seem to be on one filesystem, whose room each of them
-// shows as its own.
+// equalRooms returns lines about pools of a host that seem to share a filesystem; each of them
+// reports its whole space.
 func equalRooms(pools []api.Pool) []string {
 	type room struct {
 		host           string

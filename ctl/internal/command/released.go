@@ -21,7 +21,7 @@ import (
 
 const deleteSourceName = "delete-source"
 
-// releasedCommands are about the sources that moves have left.
+// releasedCommands returns the commands for the sources that moves have left.
 func releasedCommands() []*cli.Command {
 	return []*cli.Command{
 		{
@@ -89,12 +89,12 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 	return s.PrintLines(why...)
 }
 
-// deleteSourceCommand is the command that deletes the source that a migration has left.
+// deleteSourceCommand returns the command that deletes the source of a migration.
 func deleteSourceCommand(migration string) string {
 	return api.ShellLine(session.Program, "migration", deleteSourceName, migration)
 }
 
-// migrationDeleteSource takes the name of a volume as well, if that has left one source.
+// migrationDeleteSource also accepts the name of a volume with one released source.
 func migrationDeleteSource(c *cli.Context, s *session.Session) error {
 	ref := c.Args().First()
 	switch {
@@ -142,8 +142,8 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	})
 }
 
-// askingUnseen deletes a source. Where it is not known whether the source was written since, it
-// asks the user first. Without a terminal, and with --yes alone, such a source is not deleted.
+// askingUnseen deletes a source. If it is unknown whether the source was written since, it asks the
+// user first. Without a terminal, and with --yes alone, such a source is not deleted.
 func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
 	force := c.Bool("force")
 	err := remove(force)
@@ -161,7 +161,7 @@ func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) er
 	return remove(true)
 }
 
-// confirmDeleteSource asks before an image is deleted. Whoever cannot be asked says --yes.
+// confirmDeleteSource asks before an image is deleted. A script gives --yes.
 func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 	if c.Bool(flagYes) {
 		return nil
@@ -174,18 +174,17 @@ func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 		fmt.Sprintf("%s would be deleted: give --yes where nobody can be asked", m.Src.Path))
 }
 
-// leftSources are the released sources that hosts know of, and why those of some hosts are not
-// known.
+// leftSources has the released sources that hosts know, and why those of some hosts are unknown.
 type leftSources struct {
 	known   []api.ReleasedSource
 	unknown []string
 }
 
-// leftTimeout bounds how long a command that shows something else waits for released sources.
+// leftTimeout bounds how long a command with another purpose waits for released sources.
 const leftTimeout = 10 * time.Second
 
-// listLeft asks for the released sources of these hosts, of one volume if volume is not empty: the
-// registry asks each host, and a daemon answers for its own.
+// listLeft returns the released sources of these hosts, or only those of volume if it is not empty:
+// the registry asks each host, and a daemon answers for its own.
 func listLeft(ctx context.Context, s *session.Session, hosts []string, volume string) leftSources {
 	ctx, cancel := context.WithTimeout(ctx, leftTimeout) // an old image may be on a filesystem that does not answer
 	defer cancel()
@@ -216,8 +215,8 @@ func listLeft(ctx context.Context, s *session.Session, hosts []string, volume st
 	return out
 }
 
-// releasedLines has a line for each released source of a volume, and for each host whose sources
-// are not known.
+// releasedLines returns a line for each released source of a volume, and for each host with unknown
+// sources.
 func releasedLines(left leftSources) []string {
 	var lines []string
 	for i := range left.known {
@@ -239,8 +238,8 @@ func releasedLines(left leftSources) []string {
 	return lines
 }
 
-// leftInPool says, for people, which sources of the moves of a drain are still in its pool, and
-// how they are listed and deleted.
+// leftInPool returns, for people, the remaining sources of a drain's moves in its pool, with the
+// commands that list and delete them.
 func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -268,8 +267,8 @@ func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string 
 	return lines
 }
 
-// leaverHosts are the hosts that moved volumes of a drain. If it had none to move, they are those
-// that have the pool: moves of before may have left something there.
+// leaverHosts returns the hosts that moved volumes of a drain. If the drain moved none, it returns
+// the hosts with the pool, because earlier moves may have left sources there.
 func leaverHosts(ctx context.Context, s *session.Session, d *api.Drain) []string {
 	var hosts []string
 	add := func(host string) {
@@ -287,7 +286,7 @@ func leaverHosts(ctx context.Context, s *session.Session, d *api.Drain) []string
 	}
 	pools, _, err := session.List(ctx, s, routes.ListPools)
 	if err != nil {
-		return nil // it is only said besides
+		return nil // this is only additional information
 	}
 	for _, p := range pools {
 		if p.Name == d.Pool {

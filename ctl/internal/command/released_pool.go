@@ -21,15 +21,15 @@ import (
 type poolSources struct {
 	s    *session.Session
 	pool string
-	// remove are those that may be deleted, stay those that would be refused.
+	// remove are the sources that may be deleted, stay those that would be refused.
 	remove, stay []api.ReleasedSource
-	// deleted are the documents of those that are deleted, ids their migrations.
+	// deleted are the documents of the deleted sources, ids their migrations.
 	deleted []json.RawMessage
 	ids     []string
 	bytes   int64
 }
 
-// deleteSourcesOf deletes the released sources of the pool that --pool names.
+// deleteSourcesOf deletes the released sources of the pool of --pool.
 func deleteSourcesOf(c *cli.Context, s *session.Session) error {
 	if c.NArg() > 0 {
 		return cmdline.Usagef("%sgive a migration, or --pool, not both", cmdline.Prefix(c))
@@ -62,7 +62,7 @@ func deleteSourcesOf(c *cli.Context, s *session.Session) error {
 	return p.perform(c)
 }
 
-// perform deletes what may be deleted. A source that is refused does not keep the others.
+// perform deletes the sources that may be deleted. It continues after a refused source.
 func (p *poolSources) perform(c *cli.Context) error {
 	for i := range p.remove {
 		r := &p.remove[i]
@@ -88,7 +88,7 @@ func (p *poolSources) perform(c *cli.Context) error {
 	return p.stays()
 }
 
-// print prints what was deleted: the documents, the ids of the migrations, or a line.
+// print prints the deleted sources: the documents, the ids of the migrations, or a line.
 func (p *poolSources) print() error {
 	done := fmt.Sprintf("Deleted %s of pool %s, %s.", api.Count(len(p.ids), "released source"), p.pool, api.Bytes(p.bytes))
 	if len(p.ids)+len(p.stay) == 0 {
@@ -103,7 +103,7 @@ func (p *poolSources) print() error {
 	return p.s.PrintLines(done)
 }
 
-// stays is the error of those that were not deleted, nil if there is none.
+// stays returns the error for the sources that were not deleted, nil if there are none.
 func (p *poolSources) stays() error {
 	if len(p.stay) == 0 {
 		return nil

@@ -14,19 +14,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// exitInterrupted is the exit status that a shell shows for a process that SIGINT ended. A
-// script must not believe that work is done that was not waited for.
+// exitInterrupted is the exit status that a shell reports for a process ended by SIGINT. A script
+// must not take unfinished work for done.
 const exitInterrupted = 130
 
-// failedChecksError says that checks of the doctor failed. They have been printed.
+// failedChecksError reports that checks of doctor failed. They have been printed.
 type failedChecksError struct{ failed, of int }
 
 func (e *failedChecksError) Error() string {
 	return fmt.Sprintf("%d of %s failed", e.failed, api.Count(e.of, "check"))
 }
 
-// report prints err for the user, if there is an error, and returns the exit status.
-// Command is what the user typed: a usage error refers to the help of that command.
+// report prints err for the user, if there is an error, and returns the exit status. Command is the
+// command that the user typed: a usage error refers to its help.
 func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	if err == nil {
 		return api.ExitDone
@@ -38,7 +38,7 @@ func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	}
 	body, exit := classify(err)
 	if asJSON {
-		// An error that cannot be written has nowhere else to go.
+		// If this error cannot be written, there is no other way to report it.
 		_ = render.JSONLine(stderr, api.ErrorBody{Error: body})
 		return exit
 	}
@@ -54,8 +54,7 @@ func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	return exit
 }
 
-// classify returns the code and message that the user sees for an error, and the exit
-// status.
+// classify returns the code and message of an error for the user, and the exit status.
 func classify(err error) (*api.Error, int) {
 	var (
 		usage   *cmdline.UsageError

@@ -58,7 +58,7 @@ func status(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, st.HostID, &r)
 }
 
-// checkLines is a check without its name: status, message and advice.
+// checkLines formats a check without its name: status, message and advice.
 func checkLines(c api.Check) []string {
 	line := c.Status
 	if c.Message != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// nameWithID is "name (id)", or the id alone.
+// nameWithID returns "name (id)", or the id alone.
 func nameWithID(names map[string]string, id string) string {
 	if n := names[id]; n != "" {
 		return n + " (" + id + ")"
@@ -18,7 +18,7 @@ func nameWithID(names map[string]string, id string) string {
 	return id
 }
 
-// addLocation adds the lines of a location. prefix says whose it is, for example "source ".
+// addLocation adds the lines of a location. prefix names its owner, for example "source ".
 func addLocation(r *render.Record, prefix string, l api.Location) {
 	if l.Pool != "" {
 		r.Add(prefix+"pool", l.Pool)
@@ -38,7 +38,7 @@ func addLocation(r *render.Record, prefix string, l api.Location) {
 	r.Add(prefix+"base images", lines...)
 }
 
-// hostOrNone names the host of an instance at the end of a sentence.
+// hostOrNone formats the host of an instance for the end of a sentence.
 func hostOrNone(host string) string {
 	if host == "" {
 		return "no host"
@@ -46,7 +46,7 @@ func hostOrNone(host string) string {
 	return "host " + host
 }
 
-// onHostText says on which host something is, at the end of a sentence.
+// onHostText formats the host of something for the end of a sentence.
 func onHostText(host string) string {
 	if host == "" {
 		return ""
@@ -68,7 +68,7 @@ func timeOrDash(t *time.Time) string {
 	return render.Time(*t)
 }
 
-// atMost is a limit of the rate in words.
+// atMost formats a limit of the rate.
 func atMost(rate int64) string {
 	if rate == 0 {
 		return "no limit"
@@ -76,7 +76,7 @@ func atMost(rate int64) string {
 	return "at most " + render.Rate(rate)
 }
 
-// atMostEach is atMost of a limit that several moves have.
+// atMostEach is atMost for a limit that applies to each of several moves.
 func atMostEach(rate int64) string {
 	if rate == 0 {
 		return atMost(rate)
@@ -84,7 +84,7 @@ func atMostEach(rate int64) string {
 	return atMost(rate) + " each"
 }
 
-// startedOf is when a migration was started, zero if that is not known.
+// startedOf returns the start time of a migration, zero if it is unknown.
 func startedOf(m *api.Migration) time.Time {
 	if m.StartedAt == nil {
 		return time.Time{}

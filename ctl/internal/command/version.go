@@ -32,11 +32,11 @@ type versions struct {
 	Client string          `json:"client"`
 	Go     string          `json:"go"`
 	Server json.RawMessage `json:"server"`
-	// Protocol and Features are of this program.
+	// Protocol and Features are this program's.
 	Protocol int      `json:"protocol"`
 	Features []string `json:"features"`
-	// ServerProtocol is of the other side, and ServerLacks are the features that it does not
-	// have of these. They are missing while nobody answers.
+	// ServerProtocol is the other side's, and ServerLacks are the features that it lacks. Both are
+	// missing while the other side does not answer.
 	ServerProtocol int      `json:"server_protocol,omitempty"`
 	ServerLacks    []string `json:"server_lacks,omitempty"`
 }
@@ -69,7 +69,7 @@ func showVersion(c *cli.Context, s *session.Session) error {
 	return s.PrintLines(fmt.Sprintf("%s %s (%s)", session.Program, v.Client, v.Go), serverLine(s, v.Server)+lacking(v.ServerLacks))
 }
 
-// lacking is what is said of the other side behind its version.
+// lacking formats the missing features, to follow the other side's version.
 func lacking(features []string) string {
 	if len(features) == 0 {
 		return ""
@@ -77,7 +77,7 @@ func lacking(features []string) string {
 	return ", which lacks " + strings.Join(features, ", ")
 }
 
-// serverLine says which program answers at the socket, and its version.
+// serverLine describes the program that answers at the socket, and its version.
 func serverLine(s *session.Session, server json.RawMessage) string {
 	var known struct {
 		Program string `json:"program"`

@@ -140,12 +140,12 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	v, _, err := session.Show(c.Context, s, routes.ShowVolume, name)
 	switch {
 	case err != nil && unasked:
-		v = &api.Volume{} // whether it can be deleted is for the deletion to say
+		v = &api.Volume{} // the deletion itself reports whether it is possible
 	case err != nil:
 		return err
 	case unasked:
 	case v.MigrationID != "", len(v.Attachments) > 0:
-		return refuseDelete(v) // and ask nothing
+		return refuseDelete(v) // without a question
 	case v.Adopted:
 		if err := confirmDelete(c, s, v); err != nil {
 			return err
@@ -173,7 +173,7 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// refuseDelete refuses to delete a volume that something uses, as the deletion itself would.
+// refuseDelete returns the refusal to delete a volume that is in use, like the deletion's own.
 func refuseDelete(v *api.Volume) error {
 	if v.MigrationID != "" {
 		return api.Errorf(api.CodeMigrationActive, "cannot delete volume %s: migration %s is moving it; complete or cancel that first", v.Name, v.MigrationID)
@@ -182,19 +182,18 @@ func refuseDelete(v *api.Volume) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device)
 }
 
-// confirmDelete asks before data is deleted that existed before its volume, wherever the
-// volume has been moved since.
+// confirmDelete asks before the deletion of data that existed before its volume, even if the volume
+// was moved since.
 func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 	if keptByDelete(v.Location) != "" {
-		return nil // its data stays
+		return nil // the data stays
 	}
 	return confirm(c, s, fmt.Sprintf("Volume %s was adopted: its data was there before it. Delete it, with its image %s?", v.Name, v.Location.Path),
 		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
 }
 
-// keptByDelete says what the image of a volume is if its deletion leaves it where it is, and "" of
-// one that is deleted: a device is deleted through its pool, and what is at a server by nobody
-// here.
+// keptByDelete describes an image that stays when its volume is deleted, "" if the image is
+// deleted: a device is deleted only in its pool, and an image at an address never.
 func keptByDelete(l api.Location) string {
 	switch {
 	case api.IsNetwork(l.Path):

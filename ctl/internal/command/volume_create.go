@@ -63,8 +63,7 @@ func volumeAdopt(c *cli.Context, s *session.Session) error {
 	return addVolume(c, s, routes.AdoptVolume, in.Name, in, "Adopted")
 }
 
-// addVolume sends the request that creates or adopts the volume called name, and prints the
-// volume.
+// addVolume sends the request that creates or adopts the volume name, and prints the volume.
 func addVolume[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, verb string) error {
 	host, err := requestedHost(c, s)
 	if err != nil {
@@ -77,14 +76,14 @@ func addVolume[In any](c *cli.Context, s *session.Session, route routes.Route[In
 	return s.PrintResult(resp, v.ID, fmt.Sprintf("%s volume %s (%s) at %s%s.", verb, v.Name, v.ID, render.Location(v.Location), onHostText(v.Host)))
 }
 
-// performOnVolume sends a request about the volume called name, and returns the volume as
-// it is when the work is done. finished is false if the user did not want to wait.
+// performOnVolume sends a request about the volume name, and returns the volume after the work.
+// finished is false if the user did not want to wait.
 func performOnVolume[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, refs ...string) (v *api.Volume, resp session.Response, finished bool, err error) {
 	resp, finished, err = session.Perform(ctx, s, route, in, refs...)
 	if err != nil || !finished {
 		return nil, resp, false, err
 	}
-	if !resp.Has("volume") { // the op that made it does not show it
+	if !resp.Has("volume") { // the op's answer lacks it
 		if resp, err = session.Get(ctx, s, routes.ShowVolume, name); err != nil {
 			return nil, resp, false, err
 		}

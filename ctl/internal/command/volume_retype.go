@@ -39,7 +39,7 @@ func volumeRetypeCommand() *cli.Command {
 	}
 }
 
-// readRetype makes the body of a retype from the flags.
+// readRetype returns the body of a retype from the flags.
 func readRetype(c *cli.Context) (api.VolumeRetype, error) {
 	in := api.VolumeRetype{
 		Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), ToPool: c.String("to-pool"), ToFormat: api.Format(c.String("to-format")),
@@ -87,7 +87,7 @@ func volumeRetype(c *cli.Context, s *session.Session) error {
 	})
 }
 
-// retype gives a volume another type, and prints what became of that.
+// retype changes the type of a volume, and prints the result.
 func retype(c *cli.Context, s *session.Session, in api.VolumeRetype) error {
 	resp, finished, err := session.Perform(c.Context, s, routes.RetypeVolume, in, c.Args().First())
 	if err != nil || !finished {

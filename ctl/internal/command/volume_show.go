@@ -43,7 +43,7 @@ func volumeList(c *cli.Context, s *session.Session) error {
 		ids = append(ids, v.ID)
 		users := make([]string, 0, len(v.Attachments))
 		for _, at := range v.Attachments {
-			// A move under way has two attachments at one instance.
+			// An open move has two attachments at one instance.
 			if user := session.NameOr(instances, at.InstanceID); !slices.Contains(users, user) {
 				users = append(users, user)
 			}
@@ -131,7 +131,7 @@ func volumeWhich(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// volumeSize is the size of a volume, and of what it is the beginning of.
+// volumeSize formats the size of a volume, and of the image that it is a part of.
 func volumeSize(sizeBytes int64, l api.Location, words func(int64) string) string {
 	if l.IsSlice() {
 		return words(sizeBytes) + " of " + words(l.ImageBytes)
@@ -139,7 +139,7 @@ func volumeSize(sizeBytes int64, l api.Location, words func(int64) string) strin
 	return words(sizeBytes)
 }
 
-// chainLines has one line per image, the top one first.
+// chainLines returns one line per image, the top one first.
 func chainLines(images []api.Location) []string {
 	lines := make([]string, 0, len(images))
 	for i, l := range images {

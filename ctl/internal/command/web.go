@@ -39,7 +39,7 @@ func serveWeb(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return cmdline.Usagef("web: --listen: %w", err)
 	}
-	// A wrong socket is told here and not in the browser.
+	// A wrong socket is reported here and not in the browser.
 	if _, _, err := session.Show(c.Context, s, routes.ShowStatus); err != nil {
 		if c.Context.Err() != nil {
 			return nil //nolint:nilerr // Ctrl-C is how the page ends, also before it is there
