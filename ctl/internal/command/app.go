@@ -134,7 +134,7 @@ func missingVerb(c *cli.Context) error {
 	} else if under := withVerb(c.Command.Subcommands, word); len(under) > 0 && len(under) <= maxSuggested {
 		unknown += fmt.Sprintf(". Did you mean %s?", cmdline.OrList(under))
 	}
-	return cmdline.Usagef("%s", unknown) // the list of the commands is in the help above
+	return cmdline.Usagef("%s", unknown) // report adds where the commands are listed
 }
 
 // maxSuggested is the greatest number of commands whose names still help the user.

@@ -82,8 +82,8 @@ func events(c *cli.Context, s *session.Session) error {
 func eventsSince(ctx context.Context, s *session.Session, since int64, last int, some bool) ([]api.Event, error) {
 	if last > 0 && last <= onePage && !some {
 		end, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)).With("last", strconv.Itoa(last)))
-		// An older registry does not know the parameter; then one answer is enough only if it has
-		// the whole trail.
+		// An older registry refuses the parameter, and the size of an answer is limited: in these
+		// cases the trail is read page by page.
 		if err == nil && (len(end) == last || len(end) == 0 || end[0].Seq == since+1) {
 			return end, nil
 		}

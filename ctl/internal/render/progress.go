@@ -83,7 +83,7 @@ func (p *Progress) Clear() {
 }
 
 // barLine returns name, phase, bar and amounts in at most width-1 cells: a terminal wraps when its
-// last cell is written. Parts that do not fit are omitted, first the bar.
+// last cell is written. If the line is too long it omits the bar, and then amounts from the end.
 func barLine(m *api.Migration, left time.Duration, width int) string {
 	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m, left)...)
 	line := strings.Join(parts, "  ")

@@ -28,7 +28,7 @@ type place struct {
 	addresses []target.Address
 }
 
-// nqnForm is the form of subsystem names in the standard.
+// nqnForm is the form of subsystem names in the NVMe specification.
 var nqnForm = regexp.MustCompile(`^nqn\.[A-Za-z0-9._:-]{1,219}$`)
 
 // placeOf reads the options.

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestAVolumeOfATargetIsConnectedWhileItIsAttached, whatever state its instance is in, and whether
-// the volume is in the pool that connects it or in none.
+// TestAVolumeOfATargetIsConnectedWhileItIsAttached, in each state of its instance, with the volume
+// in its connecting pool or in none.
 func TestAVolumeOfATargetIsConnectedWhileItIsAttached(t *testing.T) {
 	const lun = "/dev/vf-lun"
 	for _, at := range []api.Location{{Path: lun}, {Path: lun, Pool: "san", Name: "vf-lun"}} {
@@ -35,7 +35,7 @@ func TestAVolumeOfATargetIsConnectedWhileItIsAttached(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatItsPoolDoesNotHaveIsNotAttached, though a target has one at its path.
+// TestAVolumeThatItsPoolDoesNotHaveIsNotAttached, even if a target has a volume at its path.
 func TestAVolumeThatItsPoolDoesNotHaveIsNotAttached(t *testing.T) {
 	const lun = "/dev/vf-lun"
 	inBubble(t, func(t *testing.T, d *daemon) {

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The address of the root is the next that is free.
+// The root's address is the next free one.
 func TestADataVolumeLeavesThePlaceOfARootThatIsAway(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
 		slot := d.world.registry.root.slot
@@ -31,8 +31,7 @@ func TestADataVolumeLeavesThePlaceOfARootThatIsAway(t *testing.T) {
 	})
 }
 
-// It may be the volume that was the root: it has the settings that it had there, but not
-// the root's place.
+// The volume may be the previous root: it keeps its own settings, but not the root's address.
 func TestAVolumeThatWasTheRootLeavesItsPlace(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		must(t, failed(d.detach("d", web)))
@@ -50,8 +49,8 @@ func TestAVolumeThatWasTheRootLeavesItsPlace(t *testing.T) {
 	})
 }
 
-// The registry says still that the root is there when the data volume is attached: it
-// was away when the root was detached.
+// The registry still has the root when the data volume is attached, because it did not answer when
+// the root was detached.
 func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
 		g, _ := d.Now()
@@ -66,7 +65,7 @@ func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {
 	})
 }
 
-// queuedReleases is a runner with releases that wait for the registry, and nothing else.
+// queuedReleases is a runner that has only releases which wait for the registry.
 type queuedReleases struct{ of []input }
 
 func (queuedReleases) Submit(context.Context, op.Op) error { return errors.New("nothing is to follow") }
@@ -83,7 +82,7 @@ func (q queuedReleases) Active() []op.Status {
 	return active
 }
 
-// The root goes after the attach was decided on, and before its turn.
+// The root is detached after the attach was decided, and before its turn.
 func TestADataVolumeLeavesThePlaceOfARootThatGoesWhileItWaits(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
 		slot := d.world.registry.root.slot
@@ -98,7 +97,7 @@ func TestADataVolumeLeavesThePlaceOfARootThatGoesWhileItWaits(t *testing.T) {
 	})
 }
 
-// takesItsPlace claims that the disk of a slot can come back as it was.
+// takesItsPlace checks that the disk of a slot can be restored unchanged.
 func (d *daemon) takesItsPlace(t *testing.T, slot *api.SlotDefinition) {
 	t.Helper()
 	w := d.world
@@ -111,7 +110,7 @@ func (d *daemon) takesItsPlace(t *testing.T, slot *api.SlotDefinition) {
 	}
 }
 
-// configDisk is a disk of instance web by its definition, nil if there is none.
+// configDisk returns a disk in the definition of instance web, nil if there is none.
 func (d *daemon) configDisk(t *testing.T, target string) *hv.Disk {
 	t.Helper()
 	dom, err := d.world.Fake.Domain(t.Context(), web)
@@ -149,7 +148,7 @@ func TestADataVolumeDoesNotComeBeforeARootThatIsFirstOfTheDisks(t *testing.T) {
 	}
 }
 
-// On the PC's IDE bus there is a drive at the same numbers.
+// The PC's IDE bus has a drive with the same numbers.
 func TestARootOnASCSIBusDoesNotStandInTheWayOfADriveElsewhere(t *testing.T) {
 	const place = "drive:0:0:0:0"
 	withRoot(t, false, func(t *testing.T, d *daemon) {

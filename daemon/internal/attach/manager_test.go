@@ -19,8 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// inBubble runs a test with a daemon on a world whose instances are in these
-// states.
+// inBubble runs a test with a daemon on a world with instances in these states.
 func inBubble(t *testing.T, f func(t *testing.T, d *daemon), states ...hv.State) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, startDaemon(t, newWorld(t, states...))) })
@@ -39,10 +38,10 @@ func (d *daemon) detach(opID, instanceID string) (api.Attachment, error) {
 	return d.manager().Detach(context.Background(), opID, testVolume, api.VolumeDetach{Instance: instanceID})
 }
 
-// failed is the error of a call whose answer does not matter.
+// failed returns the error of a call.
 func failed(_ api.Attachment, err error) error { return err }
 
-// holds has an op of somebody else take a turn until release.
+// holds makes an op of another kind take a turn until release.
 func (d *daemon) holds(t *testing.T, key string) (release func()) {
 	t.Helper()
 	_, runner := d.Now()
@@ -52,7 +51,7 @@ func (d *daemon) holds(t *testing.T, key string) (release func()) {
 	return func() { close(held) }
 }
 
-// wantNone expects that the registry has no attachment.
+// wantNone checks that the registry has no attachment.
 func (w *world) wantNone(t *testing.T) {
 	t.Helper()
 	if left := w.registry.all(); len(left) > 0 {
@@ -114,7 +113,7 @@ func testShareable(t *testing.T, where func(w *world)) {
 	}, hv.StateRunning, hv.StateRunning)
 }
 
-// Detached at once from both, each in its own time.
+// Both detaches begin together, and take different times.
 func TestTheLocationIsDisconnectedOnceAndWithTheLastOfTwoAttachments(t *testing.T) {
 	for _, states := range [][]hv.State{
 		{hv.StateRunning, hv.StateRunning}, {hv.StateStopped, hv.StateRunning}, {hv.StateStopped, hv.StateStopped},
@@ -221,7 +220,7 @@ func TestAGuestThatLetsGoTooLateGetsTheDiskBack(t *testing.T) {
 	}
 }
 
-// What was asked of QEMU may take the disk from under a move.
+// QEMU's pending unplug may remove the disk during a move.
 func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, d *daemon) {
@@ -235,14 +234,14 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 			}
 			wantCode(t, d.world.unplugs.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
 			must(t, d.world.unplugs.MayMove(context.Background(), "another"))
-			must(t, w.Save(web)) // and with the process its requests
+			must(t, w.Save(web)) // and its process, with the requests
 			pass(restoreEvery)
 			must(t, w.Start(web))
 			wantCode(t, d.world.unplugs.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
-			must(t, w.Destroy(web)) // and with the process its requests are gone
+			must(t, w.Destroy(web)) // the process and its requests are gone
 			must(t, d.world.unplugs.MayMove(context.Background(), testVolume))
 			must(t, w.Start(web))
-			d.Restart() // and what was given up is found again
+			d.Restart() // and the journal's pending unplugs are read again
 			must(t, d.world.unplugs.MayMove(context.Background(), testVolume))
 		}, hv.StateRunning)
 	}
@@ -253,7 +252,7 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 	}, hv.StatePaused)
 }
 
-// As the refusal of a repair says.
+// The refusal of a repair gives this advice.
 func TestADiskThatSomebodyHasTakenOutOfTheDefinitionIsAttachedAnew(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
@@ -427,7 +426,7 @@ func TestBeginAnswersWithTheRefusalOrAtOnce(t *testing.T) {
 			t.Errorf("the op ended %s", st.State)
 		}
 		w.registry.vol.Generation++
-		w.registry.onVolume = func(v *api.Volume) { v.Generation = 1 } // what was seen is old
+		w.registry.onVolume = func(v *api.Volume) { v.Generation = 1 } // the observed generation is old
 		_, err = g.BeginAttach(t.Context(), "a", "vol", api.VolumeAttach{Instance: "web"})
 		wantCode(t, err, api.CodeStaleGeneration)
 	}, hv.StateRunning)
@@ -472,7 +471,7 @@ func TestADiskThatIsNotAsItWasAskedForIsTakenBack(t *testing.T) {
 		w.Inject(hvtest.Fault{Call: "AttachDisk", Nth: 2, After: true, Do: func() {
 			must(t, w.Fake.DetachDisk(t.Context(), web, hv.Live, "vdb"))
 			spec := (&input{DiskAttachment: api.DiskAttachment{Device: "vdb"}, Location: w.registry.vol.Location}).disk()
-			must(t, w.Fake.AttachDisk(t.Context(), web, hv.Live, spec)) // without its serial
+			must(t, w.Fake.AttachDisk(t.Context(), web, hv.Live, spec)) // without the serial
 		}})
 		wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeChainChanged)
 		must(t, w.settled())
@@ -487,7 +486,7 @@ func TestAskingAgainIsTheWordToLookAgain(t *testing.T) {
 		w.registry.refuses = "released"
 		wantCode(t, failed(d.detach("d", web)), api.CodeNeedsOperator)
 		w.registry.refuses = ""
-		wantCode(t, failed(d.detach("again", web)), api.CodeNotFound) // the first one has ended it
+		wantCode(t, failed(d.detach("again", web)), api.CodeNotFound) // the first detach has ended it
 		must(t, w.settled())
 		w.wantNone(t)
 	}, hv.StateRunning)
@@ -547,7 +546,7 @@ func TestTheGuestGetsTheAddressThatTheDefinitionChose(t *testing.T) {
 		w := d.world
 		const path = "/roots/next.raw"
 		must(t, w.CreateImage(path, hvtest.Raw, testSize))
-		// Defined by hand for the next start: it has the first address that is free.
+		// Defined by hand for the next start, at the first free address.
 		must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{
 			Target: "vdq", Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path},
 		}))

@@ -21,7 +21,7 @@ type subject struct {
 	*world
 	kind string
 	in   input
-	// has reports whether the instance has the volume after the op.
+	// has reports, by the op's final state, whether the instance must have the volume.
 	has map[op.State]bool
 }
 
@@ -32,7 +32,7 @@ func (s *subject) Plans() []op.Plan {
 	return g.Plans()
 }
 
-// noRunner runs nothing: what follows an op is no part of its matrix.
+// noRunner runs nothing, because ops that follow an op are not part of its matrix.
 type noRunner struct{}
 
 func (noRunner) Submit(context.Context, op.Op) error { return errors.New("the registry is there") }
@@ -68,7 +68,7 @@ func TestMatrixOfAttach(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				w := newWorld(t, state)
 				if state == hv.StatePaused {
-					resumeAfter(w, time.Minute) // or it never lets go of what it may not keep
+					resumeAfter(w, time.Minute) // otherwise it never releases the disk
 				}
 				return &subject{world: w, kind: kindAttach, in: w.input(testAtt, web), has: map[op.State]bool{op.StateDone: true}}
 			}})
@@ -118,7 +118,7 @@ func TestMatrixOfDelete(t *testing.T) {
 					in.Device = "vdz"
 				}
 				in.Force = true
-				// Left by what is over, but an end in which it stays is good too.
+				// An ended op left it; the op under test may also keep it.
 				w.registry.rows[testAtt] = in.attachment(api.AttachmentAttached)
 				return &leftover{&subject{world: w, kind: kind, in: in, has: map[op.State]bool{op.StateUndone: true}}}
 			}})
@@ -126,7 +126,7 @@ func TestMatrixOfDelete(t *testing.T) {
 	}
 }
 
-// leftover is a subject whose attachment is in no domain.
+// leftover is a subject with an attachment that is in no domain.
 type leftover struct{ *subject }
 
 // Check implements optest.World.
@@ -146,8 +146,7 @@ func TestMatrixOfRestore(t *testing.T) {
 	}})
 }
 
-// restored is a subject that may end without its live disk, but not without its
-// attachment.
+// restored is a subject that may end without its live disk, but not without its attachment.
 type restored struct{ *subject }
 
 // Check implements optest.World.

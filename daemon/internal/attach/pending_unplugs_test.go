@@ -32,7 +32,7 @@ func TestAPendingUnplugOutlivesALaterDetachThatDidNotAsk(t *testing.T) {
 	}
 }
 
-// What is restored from a managed save has the requests of before, and is another process.
+// A guest restored from a managed save has the earlier requests, in another process.
 func TestAPendingUnplugSurvivesASaveAndARestoreWithoutTheDaemon(t *testing.T) {
 	for name, happen := range map[string]func(t *testing.T, d *daemon){
 		"both while it is down": func(t *testing.T, d *daemon) {
@@ -69,15 +69,15 @@ func TestAPendingUnplugSurvivesASaveAndARestoreWithoutTheDaemon(t *testing.T) {
 				d.Restart()
 				wantCode(t, w.unplugs.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
 				must(t, w.Destroy(web))
-				must(t, w.Start(web)) // with its process the requests are gone
+				must(t, w.Start(web)) // the requests ended with the process
 				must(t, w.unplugs.MayMove(context.Background(), testVolume))
 			}, hv.StateRunning)
 		})
 	}
 }
 
-// A guest that was booted since has no request, and a daemon that has seen that remembers it: a
-// pause of the guest hides how its process began.
+// A guest that was booted since has no request. A daemon that has seen the boot remembers it,
+// because a pause of the guest hides how its process began.
 func TestAPendingUnplugIsOverForGoodOnceTheGuestWasBooted(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world

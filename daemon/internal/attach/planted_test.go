@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestNothingIsAttachedThroughALinkInAPool, neither where it was there before nor where it is
-// planted after the request was admitted.
+// TestNothingIsAttachedThroughALinkInAPool, whether the link exists before the request or is
+// planted after its admission.
 func TestNothingIsAttachedThroughALinkInAPool(t *testing.T) {
 	for _, when := range []string{"before the request", "when the volume was reserved"} {
 		for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
@@ -45,7 +45,7 @@ func TestNothingIsAttachedThroughALinkInAPool(t *testing.T) {
 }
 
 // TestNothingOfTheShelfIsConnectedThroughALinkInAPool: an unshelve asks this package for the chain
-// of each volume. The link is in the place of the image, or of the base image of a linked clone.
+// of each volume. The link is at the path of the image, or of the base image of a linked clone.
 func TestNothingOfTheShelfIsConnectedThroughALinkInAPool(t *testing.T) {
 	for _, of := range []string{"the image", "the base image"} {
 		t.Run(of, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestNothingOfTheShelfIsConnectedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// cloneOver makes a linked clone in a pool of the fake over a base image.
+// cloneOver makes a linked clone over a base image, in a pool of the fake.
 func cloneOver(t *testing.T, f *hvtest.Fake, base api.Location) api.Location {
 	t.Helper()
 	dir := t.TempDir()

@@ -175,7 +175,7 @@ func TestARefusalNamesWhatIsInTheWay(t *testing.T) {
 		named(err, "instance the database")
 	})
 	withRoot(t, true, func(t *testing.T, d *daemon) {
-		d.world.registry.onVolume = func(v *api.Volume) { v.Attachments = nil } // as if the slot had another one
+		d.world.registry.onVolume = func(v *api.Volume) { v.Attachments = nil } // as if the slot had another volume
 		err := failed(d.attach("a", attachAsRoot))
 		wantCode(t, err, api.CodeConflict)
 		named(err, "it has volume vol there")
@@ -218,7 +218,7 @@ func TestACloneOverTheImageOfAnotherVolumeIsNotAttached(t *testing.T) {
 	}
 }
 
-// oldPath is where the volume was before it was moved.
+// oldPath is the volume's path before its move.
 const oldPath = "/old/vol.raw"
 
 // putOn puts the volume's disk of instance web on another image, as an old definition does.
@@ -245,7 +245,7 @@ func TestAnAttachmentIsNotDeletedWhileItsGuestHasAnotherImageOfIt(t *testing.T) 
 	}, hv.StateRunning)
 }
 
-// Its device is another one in the old definition; what tells it is its serial.
+// The old definition has it at another device; its serial identifies it.
 func TestADiskThatIsTheVolumesByItsSerialIsNotDetachedUnseen(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
@@ -257,7 +257,7 @@ func TestADiskThatIsTheVolumesByItsSerialIsNotDetachedUnseen(t *testing.T) {
 	}, hv.StateStopped)
 }
 
-// Somebody puts the old definition back in the middle of a detach.
+// The old definition is restored in the middle of a detach.
 func TestADetachIsNotDoneWhereTheDiskComesBackOnAnotherImage(t *testing.T) {
 	var calls []string
 	inBubble(t, func(t *testing.T, d *daemon) {
@@ -288,7 +288,7 @@ func TestADetachIsNotDoneWhereTheDiskComesBackOnAnotherImage(t *testing.T) {
 	}, hv.StateStopped)
 }
 
-// The attach came to no disk: what is at its device now has nothing to do with it.
+// The attach added no disk, so the disk at its device now is another one.
 func TestWhatAnAttachLeftIsReleasedThoughItsDeviceIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
@@ -306,7 +306,7 @@ func TestWhatAnAttachLeftIsReleasedThoughItsDeviceIsTaken(t *testing.T) {
 	}, hv.StateStopped)
 }
 
-// virsh undefine, and virsh define of a definition without a UUID.
+// After virsh undefine, and virsh define of a definition without a UUID.
 func TestADomainThatHasAnotherUUIDKeepsItsVolumes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world

@@ -12,27 +12,26 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// fakeRegistry is a registry in memory, with its rules as far as attachments
-// meet them.
+// fakeRegistry is a registry in memory, with its rules about attachments.
 type fakeRegistry struct {
 	hosttest.Registry
 	world *world
-	// refuses is a state that no attachment may come to, or "released".
+	// refuses is a state that no attachment may get, or "released".
 	refuses api.AttachmentState
 	vol     api.Volume
 	rows    map[string]api.Attachment
-	// detached are what the volume was at instances from which it was taken.
+	// detached are the recorded disks of volumes detached from instances.
 	detached map[string]api.DetachedDisk
-	// root is the root slot of instance web where that is a volume's, reported what
-	// the registry takes for the instances' states.
+	// root is the root slot of instance web if the test has one; reported are the instances' states
+	// that the registry knows.
 	root     *rootSlotRow
 	reported map[string]hv.State
 	locked   bool
-	shelf    api.InstanceState // of instance web, if it is on the shelf
-	// changes are the states that attachments came to, in order; "" is their end.
+	shelf    api.InstanceState // of instance web, if it is shelved
+	// changes are the states that attachments got, in order; "" is a release.
 	changes []api.AttachmentState
-	// onChange, where set, is called with each, and onVolume may change what is
-	// said of the volume.
+	// onChange, if set, is called with each change; onVolume may edit the registry's answer about
+	// the volume.
 	onChange func(to api.AttachmentState)
 	onVolume func(*api.Volume)
 }
@@ -53,19 +52,19 @@ func (r *fakeRegistry) all() []api.Attachment {
 	return slices.Collect(maps.Values(r.rows))
 }
 
-// state is that of the attachment of most tests, "" if it is gone.
+// state returns the state of the usual attachment, "" if it is gone.
 func (r *fakeRegistry) state() api.AttachmentState {
 	r.Lock()
 	defer r.Unlock()
 	return r.rows[testAtt].State
 }
 
-// ask is one request that changes nothing.
+// ask makes one request that changes nothing.
 func ask[T any](r *fakeRegistry, answer func() (T, error)) (T, error) {
 	return hosttest.Ask(&r.Registry, "registry", answer)
 }
 
-// change makes a change once per op id, if the host's epoch is the registry's.
+// change makes a change once per op id, if the host's epoch is current.
 func (r *fakeRegistry) change(opID string, epoch int64, asked any, f func() (api.Attachment, error)) (api.Attachment, error) {
 	return hosttest.Change(&r.Registry, "registry", opID, asked, func() (api.Attachment, error) {
 		if err := r.CheckEpoch(testHost, epoch); err != nil {

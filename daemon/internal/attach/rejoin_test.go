@@ -11,12 +11,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A host that was fenced and has lost nothing is back while its ops are at work:
-// no attachment is left in a state that nobody leads out of.
+// A host that was fenced and has lost nothing is back while its ops still run: no attachment stays
+// in a transient state.
 
 func TestAFenceInTheMiddleOfADetachEndsItByTheEpochOfTheHost(t *testing.T) {
 	for name, c := range map[string]struct {
-		rejoins, lets bool // the guest lets go of the disk
+		rejoins, lets bool // the guest releases the disk
 		code          api.Code
 		left          api.AttachmentState
 	}{
@@ -44,7 +44,7 @@ func TestAFenceInTheMiddleOfADetachEndsItByTheEpochOfTheHost(t *testing.T) {
 	}
 }
 
-// The attachment itself is left while the host is out, and given back when it is in again.
+// The attachment stays while the host is fenced, and is released when the host is back.
 func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
 	for _, rejoins := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, d *daemon) {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A person starts the instance with virsh while its root is detached: a thousand
-// times, on several hosts at once since most of a round is waiting.
+// An operator starts the instance with virsh while its root is detached, a thousand times; on
+// several hosts together, because most of a round is waiting.
 func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 	hosts, rounds := 10, 100
 	if testing.Short() { // for the race detector
@@ -28,7 +28,7 @@ func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 				t.Parallel()
 				w := newRootWorld(t, true)
 				w.guardPort = guard.New(filepath.Join(t.TempDir(), "guards"), guard.DefaultHook)
-				w.OnStart = func(string) error { // looks for them as the real hook does
+				w.OnStart = func(string) error { // it reads them as the real hook does
 					if why := w.guarded(); why != "" {
 						return errors.New(why)
 					}
@@ -36,7 +36,7 @@ func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 				}
 				d := startDaemon(t, w)
 				for round := range rounds {
-					delay := time.Duration(round*hosts+host) % 100 * 20 * time.Microsecond // all over the detach
+					delay := time.Duration(round*hosts+host) % 100 * 20 * time.Microsecond // spread over the whole detach
 					if d.raced(t, fmt.Sprint(round), delay) {
 						started.Add(1)
 					} else {
@@ -53,9 +53,9 @@ func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 	}
 }
 
-// raced detaches the root while the instance is started after the delay, and fails
-// the test unless exactly one of the two came to pass. It leaves the instance off,
-// with its root, and reports whether it was started.
+// raced detaches the root while the instance is started after the delay, and fails the test unless
+// exactly one of the two succeeds. It leaves the instance off, with its root, and reports whether
+// it was started.
 func (d *daemon) raced(t *testing.T, round string, delay time.Duration) (started bool) {
 	t.Helper()
 	w := d.world

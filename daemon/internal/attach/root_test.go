@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// withRoot runs a test with a daemon on a world whose instance web boots from the
-// volume, or has lost it.
+// withRoot runs a test with a daemon on a world in which instance web boots from the volume, or has
+// lost its root.
 func withRoot(t *testing.T, has bool, f func(t *testing.T, d *daemon), edit ...func(*hv.Disk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, startDaemon(t, newRootWorld(t, has, edit...))) })
@@ -27,7 +27,7 @@ func withRoot(t *testing.T, has bool, f func(t *testing.T, d *daemon), edit ...f
 
 var attachAsRoot = api.VolumeAttach{Instance: "web", Root: true}
 
-// root is the disk that instance web boots from by its definition, nil if none.
+// root returns the boot disk in the definition of instance web, nil if there is none.
 func (d *daemon) root(t *testing.T) *hv.Disk {
 	t.Helper()
 	dom, err := d.world.Fake.Domain(context.Background(), web)
@@ -69,7 +69,7 @@ func TestARootVolumeThatComesBackIsTheDiskThatItWas(t *testing.T) {
 	}
 }
 
-// Another volume brings its own id, and nothing else that the guest could see.
+// Another volume has its own id as serial; everything else that the guest sees is the same.
 func TestAnotherRootVolumeHasItsOwnSerialWhereTheLastHad(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		withRoot(t, false, func(t *testing.T, d *daemon) {
@@ -82,7 +82,7 @@ func TestAnotherRootVolumeHasItsOwnSerialWhereTheLastHad(t *testing.T) {
 			if got := d.root(t); got == nil || got.Serial != want || got.Address != rootAddress {
 				t.Errorf("the root is %+v, want serial %s", got, want)
 			}
-		}, func(disk *hv.Disk) { disk.Serial = "boot-disk" }) // or the id of the volume that was there
+		}, func(disk *hv.Disk) { disk.Serial = "boot-disk" }) // or the id of the previous volume
 	}
 }
 
@@ -109,7 +109,7 @@ func TestARootMayBeReadOnly(t *testing.T) {
 	})
 }
 
-// What the registry heard last is that the guest runs.
+// The last report to the registry said that the guest runs.
 func TestARootOpDoesNotWaitForTheNextReport(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		d.world.registry.reported[web] = hv.StateRunning
@@ -172,8 +172,8 @@ func TestAGuardIsLeftWhereTheRootIsNot(t *testing.T) {
 	})
 }
 
-// The root was taken out of the definition by hand, and the instance started without
-// it on a host without the hook.
+// The root was removed from the definition by hand, and the instance was started without it on a
+// host without the hook.
 func TestAGuardIsLeftWhereADetachThatWasGivenUpFoundNoRoot(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		w := d.world
@@ -221,7 +221,7 @@ func TestARootThatIsNotWhereTheLastWasIsTakenBack(t *testing.T) {
 	}
 }
 
-// Taken out of the definition by hand, then out of the registry.
+// It was removed from the definition by hand, then from the registry.
 func TestARootAttachmentThatIsDeletedByForceLeavesAGuard(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		g, _ := d.Now()
@@ -374,7 +374,7 @@ func TestRootDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 	}
 }
 
-// runs starts instance web, whatever guards it.
+// runs starts instance web despite its guards.
 func (w *world) runs(t *testing.T) {
 	t.Helper()
 	w.guards.Let(true)
@@ -382,7 +382,7 @@ func (w *world) runs(t *testing.T) {
 	w.guards.Let(false)
 }
 
-// strange is a disk that is no volume.
+// strange returns a disk that is no volume.
 func (w *world) strange(target string) hv.DiskSpec {
 	return hv.DiskSpec{Target: target, Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/roots/web.raw"}}
 }

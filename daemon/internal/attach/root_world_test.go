@@ -16,10 +16,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// rootAddress is the first that is free while the root is away.
+// rootAddress is the first free address while the root is detached.
 const rootAddress = "pci:0000:00:05.0"
 
-// rootDisk is the disk that the volume is while instance web boots from it.
+// rootDisk returns the volume's disk while instance web boots from it.
 func (w *world) rootDisk() hv.Disk {
 	return hv.Disk{
 		Target: "vda", Bus: "virtio", Device: "disk", Serial: testVolume, Address: rootAddress, BootOrder: 1, Terminated: true,
@@ -27,8 +27,8 @@ func (w *world) rootDisk() hv.Disk {
 	}
 }
 
-// newRootWorld is a world in which instance web, which is off, boots from the volume,
-// or has lost it as its root, and has another disk that could be booted.
+// newRootWorld returns a world in which instance web, which is off, boots from the volume, or has
+// lost its root and has another bootable disk.
 func newRootWorld(t *testing.T, has bool, edit ...func(*hv.Disk)) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -57,15 +57,14 @@ func newRootWorld(t *testing.T, has bool, edit ...func(*hv.Disk)) *world {
 	return w
 }
 
-// rootInput is what is decided about the volume as the root of instance web.
+// rootInput returns the input of an op for the volume as the root of instance web.
 func (w *world) rootInput() input {
 	in := w.input(testAtt, web)
 	in.Device, in.BootIndex, in.Root, in.Slot = "vda", new(int), true, w.registry.root.slot
 	return in
 }
 
-// lookAtRoot notes if instance web runs without its root, or could be started
-// without it.
+// lookAtRoot reports an instance web that runs without its root, or could be started without it.
 func (w *world) lookAtRoot(dom *hv.Domain) {
 	if w.registry.root == nil || dom.ID != web {
 		return
@@ -79,7 +78,7 @@ func (w *world) lookAtRoot(dom *hv.Domain) {
 	}
 }
 
-// guarded is why instance web may not be started without a root now, "" if it may.
+// guarded returns why instance web may not be started without a root, "" if it may.
 func (w *world) guarded() string {
 	all, err := w.guardPort.Of(web)
 	if err != nil {
@@ -93,7 +92,7 @@ func (w *world) guarded() string {
 	return ""
 }
 
-// rootSettled says what is wrong with the root slot while no op is at work.
+// rootSettled returns the faults of the root slot while no op runs.
 func (w *world) rootSettled(dom *hv.Domain) error {
 	has := false
 	for _, a := range w.registry.all() {
@@ -119,7 +118,7 @@ func (w *world) rootSettled(dom *hv.Domain) error {
 type rootSlotRow struct {
 	device string
 	note   string
-	slot   *api.SlotDefinition // while it is empty
+	slot   *api.SlotDefinition // while the slot is empty
 }
 
 func (s *rootSlotRow) mappings(rows map[string]api.Attachment) []api.BlockDeviceMapping {
@@ -137,8 +136,8 @@ func (r *fakeRegistry) isRoot(instanceID, device string) bool {
 	return r.root != nil && instanceID == web && device == r.root.device
 }
 
-// hear is a report of the host: without one the registry does not know what its
-// instances are like now.
+// hear takes a report of the host: without one the registry does not know the present states of its
+// instances.
 func (r *fakeRegistry) hear(ctx context.Context) {
 	_, _ = ask(r, func() (struct{}, error) {
 		doms, err := r.world.Fake.Domains(ctx)

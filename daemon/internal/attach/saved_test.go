@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A guest that is saved while another volume of it moves gets its disks back when it is
-// woken, also one that was given to somebody else since: a registry that is away cannot
-// say that the instance is locked.
+// A guest that is saved while another of its volumes moves gets its disks back at its restore, even
+// a disk that another instance has got since: the registry, which does not answer, cannot report
+// the lock of the instance.
 func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
@@ -41,8 +41,7 @@ func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) 
 	}, hv.StateRunning)
 }
 
-// A guest that is off is started with what the definition has at that moment, and
-// saved with it before anybody has looked.
+// A guest that is off is started with the present definition, and saved before any read.
 func TestTheGuestIsStartedAndSavedAtEveryCallAndRestored(t *testing.T) {
 	everyCall(t, []hv.State{hv.StateStopped, hv.StateRunning}, func(d *daemon) hosttest.Happening {
 		return hosttest.Happening{Do: func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// withSettings is a world in which the volume is a disk of instance web with settings
-// of its owner's, in both descriptions.
+// withSettings runs a test in a world in which the volume is a disk of instance web with its
+// owner's settings, in both descriptions.
 func withSettings(t *testing.T, state hv.State, f func(t *testing.T, d *daemon, was hv.Disk)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, d *daemon) {

@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// goals are what simulations run: ops that nothing but what happens keeps from
-// their end, and ops that are undone.
+// goals are the ops of the simulations: ops that reach their end unless the trial prevents it, and
+// ops that are undone.
 var goals = map[string]struct {
 	kind  string
 	spoil func(w *world)
-	// root is of the root volume of an instance that is off.
+	// root is for the root volume of an instance that is off.
 	root bool
 }{
 	"attach":          {kind: kindAttach, spoil: func(*world) {}},
@@ -40,8 +40,8 @@ var goals = map[string]struct {
 	"detach root, undone": {kind: kindDetach, spoil: func(w *world) { w.startsBehindTheGuard() }, root: true},
 }
 
-// startsBehindTheGuard starts instance web before its definition loses the root: the
-// hook had let that through before the guard was there.
+// startsBehindTheGuard starts instance web before its definition loses the root: the hook had
+// permitted the start before the guard existed.
 func (w *world) startsBehindTheGuard() {
 	w.Inject(hvtest.Fault{Call: "DetachDisk", Do: func() {
 		w.guards.Let(true)
@@ -50,11 +50,10 @@ func (w *world) startsBehindTheGuard() {
 	}})
 }
 
-// everyCall runs an attach, and a detach, again and again, and lets something
-// happen at its first call of the hypervisor or the registry, then at its second,
-// and so on, until one ran to its end before it happened.
+// everyCall runs an attach, and a detach, repeatedly: something happens at the first call of the
+// hypervisor or the registry, then at the second, and so on, until a run ends before it happens.
 func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happening) {
-	// Who waits for a guest looks again and again, at the same.
+	// An op that waits for a guest repeats the same reads.
 	const each, stride = 40, 9
 	step := hosttest.Stride(11)
 	for _, state := range from {
@@ -70,15 +69,15 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 				}
 			}
 			t.Run(goal+" "+string(state), calls(false))
-			if state.Active() { // and there is a process to be asked
+			if state.Active() { // otherwise no process can be asked
 				t.Run(goal+" "+string(state)+" at an RBD image", calls(true))
 			}
 		}
 	}
 }
 
-// simulate runs one op with something that happens at its nth call, and judges
-// the world when everything is well again. It reports whether that call came.
+// simulate runs one op in which something happens at the nth call, and checks the world when
+// everything works again. It reports whether that call was made.
 func simulate(t *testing.T, state hv.State, image bool, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	kind := goals[goal].kind
@@ -107,7 +106,7 @@ func simulate(t *testing.T, state hv.State, image bool, goal string, n int, what
 	return w.Moments.Happened()
 }
 
-// askUntilEnd is a caller who asks until there is an end, as a person would.
+// askUntilEnd repeats the request until it has ended, as a person would.
 func askUntilEnd(t *testing.T, d *daemon, kind string) error {
 	t.Helper()
 	return hosttest.Insist(t, func(try int) (err error) {
@@ -122,7 +121,7 @@ func askUntilEnd(t *testing.T, d *daemon, kind string) error {
 	})
 }
 
-// calm lets what was set off come to its end, with everything well again.
+// calm waits for the end of everything that was started, while everything works.
 func calm(t *testing.T, d *daemon) {
 	t.Helper()
 	w := d.world
@@ -215,7 +214,7 @@ func TestTheGuestStopsAnsweringAtEveryCallAndReboots(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong, in any order: the seed names the run.
+// Random faults in random order; the seed determines the run.
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
 	seeds := 400
 	if testing.Short() {
@@ -228,7 +227,7 @@ func TestOneSeedIsOneRunOfAnAttachment(t *testing.T) {
 	hosttest.SameTwice(t, func(t *testing.T, rng *rand.Rand) []string { return chaos(t, rng).Calls() })
 }
 
-// chaos attaches and detaches while one thing after the other goes wrong.
+// chaos attaches and detaches during a sequence of faults.
 func chaos(t *testing.T, rng *rand.Rand) *world {
 	w := newWorld(t, states[rng.IntN(len(states))])
 	if rng.IntN(2) == 0 {

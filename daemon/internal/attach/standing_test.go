@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// types does what the commands in the text of an error say, as an operator who types them in.
+// types carries out the commands in the text of an error, like an operator who types them.
 func (d *daemon) types(t *testing.T, text string) {
 	t.Helper()
 	calls := 0
@@ -58,14 +58,14 @@ func (d *daemon) volferryctl(opID string, words []string) error {
 	case "volume detach":
 		_, err := d.manager().Detach(context.Background(), opID, words[2], api.VolumeDetach{Instance: words[3]})
 		if api.CodeOf(err) == api.CodeNotFound {
-			return nil // the detach that waited has ended it
+			return nil // the waiting detach has ended it
 		}
 		return err
 	}
 	return errors.New("nobody can type that here")
 }
 
-// when has something happen once a step is begun, or its undo.
+// when makes something happen once a step, or its undo, has begun.
 func (d *daemon) when(step string, kind op.EventKind, happen func()) {
 	d.world.journal.AfterAppend(func(r op.Record) {
 		if r.Step == step && r.Kind == kind {
@@ -84,8 +84,8 @@ func (d *daemon) plug(t *testing.T, where hv.Where, target, path string) {
 	must(t, d.world.Fake.AttachDisk(t.Context(), web, where, hv.DiskSpec{Target: target, Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}}))
 }
 
-// Whatever somebody has done to the disk meanwhile: who types in what the error says has the volume
-// attached, or detached, as it was asked for.
+// After any other program's change of the disk, an operator who types the error's commands has the
+// volume attached or detached, as requested.
 func TestTheCommandsOfEachStandstillBringTheOpToItsEnd(t *testing.T) {
 	attach := func(d *daemon) error { return failed(d.attach("a", api.VolumeAttach{Instance: "web"})) }
 	detach := func(d *daemon) error { return failed(d.detach("d", web)) }
@@ -100,7 +100,7 @@ func TestTheCommandsOfEachStandstillBringTheOpToItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		bring func(t *testing.T, d *daemon)
 		ask   func(d *daemon) error
-		// then is what the guest does before the commands are typed.
+		// then is the guest's action before the commands are typed.
 		then func(t *testing.T, d *daemon)
 	}{
 		"another disk at the device as a detach is taken back": {func(t *testing.T, d *daemon) {
@@ -160,7 +160,7 @@ func TestTheCommandsOfEachStandstillBringTheOpToItsEnd(t *testing.T) {
 				}
 				doms, err := d.world.Fake.Domains(t.Context())
 				must(t, err)
-				must(t, d.world.atRest(doms)) // what was seen before is the stranger's
+				must(t, d.world.atRest(doms)) // earlier findings are the other program's fault
 				if attached := len(d.world.registry.all()); strings.Contains(told, "being attached") != (attached == 1) {
 					t.Errorf("there are %d attachments in the end", attached)
 				}
@@ -169,7 +169,7 @@ func TestTheCommandsOfEachStandstillBringTheOpToItsEnd(t *testing.T) {
 	}
 }
 
-// unattached takes the volume from instance web again.
+// unattached detaches the volume from instance web by hand.
 func (d *daemon) unattached(t *testing.T) {
 	t.Helper()
 	for _, where := range []hv.Where{hv.Live, hv.Config} {
@@ -178,7 +178,7 @@ func (d *daemon) unattached(t *testing.T) {
 	delete(d.world.registry.rows, testAtt)
 }
 
-// snapshot is a person who takes an external snapshot of the guest's disk.
+// snapshot takes an external snapshot of the guest's disk, like an operator.
 func (d *daemon) snapshot(t *testing.T) {
 	t.Helper()
 	below := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: volPath}
@@ -186,7 +186,8 @@ func (d *daemon) snapshot(t *testing.T) {
 	must(t, d.world.Fake.Snapshot(t.Context(), web, "vdb", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/backup/snap.qcow2"}))
 }
 
-// The registry was away when the guest let go of the disk, and refuses now to release the volume.
+// The registry did not answer when the guest released the disk, and now refuses to release the
+// volume.
 func TestTheCommandOfAReleaseThatIsRefusedLateGoesOnWithIt(t *testing.T) {
 	for name, c := range map[string]struct{ spoil, mend func(t *testing.T, d *daemon) }{
 		"by a policy": {

@@ -14,18 +14,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A libvirtd that dies inside a call comes back with its old status, and shows the
-// disks of before for as long as the guest's process lives. The volume is not given
-// back while the process has it, and once the guest was stopped and started again
-// whoever asks again comes to an end.
+// After a libvirtd has died inside a call, the next libvirtd reads the old status, and reports the
+// old disks until the guest's process ends. The volume is not released while the process has it;
+// once the guest was stopped and started, a repeated request ends.
 func TestLibvirtdDiesInsideACallAndShowsTheOldDisksForEver(t *testing.T) {
 	for goal := range goals {
 		if goals[goal].root {
-			continue // of an instance that is off there is nothing to be wrong about
+			continue // an instance that is off has no stale disks
 		}
 		for _, state := range []hv.State{hv.StateRunning, hv.StatePaused} {
 			for _, call := range []string{"AttachDisk", "DetachDisk"} {
-				for n := 1; n <= 3; n++ { // of the definition, of the process, and what undoes it
+				for n := 1; n <= 3; n++ { // of the definition, of the process, and of the undo
 					for where, image := range map[string]bool{"": false, " at an RBD image": true} {
 						t.Run(fmt.Sprintf("%s %s %s %d%s", goal, state, call, n, where), func(t *testing.T) {
 							synctest.Test(t, func(t *testing.T) { simulateStaleLibvirt(t, state, image, goal, call, n) })
@@ -63,7 +62,7 @@ func simulateStaleLibvirt(t *testing.T, state hv.State, image bool, goal, call s
 		must(t, w.Start(web))
 		pass(time.Minute)
 	}
-	_ = w.Destroy(web) // what is stale is not looked at: what is left must be right
+	_ = w.Destroy(web) // end the stale state, so that the rest must be right
 	must(t, w.Start(web))
 	calm(t, d)
 	if err := w.settled(); err != nil {
@@ -71,7 +70,7 @@ func simulateStaleLibvirt(t *testing.T, state hv.State, image bool, goal, call s
 	}
 }
 
-// askOnce is one call of a person, who does not wait for an op that stands.
+// askOnce makes one request, and does not wait for an op that waits for the operator.
 func askOnce(d *daemon, kind string) {
 	g, _ := d.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -84,8 +83,8 @@ func askOnce(d *daemon, kind string) {
 	}
 }
 
-// neverFreeWhileOpen fails the test if a process has the volume and the registry has
-// no attachment of it.
+// neverFreeWhileOpen fails the test if a process has the volume open and the registry has no
+// attachment of it.
 func neverFreeWhileOpen(t *testing.T, w *world) {
 	t.Helper()
 	files, err := w.OpenFiles(context.Background(), web, w.registry.vol.Location.Path)

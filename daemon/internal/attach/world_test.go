@@ -37,9 +37,8 @@ const (
 	testSize   = 32 * hvtest.BlockSize
 )
 
-// world is a host in memory with two instances, one volume and its registry. Something
-// can happen at each call of hypervisor, registry and guards, and what must always hold is
-// looked at after each.
+// world is a host in memory with two instances, one volume and its registry. Something can happen
+// at each call of hypervisor, registry and guards, and the invariants are checked after each.
 type world struct {
 	*hosttest.Hypervisor
 	registry   *fakeRegistry
@@ -47,22 +46,22 @@ type world struct {
 	migrations fakeMigrations
 	known      fakeKnown
 	guards     *hosttest.Guards
-	guardPort  Guards // guards, if not others in their place
+	guardPort  Guards // guards, unless a test replaces them
 	site       *fakeSite
 	journal    journalWithBlobs
-	unplugs    *PendingUnplugs // of the manager that was made last
+	unplugs    *PendingUnplugs // of the newest manager
 	events     []api.EventPost // in the audit trail
 }
 
 type blobs = migratetest.Blobs
 
-// journalWithBlobs is a journal in memory with its blobs, which outlives daemons.
+// journalWithBlobs is a journal in memory with its blobs, which survives daemons.
 type journalWithBlobs struct {
 	*optest.Journal
 	*blobs
 }
 
-// fakeSite is what is spoken for on the host.
+// fakeSite has the claimed images of the host.
 type fakeSite struct {
 	volumes    []api.Volume
 	migrations []api.Migration
@@ -115,10 +114,10 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 	return w
 }
 
-// imagePath is where the volume is in a world that has it in a Ceph cluster.
+// imagePath is the volume's address in a world with a Ceph cluster.
 const imagePath = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/vol"
 
-// atImage puts the volume to an RBD image, of which the kernel knows nothing, and whose clients are
+// atImage moves the volume to an RBD image, which the kernel does not know, and whose clients are
 // counted.
 func (w *world) atImage(t *testing.T) {
 	t.Helper()
@@ -127,7 +126,7 @@ func (w *world) atImage(t *testing.T) {
 	at.Pool, at.Name, at.Path = "", "", imagePath
 }
 
-// attached makes the volume a disk of an instance, as if it had always been one.
+// attached makes the volume a disk of an instance, without an op.
 func (w *world) attached(t *testing.T, attachmentID, instanceID string) {
 	t.Helper()
 	in := w.input(attachmentID, instanceID)
@@ -140,7 +139,7 @@ func (w *world) attached(t *testing.T, attachmentID, instanceID string) {
 	w.registry.rows[attachmentID] = in.attachment(api.AttachmentAttached)
 }
 
-// editDisk changes what the volume is at instance web, as somebody does with virsh.
+// editDisk edits the volume's disk at instance web, as virsh does.
 func (w *world) editDisk(t *testing.T, where hv.Where, edit func(*hv.Disk)) {
 	t.Helper()
 	dom, err := w.Fake.Domain(t.Context(), web)
@@ -160,7 +159,7 @@ func diskIn(dom *hv.Domain, where hv.Where) *hv.Disk {
 	return dom.ConfigDisk("vdb")
 }
 
-// input is what is decided about the volume as disk vdb of an instance.
+// input returns the input of an op for the volume as disk vdb of an instance.
 func (w *world) input(attachmentID, instanceID string) input {
 	return input{
 		AttachmentID: attachmentID, VolumeID: testVolume, VolumeName: "vol", InstanceID: instanceID, InstanceName: instanceID,
@@ -181,9 +180,8 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	return New(Config{Rules: location.Rules{Storage: w, AllowedPaths: []string{"/run"}, RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}}}}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
-// look notes what must never be: an image in a domain without an attachment.
-// Another op may be at work: what was seen between two looks at the registry is
-// held against both.
+// look reports a violated invariant: an image in a domain without an attachment. Another op may run
+// during the look, so it compares the observation with the registry before and after.
 func (w *world) look() {
 	rows := w.registry.all()
 	doms, err := w.Fake.Domains(context.Background())
@@ -204,7 +202,7 @@ func (w *world) look() {
 	}
 }
 
-// settled says what is wrong with a world in which no op is at work.
+// settled returns the faults of a world in which no op runs.
 func (w *world) settled() error {
 	w.look()
 	doms, err := w.Fake.Domains(context.Background())
@@ -218,7 +216,7 @@ func (w *world) settled() error {
 	return errors.Join(append(errs, w.atRest(doms))...)
 }
 
-// atRest says what is wrong with what there is now.
+// atRest returns the faults of the present state.
 func (w *world) atRest(doms []hv.Domain) error {
 	var errs []error
 	for _, a := range w.registry.all() {
@@ -250,11 +248,10 @@ func sameDisk(a, b hv.Disk) bool {
 		a.ReadOnly == b.ReadOnly && slices.Equal(a.Chain, b.Chain)
 }
 
-// kindHold is an op of somebody else that lasts until the channel in hold is
-// closed.
+// kindHold is another manager's op that lasts until the channel in hold is closed.
 const kindHold = "hold"
 
-// daemon is a manager on a world, which may die and come again.
+// daemon is a manager on a world, which may die and start again.
 type daemon struct {
 	*hosttest.Daemon[*Manager]
 	world *world
@@ -294,7 +291,7 @@ func (m *fakeMigrations) List(context.Context, bool) ([]api.Migration, error) { 
 
 func (m *fakeMigrations) CheckVolumeRecorded(context.Context, api.Volume) error { return m.unrecorded }
 
-// fakeKnown is what the host remembers, by attachment.
+// fakeKnown is the host's cache, by attachment.
 type fakeKnown map[string]api.Attachment
 
 func (k fakeKnown) Known(_ context.Context, id string) (api.Attachment, bool) {

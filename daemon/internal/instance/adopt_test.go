@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Two domains.
+// The ids of two domains.
 const (
 	domainA = "6f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
 	domainB = "0c0f7a52-3a0e-4c57-8f3e-7a1de7a1bb22"
@@ -29,7 +29,7 @@ const (
 
 const here = "10000000-0000-4000-8000-000000000001"
 
-// site is a registry in memory, as far as adoption meets it.
+// site is a registry in memory, with the parts that adoption uses.
 type site struct {
 	volumes    []api.Volume
 	instances  []api.Instance
@@ -60,10 +60,10 @@ func (s *site) RegisterInstance(_ context.Context, _ string, in api.InstanceRegi
 	return inst, nil
 }
 
-// images is the directory of a pool. Nothing is made in it but by the fake.
+// images returns the directory of a pool. Only the fake creates images in it.
 func images() string { return os.TempDir() }
 
-// newAdopter is on a host with two domains, web and db, with disks in a pool.
+// newAdopter returns an adopter on a host with two domains, web and db, with disks in a pool.
 func newAdopter(t *testing.T, s *site) *Adopter {
 	t.Helper()
 	f := hvtest.New()
@@ -102,7 +102,7 @@ func TestAdoptingAgainSaysSo(t *testing.T) {
 	}
 }
 
-// An attach takes the path of the pool alone. What the definition names stays.
+// An attach takes only the path in the pool. The path in the definition stays.
 func TestADiskBehindALinkInItsPoolIsNoVolumeAndTheNoteNamesItsPath(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err := errors.Join(err, os.Symlink(".", dir+"/link"), os.WriteFile(dir+"/app.raw", nil, 0o600)); err != nil {
@@ -220,7 +220,7 @@ func TestADiskAtAnExportIsAVolumeAndAnyOtherNetworkDiskSaysWhyItIsNone(t *testin
 	}
 }
 
-// A guest would find ciphertext on a LUKS disk that was taken for a raw one.
+// A guest would find ciphertext on a LUKS disk that is used as a raw one.
 func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 	for says, edit := range map[string]func(*hv.Disk){
 		"encrypted":                      func(d *hv.Disk) { d.Encrypted, d.Uncarried = true, "<encryption> in its <source>" },
@@ -260,7 +260,7 @@ func TestALUKSContainerIsAVolumeWithItsSecret(t *testing.T) {
 	img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: filepath.Join(images(), "web.raw"), LUKSSecret: secret}
 	for name, c := range map[string]struct {
 		img   hv.Image
-		known *api.Location // as the registry has it already
+		known *api.Location // the location that the registry has already
 		note  string        // "" if it becomes a volume
 	}{
 		"new":                       {img: img},
@@ -314,8 +314,8 @@ func TestADiskOfAPoolThatIsNotActiveIsNoVolumeAndSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestADiskOutsideTheAllowedPlacesBecomesASlot: with the other disks of its domain nothing
-// is wrong. One that is a volume already, of before the place was closed, stays one.
+// TestADiskOutsideTheAllowedPlacesBecomesASlot: the domain's other disks are adopted. A disk that
+// became a volume before the place was closed stays one.
 func TestADiskOutsideTheAllowedPlacesBecomesASlot(t *testing.T) {
 	elsewhere := func(a *Adopter) *hvtest.Fake {
 		f, isFake := a.HV.(*hvtest.Fake)
@@ -368,7 +368,7 @@ type away struct{ location.Storage }
 
 func (away) Pools(context.Context) ([]hv.PoolInfo, error) { return nil, hv.ErrUnavailable }
 
-// One that runs without sharing its disk would keep the other domain from starting.
+// A process that does not share its disk would keep the other domain from starting.
 func TestADiskIsSharedOnlyIfDefinitionAndProcessSaySo(t *testing.T) {
 	for name, c := range map[string]struct {
 		config, live, want bool
@@ -388,7 +388,7 @@ func TestADiskIsSharedOnlyIfDefinitionAndProcessSaySo(t *testing.T) {
 	}
 }
 
-// Every host has its own directory of this name, unless the pool is shared.
+// Each host has its own directory of this name, unless the pool is shared.
 func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 	const id = "30000000-0000-4000-8000-000000000001"
 	for name, c := range map[string]struct {
@@ -412,8 +412,8 @@ func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 	}
 }
 
-// TestADiskThatIsAVolumeByAnotherNameIsThatVolume: with an attachment of another
-// instance the registry then refuses it, instead of having two volumes of one image.
+// TestADiskThatIsAVolumeByAnotherNameIsThatVolume: then the registry refuses an attachment of
+// another instance, instead of having two volumes of one image.
 func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 	dir := t.TempDir()
 	image, alias := filepath.Join(dir, "web.raw"), filepath.Join(dir, "alias.raw")
@@ -462,8 +462,8 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 	}
 }
 
-// A LUN that has got the path of a volume's is not that volume, and none of its own as long as the
-// volume is known there.
+// A LUN that has got the path of a volume is not that volume, and becomes no volume as long as the
+// registry has the volume at that path.
 func TestADiskAtThePathOfAVolumeIsNotAdoptedIfItIsAnotherDevice(t *testing.T) {
 	path := filepath.Join(images(), "web.raw")
 	for _, c := range []struct {
@@ -502,7 +502,7 @@ func TestAnImageThatAVolumeHasLeftIsAdoptedOnlyByForce(t *testing.T) {
 	if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web", Force: true}); err != nil || len(s.registered) != 1 {
 		t.Errorf("by force: %v, registered %+v", err, s.registered)
 	}
-	// What a volume has now belongs to it, whatever it has left before.
+	// The present image belongs to the volume, even if it has left that image before.
 	s = &site{volumes: []api.Volume{{ID: "11111111-1111-4111-8111-111111111111", Name: "known", Host: here, Location: api.Location{Path: filepath.Join(images(), "web.raw"), Format: api.FormatRaw}}}}
 	a = newAdopter(t, s)
 	a.Adoptable = func(context.Context, string, string) error { return api.Errorf(api.CodeConflict, "asked") }

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TestAStartConnectsWhatTheDefinitionNames: after a boot of the host no session is there.
+// TestAStartConnectsWhatTheDefinitionNames: after a boot of the host there is no session.
 func TestAStartConnectsWhatTheDefinitionNames(t *testing.T) {
 	const lun = "/dev/vf-lun"
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A libvirtd that dies in a start shows the guest when it comes back, and ends the process
-// then.
+// After a libvirtd has died in a start, the next one reports the guest, and then ends the process.
 func TestAStartThatLibvirtdHasLeftHalfDoneIsMadeAgain(t *testing.T) {
 	const ending = 3 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +26,7 @@ func TestAStartThatLibvirtdHasLeftHalfDoneIsMadeAgain(t *testing.T) {
 		if err := askUntilEnd(t, d, "start"); err != nil {
 			t.Error(err)
 		}
-		<-time.After(2 * ending) // by the bubble's clock
+		<-time.After(2 * ending) // fake time
 		dom, err := alpha.Fake.Domain(t.Context(), web)
 		must(t, err)
 		if dom.State != hv.StateRunning {

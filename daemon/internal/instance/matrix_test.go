@@ -23,11 +23,11 @@ type trial struct {
 	*world
 	kind string
 	in   interface{ Keys() []string }
-	// wants are the states in which the instance may be after the op.
+	// wants are the permitted states of the instance after the op.
 	wants map[op.State][]api.InstanceState
 }
 
-// noRunner runs nothing: what follows an op is no part of its matrix.
+// noRunner runs nothing, because ops that follow an op are not part of its matrix.
 type noRunner struct{}
 
 func (noRunner) Submit(context.Context, op.Op) error { return nil }

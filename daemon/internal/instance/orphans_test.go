@@ -15,8 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The registry may be from a backup that knows nothing of the move: what was done for
-// it is in the journal.
+// The registry may be from a backup without the move: the host's journal has its work for it.
 func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		says := func() []api.SavedInstance {

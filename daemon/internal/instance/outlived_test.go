@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The registry is asked immediately before each effect, by each op that has one, and
-// its refusal leaves everything as it is.
+// Each op asks the registry immediately before each effect, and a refusal changes nothing.
 func TestTheRegistryIsAskedBeforeAGuestIsSuspendedRestoredOrResumed(t *testing.T) {
 	refuse := func(d *pauseDaemon, to string) {
 		d.world.set(func() { d.world.refused = map[string]bool{to: true} })
@@ -39,7 +38,7 @@ func TestTheRegistryIsAskedBeforeAGuestIsSuspendedRestoredOrResumed(t *testing.T
 		refuse(d, api.PermitResume)
 		wantState(t, d.resume("resume", pausedWeb, pausedDst), op.StateUndone, api.CodeStateForbidden)
 		must(t, d.world.ready(hv.StateRunning))
-		// Its host loses its power now, and others have run on.
+		// Its host loses power now, and others have been resumed.
 		must(t, d.world.HostReboot())
 		refuse(d, api.PermitRestore)
 		wantState(t, d.resume("resume.2", pausedWeb, pausedDst), op.StateUndone, api.CodeStateForbidden)
@@ -88,7 +87,7 @@ func TestAGuestThatWasSuspendedAndRunsAgainIsNotSaved(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// Web is being saved when somebody lets db run on.
+// Web is being saved when an operator resumes db.
 func TestAGuestIsNotRestoredFromItsSaveBesideOneThatSomebodyHasLetRunOn(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
@@ -111,8 +110,8 @@ func TestAGuestThatWasNotSuspendedIsNotSavedAndOneIsNotRestoredToRunOnAtOnce(t *
 	}, hv.StateRunning)
 }
 
-// What a move without pausing guests is refused for, this one is refused for: before
-// anything is touched, before it is suspended, and again before it is saved.
+// This move is refused for the same reasons as a move with running guests: before any change,
+// before the suspend, and again before the save.
 func TestAVolumeThatCouldNotBeMovedAnywayIsNeitherSuspendedNorSaved(t *testing.T) {
 	foreign := api.Errorf(api.CodeVolumeInUse, "is disk vdb of instance foreign")
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {

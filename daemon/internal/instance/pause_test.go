@@ -23,8 +23,7 @@ import (
 
 var pauseStates = []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped}
 
-// inPauseBubble runs a test in fake time on a world whose instances are in these
-// states.
+// inPauseBubble runs a test in fake time on a world with instances in these states.
 func inPauseBubble(t *testing.T, f func(t *testing.T, d *pauseDaemon), states ...hv.State) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, startPauseDaemon(t, newPauseWorld(t, states...))) })
@@ -49,7 +48,7 @@ func TestASavedInstanceIsWokenAsItWas(t *testing.T) {
 					}
 					wantState(t, d.restore("restore", pausedWeb, at), op.StateDone, "")
 					must(t, d.world.as(pausedWeb, state, at))
-					// Asked for once more, it only looks.
+					// A repeated restore changes nothing.
 					wantState(t, d.restore("again", pausedWeb, at), op.StateDone, "")
 					must(t, d.world.as(pausedWeb, state, at))
 				}, state)
@@ -103,7 +102,7 @@ func TestTooLittleSpaceForTheMemoryIsSaidBeforeAnythingIsTouched(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The guests of a host are saved at once, so that what is free for one has to do for all.
+// The guests of a host are saved together, so the free space must be enough for all.
 func TestTooLittleSpaceForTheMemoryOfAllGuestsIsSaidBeforeAnythingIsTouched(t *testing.T) {
 	const each = 1<<30 + 1<<30/10
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
@@ -117,7 +116,7 @@ func TestTooLittleSpaceForTheMemoryOfAllGuestsIsSaidBeforeAnythingIsTouched(t *t
 		d.world.images.Free.Store(2 * each)
 		wantState(t, d.suspend("again", pausedWeb), op.StateDone, "")
 		wantState(t, d.suspend("again.db", pausedDB), op.StateDone, "")
-		// What the other one has written by now is no longer free, and nothing is counted twice.
+		// The other guest's save image is not free space any more, and nothing is counted twice.
 		d.world.images.Free.Store(each)
 		wantState(t, d.saveOnly("save", pausedWeb), op.StateDone, "")
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
@@ -144,7 +143,7 @@ func TestAVolumeThatSomebodyElseHasOpenBringsTheGuestBack(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.mount()
 		wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)
-		// It stands still like the others, until all are let go.
+		// It stays paused like the others, until all are resumed.
 		must(t, d.world.suspended(hv.StateRunning))
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
@@ -174,8 +173,8 @@ func TestASavedGuestThatRunsAgainIsFoundOutByTheNextSave(t *testing.T) {
 	}, hv.StateRunning, hv.StateRunning)
 }
 
-// The answer to a save may be lost between the host's journal and the registry, which
-// asks under another id then.
+// The answer to a save may be lost between the host's journal and the registry; then the registry
+// asks under another id.
 func TestASaveUnderAnotherIDChangesNothingOfTheFirst(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
@@ -200,8 +199,8 @@ func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 		}
 		wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)
 		must(t, d.world.asleep(true))
-		// Asked again, since the answer was lost: it is no refusal, which would be
-		// taken for an instance that was never touched.
+		// The request is repeated, because the answer was lost: it is not refused, since a refusal
+		// would mean that the instance was never touched.
 		_, err := d.now().BeginSave(t.Context(), "save", pausedWeb, api.InstanceSave{MigrationID: pausedMig, VolumeID: pausedVol})
 		must(t, err)
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
@@ -211,8 +210,8 @@ func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// A move that has ended without an instance, because its host was fenced and its
-// attachment deleted, never asks for its restore.
+// A move that has ended without an instance, because its host was fenced and its attachment
+// deleted, never requests its restore.
 func TestTheGuardOfAMoveThatHasLetTheInstanceGoKeepsItOffOnlyWithItsMemory(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		start := func(id string) op.Status {
@@ -241,7 +240,7 @@ func TestTheGuardOfAMoveThatHasLetTheInstanceGoKeepsItOffOnlyWithItsMemory(t *te
 func TestAMemoryThatTheJournalDoesNotKnowIsKept(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
-		d.world.journal = optest.NewJournal() // of a state directory that was lost
+		d.world.journal = optest.NewJournal() // the state directory was lost
 		d.Restart()
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
 		must(t, d.world.asleep(true))
@@ -297,8 +296,8 @@ func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// A host that keeps the memory of saved guests in its own loses it with its power: the guest is off
-// then, where its volume is, and nothing older is restored.
+// A host with save_dir in its own memory loses the saved memory with its power: then the guest is
+// off, at its volume's location, and no older memory is restored.
 func TestAGuestWhoseMemoryWentWithItsHostIsOffWhereItsVolumeIs(t *testing.T) {
 	for _, at := range []string{pausedSrc, pausedDst} {
 		t.Run(at, func(t *testing.T) {
@@ -319,8 +318,8 @@ func TestAGuestWhoseMemoryWentWithItsHostIsOffWhereItsVolumeIs(t *testing.T) {
 	}
 }
 
-// Without the hook whoever starts the domain as it is woken boots it from the right
-// volume. What it had in memory is of no use then, but kept.
+// Without the hook, a start by another program during the restore boots the domain from the right
+// volume. Its saved memory is useless then, but kept.
 func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
@@ -338,7 +337,7 @@ func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The memory of a guest that has run since fits its disks no more.
+// The memory of a guest that has run since does not match its disks any more.
 func TestAGuestIsNotRestoredTwiceFromTheSameMemoryIfItRanInBetween(t *testing.T) {
 	for _, call := range []string{"RestoreMemory", "Resume"} {
 		t.Run("killed after "+call, func(t *testing.T) {
@@ -390,11 +389,12 @@ func TestMemorySaysWhatASaveTakes(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// trouble is what happens at a call of the hypervisor.
+// trouble is a fault at a call of the hypervisor.
 type trouble struct {
 	name  string
 	fault func(d *pauseDaemon) hvtest.Fault
-	// ends: the guest may end stopped, as it went off or was lost with its host.
+	// ends reports that the guest may end stopped, because it powered off or was lost with its
+	// host.
 	ends bool
 }
 
@@ -434,9 +434,8 @@ var pauseTroubles = []trouble{
 	}, false},
 }
 
-// A move in which one thing goes wrong at one call, for every call, ends with the
-// guest as it was, at dst if it was saved and at src if not, and with nothing lost or
-// left.
+// A move with one fault at one call, for every call, ends with the guest in its earlier state, at
+// dst if it was saved and at src if not, without loss and without leftovers.
 func TestWhateverGoesWrongAtAnyCallTheGuestIsAsItWas(t *testing.T) {
 	for _, tr := range pauseTroubles {
 		for _, state := range pauseStates {
@@ -459,7 +458,7 @@ func TestWhateverGoesWrongAtAnyCallTheGuestIsAsItWas(t *testing.T) {
 	}
 }
 
-// moveWithTrouble plays the registry in one move. It reports whether the trouble came.
+// moveWithTrouble plays the registry in one move. It reports whether the fault happened.
 func (d *pauseDaemon) moveWithTrouble(t *testing.T, tr trouble, state hv.State, nth int) bool {
 	w, came := d.world, false
 	fault := tr.fault(d)
@@ -476,7 +475,7 @@ func (d *pauseDaemon) moveWithTrouble(t *testing.T, tr trouble, state hv.State, 
 	case op.StateDone:
 		must(t, w.copied())
 	case op.StateUndone:
-		pass(5 * time.Minute) // whatever it was that came, it is over
+		pass(5 * time.Minute) // the fault is over
 		verb, at = "back", pausedSrc
 	default:
 		t.Fatalf("the save is %s: %+v", st.State, st.Failure)
@@ -499,8 +498,8 @@ func (d *pauseDaemon) moveWithTrouble(t *testing.T, tr trouble, state hv.State, 
 	return came
 }
 
-// expected is the state that an instance has to end in: as it was, unless it was the
-// trouble that it went off.
+// expected returns the state in which an instance must end: its earlier state, unless the fault
+// powered it off.
 func (w *pauseWorld) expected(tr trouble, was hv.State) hv.State {
 	dom, err := w.Fake.Domain(context.Background(), pausedWeb)
 	if err == nil && (tr.ends || was == hv.StateStopped) {
@@ -509,7 +508,7 @@ func (w *pauseWorld) expected(tr trouble, was hv.State) hv.State {
 	return was
 }
 
-// pauseSubject is a world in which a save, or a restore, is to run.
+// pauseSubject is a world in which a save or a restore runs.
 type pauseSubject struct {
 	*pauseWorld
 	kind         string
@@ -518,8 +517,8 @@ type pauseSubject struct {
 	done, undone func(*pauseSubject) error
 }
 
-// Plans implements optest.World. What is known of the save is in the world's journal,
-// whatever journal the op under test has.
+// Plans implements optest.World. The records of the save are in the world's journal, whatever
+// journal the op under test has.
 func (s *pauseSubject) Plans() []op.Plan {
 	return s.newManager(optest.NewRunner(s.journal)).Plans()
 }
@@ -581,7 +580,7 @@ func TestMatrixOfSuspend(t *testing.T) {
 	}
 }
 
-// What a restore is, by its kind: where it leaves its guest when it is done.
+// The check of each kind of restore: the state in which it leaves its guest.
 var restores = map[string]func(*pauseSubject) error{
 	steps.KindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
 	steps.KindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },
@@ -595,7 +594,7 @@ func TestMatrixOfRestore(t *testing.T) {
 				optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 					s := newPauseSubject(t, kind, state)
 					d := startPauseDaemon(t, s.pauseWorld)
-					if kind == steps.KindRestore { // of a guest that an older version has saved
+					if kind == steps.KindRestore { // an older version has saved the guest
 						saveAsBefore(t, s, d)
 					} else {
 						wantState(t, d.save("save"), op.StateDone, "")
@@ -611,8 +610,7 @@ func TestMatrixOfRestore(t *testing.T) {
 	}
 }
 
-// saveAsBefore has an instance saved as older versions did it: as it is, without having
-// it suspended first.
+// saveAsBefore saves an instance like older versions: without suspending it first.
 func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
 	t.Helper()
 	wantState(t, d.save("save"), op.StateDone, "")

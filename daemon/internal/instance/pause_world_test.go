@@ -31,8 +31,8 @@ const (
 	pausedSize           = 32 * hvtest.BlockSize
 )
 
-// pauseWorld is a host with two instances that share a volume, which a migration has
-// locked. The files of RAM are real ones.
+// pauseWorld is a host with two instances that share a volume, which a migration has locked. The
+// save images are real files.
 type pauseWorld struct {
 	places places
 	*hvtest.Fake
@@ -40,30 +40,29 @@ type pauseWorld struct {
 	guards  *hosttest.Guards
 	images  *hosttest.Images
 	journal *optest.Journal
-	boots   int // of the host; a daemon is told of the last at its start
+	boots   int // of the host; a starting daemon has the latest
 
 	mu sync.Mutex
-	// at is where the registry has the volume, lockedBy whose lock it is; down: it
-	// does not answer.
+	// at is the registry's location of the volume, lockedBy the owner of its lock; down reports
+	// that the registry does not answer.
 	at       string
 	lockedBy string
 	down     bool
-	// planted is the place of the volume in a pool, if it is in one.
+	// planted is the volume's location in a pool, if it is in one.
 	planted api.Location
-	// refused are the permissions that the registry does not give; asked those that it
-	// was asked for.
+	// refused are the permissions that the registry refuses; asked those that it was asked for.
 	refused map[string]bool
 	asked   []string
-	// unmovable is what a plain move of the volume would be refused for.
+	// unmovable is the reason for which any move of the volume would be refused.
 	unmovable error
 	// second is an attachment of web's other volume, if it has one.
 	second *api.Attachment
-	// wrote is the refusal of a guest that has written after the last of what it wrote was read.
+	// wrote is the refusal of a guest that has written after the last read of its changed blocks.
 	wrote error
 }
 
-// newPauseWorld makes a host whose instances are in these states: web, and db if
-// there is a second one.
+// newPauseWorld returns a host with instances in these states: web, and db if there is a second
+// one.
 func newPauseWorld(t *testing.T, states ...hv.State) *pauseWorld {
 	t.Helper()
 	w := &pauseWorld{
@@ -112,7 +111,7 @@ func (w *pauseWorld) set(change func()) {
 	change()
 }
 
-// ask is a call of the registry.
+// ask makes a call of the registry.
 func (w *pauseWorld) ask() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +202,7 @@ func (w *pauseWorld) KnownInstance(context.Context, string) (api.Instance, bool)
 	return api.Instance{}, false
 }
 
-// mount has somebody else use the image of the volume.
+// mount gives the volume's image another user.
 func (w *pauseWorld) mount() {
 	w.images.Mu.Lock()
 	defer w.images.Mu.Unlock()
@@ -219,7 +218,7 @@ func (w *pauseWorld) newManager(runner *op.Runner) *Manager {
 	}, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
-// copied is the host that copies: what src has is in dst then. The registry flips.
+// copied plays the copying host: afterwards dst has the content of src, and the registry has dst.
 func (w *pauseWorld) copied() error {
 	if n := w.Writers(pausedSrc); n > 0 {
 		return fmt.Errorf("src is copied and %d writers have it open", n)
@@ -231,7 +230,7 @@ func (w *pauseWorld) copied() error {
 	return nil
 }
 
-// memories are the files of RAM.
+// memories returns the names of the save images.
 func (w *pauseWorld) memories() []string {
 	entries, err := os.ReadDir(w.saveDir)
 	if err != nil {
@@ -244,9 +243,8 @@ func (w *pauseWorld) memories() []string {
 	return names
 }
 
-// as says what is wrong with an instance that is to be as it was: in this state, on
-// this image, without guard and file, and with all that its guest was told is
-// written.
+// as returns the faults of an instance that must be back: in this state, on this image, without
+// guard and save image, and with all acknowledged writes of its guest.
 func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	r := &hosttest.Recorder{}
 	w.AssertNoWriteLost(r)
@@ -274,13 +272,12 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	return errors.Join(r.Problems...)
 }
 
-// asleep says what is wrong with web if it is to be saved and guarded.
+// asleep returns the faults of web if it must be saved and guarded.
 func (w *pauseWorld) asleep(hadMemory bool) error {
 	return errors.Join(w.inState(hv.StateStopped), w.kept(hadMemory))
 }
 
-// suspended says what is wrong with web if it is to stand still, guarded, as it was
-// suspended.
+// suspended returns the faults of web if it must be suspended and guarded.
 func (w *pauseWorld) suspended(was hv.State) error {
 	if was == hv.StateRunning {
 		was = hv.StatePaused
@@ -288,7 +285,7 @@ func (w *pauseWorld) suspended(was hv.State) error {
 	return errors.Join(w.inState(was), w.kept(false))
 }
 
-// ready says what is wrong with web if it is to be restored, and to stand still.
+// ready returns the faults of web if it must be restored and paused.
 func (w *pauseWorld) ready(was hv.State) error {
 	want := hv.StateStopped
 	if was.Active() {
@@ -297,8 +294,8 @@ func (w *pauseWorld) ready(was hv.State) error {
 	return errors.Join(w.inState(want), w.kept(was.Active()))
 }
 
-// notGoneOn says what is wrong with web if it was saved and has not gone on since: it
-// is off, or stands still as it was restored.
+// notGoneOn returns the faults of web if it was saved and must not have run since: it is off, or
+// restored and paused.
 func (w *pauseWorld) notGoneOn(hadMemory bool) error {
 	err := w.inState(hv.StateStopped)
 	if hadMemory && err != nil {
@@ -315,8 +312,7 @@ func (w *pauseWorld) inState(want hv.State) error {
 	return err
 }
 
-// kept says what is wrong with web's guard, and with the one file that its memory is
-// in.
+// kept returns the faults of web's guard, and of its one save image.
 func (w *pauseWorld) kept(hadMemory bool) (err error) {
 	const id = pausedWeb
 	if guards, e := w.guards.Of(id); e != nil || len(guards) != 1 || guards[0].Owner != "pause "+pausedMig {
@@ -335,7 +331,7 @@ func (w *pauseWorld) kept(hadMemory bool) (err error) {
 	return err
 }
 
-// pauseDaemon is a manager on a world, which may die and come back.
+// pauseDaemon is a manager on a world, which may die and start again.
 type pauseDaemon struct {
 	*hosttest.Daemon[*Manager]
 	t     *testing.T
@@ -355,8 +351,7 @@ func (d *pauseDaemon) now() *Manager {
 	return m
 }
 
-// reboot is a host that loses its power: the daemon is one of the next boot, if there
-// is to be one.
+// reboot is a power cut of the host; the next daemon is one of the next boot.
 func (d *pauseDaemon) reboot() {
 	d.RestartAfter(func() {
 		if err := d.world.HostReboot(); err != nil {
@@ -366,7 +361,7 @@ func (d *pauseDaemon) reboot() {
 	})
 }
 
-// suspend asks for a suspend as the registry does, until its op is over.
+// suspend requests a suspend like the registry, until its op has ended.
 func (d *pauseDaemon) suspend(id, instance string) op.Status {
 	return d.ask(id, func(g *Manager) error {
 		_, err := g.BeginSuspend(context.Background(), id, instance, api.InstanceSuspend{MigrationID: pausedMig, VolumeID: pausedVol})
@@ -374,7 +369,7 @@ func (d *pauseDaemon) suspend(id, instance string) op.Status {
 	})
 }
 
-// save has the instance pausedWeb suspended, and then saved.
+// save suspends and then saves the instance pausedWeb.
 func (d *pauseDaemon) save(id string) op.Status {
 	if st := d.suspend(id+".suspend", pausedWeb); st.State != op.StateDone {
 		return st
@@ -389,7 +384,7 @@ func (d *pauseDaemon) saveOnly(id, instance string) op.Status {
 	})
 }
 
-// restore has an instance restored, and then resumed.
+// restore restores and then resumes an instance.
 func (d *pauseDaemon) restore(id, instance, at string) op.Status {
 	if st := d.restorePaused(id, instance, at); st.State != op.StateDone {
 		return st
@@ -416,8 +411,7 @@ func (d *pauseDaemon) resume(id, instance, at string) op.Status {
 	})
 }
 
-// ask makes a call again and again until it is answered, and waits for its op. A
-// refusal is an op that is undone.
+// ask repeats a call until it is answered, and waits for its op. A refusal counts as an undone op.
 func (d *pauseDaemon) ask(id string, do func(g *Manager) error) op.Status {
 	d.t.Helper()
 	for range 500 {

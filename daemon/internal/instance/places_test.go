@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// places are the images that a host refuses: they are outside of what is allowed, or links.
+// places are the images that a host refuses: outside the permitted places, or links.
 type places struct {
 	outside, linked string
-	// rules, if there are any, decide about what is in a pool, by the files of this machine.
+	// rules, if set, decide about images in a pool, from the files of this machine.
 	rules *location.Rules
 	pools location.PoolVolumes
 }
@@ -40,7 +40,7 @@ func (p *places) CheckImages(l api.Location) error {
 	return nil
 }
 
-// onlyPlaces are Locations of which nothing is connected.
+// onlyPlaces are Locations that connect nothing.
 type onlyPlaces struct {
 	steps.Locations
 	of *places

@@ -14,13 +14,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// looksAt has a host look at the files of the pool.
+// looksAt makes a host check the files of the pool.
 func (p *places) looksAt(n *hosttest.Hypervisor, planted hosttest.Planted) {
 	rules := planted.Rules(n.Fake)
 	p.rules, p.pools = &rules, n.Fake
 }
 
-// failureOf asks for an op, and returns its refusal or how it failed.
+// failureOf requests an op, and returns its refusal or its failure.
 func failureOf(t *testing.T, d *daemon, what string) error {
 	t.Helper()
 	g, runner := d.Now()
@@ -66,7 +66,7 @@ func TestNothingIsUnshelvedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// TestNoGuestIsStartedThroughALinkInAPool, also where it is planted while the start waits for
+// TestNoGuestIsStartedThroughALinkInAPool, even if the link is planted while the start waits for
 // libvirt.
 func TestNoGuestIsStartedThroughALinkInAPool(t *testing.T) {
 	for _, when := range []string{"before the request", "while libvirt was away"} {

@@ -305,7 +305,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 	}
 }
 
-// run runs an op to its end. One that was undone soon was refused as well.
+// run runs an op to its end. An op that was undone soon must have been refused as well.
 func (d *daemon) run(t *testing.T, what string) op.Status {
 	t.Helper()
 	g, runner := d.Now()
@@ -335,7 +335,7 @@ func TestANameThatIsTakenLeavesWhatHasItAlone(t *testing.T) {
 	})
 }
 
-// What was granted may be started and stopped while the registry is away.
+// Granted instances may be started and stopped while the registry does not answer.
 func TestPowerGoesOnFromWhatIsRememberedWhileTheRegistryIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceStopped)
@@ -406,7 +406,7 @@ func TestForceCutsThePowerOfAGuestThatIsStillAsked(t *testing.T) {
 			began := time.Now()
 			done := make(chan op.Status, 1)
 			go func() { done <- d.run(t, asking) }()
-			synctest.Wait() // it is being asked now
+			synctest.Wait() // the guest is being asked now
 			g, runner := d.Now()
 			const cut = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aab"
 			_, err := g.BeginStop(t.Context(), cut, "web", api.InstanceStop{Force: true})
@@ -443,7 +443,7 @@ func TestASecondStopHasWhatTheFirstOneBrought(t *testing.T) {
 	})
 }
 
-// A shelve that the guest does not let happen changes nothing.
+// A shelve of a guest that does not shut down changes nothing.
 func TestAShelveOfAGuestThatDoesNotObeyIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceRunning)
@@ -459,7 +459,7 @@ func TestAShelveOfAGuestThatDoesNotObeyIsUndone(t *testing.T) {
 	})
 }
 
-// A guest that was stopped to be shelved, and is not, runs again.
+// A guest that was stopped for a failed shelve runs again.
 func TestAShelveThatTheRegistryRefusesLeavesTheGuestRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceRunning)
@@ -472,7 +472,7 @@ func TestAShelveThatTheRegistryRefusesLeavesTheGuestRunning(t *testing.T) {
 	})
 }
 
-// A libvirtd that is away for a moment is no reason to leave that guest stopped.
+// The guest is started again even if libvirtd does not answer for a moment.
 func TestAShelveThatIsUndoneStartsItsGuestOnceLibvirtIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceRunning)
@@ -488,8 +488,8 @@ func TestAShelveThatIsUndoneStartsItsGuestOnceLibvirtIsBack(t *testing.T) {
 	})
 }
 
-// On its way over the shelf to another host the instance keeps what makes it itself,
-// and gets the volumes of now.
+// On its way over the shelf to another host the instance keeps its identity, and gets its present
+// volumes.
 func TestAnInstanceComesBackOnAnotherHostAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceRunning)
@@ -528,8 +528,8 @@ func TestAnInstanceComesBackOnAnotherHostAsItWas(t *testing.T) {
 	})
 }
 
-// Somebody edits the domain between the shelf and its end on this host: what was
-// edited is not lost.
+// The domain is edited after it was stored on the shelf and before it is removed from this host:
+// the edit is not lost.
 func TestWhatWasEditedAfterItWasStoredIsStoredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceStopped)
@@ -569,7 +569,7 @@ func TestARepeatedRequestIsTheSameOpAndAnotherOneIsNot(t *testing.T) {
 	})
 }
 
-// onVolumes is a domain with the id of the instance, and its volumes as disks.
+// onVolumes returns a domain with the instance's id, and its volumes as disks.
 func onVolumes(w *world, name string) hv.Domain {
 	dom := hv.Domain{ID: web, Name: name}
 	for _, a := range w.registry.atts {

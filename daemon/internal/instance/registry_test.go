@@ -10,24 +10,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// fakeRegistry is a registry in memory, with its rules as far as the shelf meets
-// them.
+// fakeRegistry is a registry in memory, with its rules about the shelf.
 type fakeRegistry struct {
 	hosttest.Registry
 	world *world
-	// refuses is a state that the instance may not come to.
+	// refuses is a state that the instance may not get.
 	refuses api.InstanceState
 	inst    api.Instance
 	atts    []api.Attachment
 	shelf   *api.InstanceDefinition
-	// last is the host that had it last.
+	// last is the previous host of the instance.
 	last    string
 	changes []api.InstanceState
-	// onMove, where set, is called with each of the changes.
+	// onMove, if set, is called with each of the changes.
 	onMove func(to api.InstanceState)
 }
 
-// snapshot is what the registry has at one moment.
+// snapshot is the registry's data at one moment.
 type snapshot struct {
 	inst  api.Instance
 	atts  []api.Attachment
@@ -54,7 +53,7 @@ func newFakeRegistry(w *world) *fakeRegistry {
 	return r
 }
 
-// place puts the instance onto a host, or the shelf.
+// place puts the instance on a host, or on the shelf.
 func (r *fakeRegistry) place(n *node, state api.InstanceState) {
 	r.inst.State, r.last = state, n.name
 	r.on(n.name)
@@ -70,7 +69,7 @@ func (r *fakeRegistry) on(host string) {
 	}
 }
 
-// loseRoot empties the root slot, as a detach on the shelf or here does.
+// loseRoot empties the root slot, as a detach does, on the shelf or on a host.
 func (r *fakeRegistry) loseRoot() {
 	r.inst.BlockDeviceMappings[0].VolumeID, r.inst.BlockDeviceMappings[0].AttachmentID = nil, nil
 	r.atts = r.atts[1:]
@@ -90,7 +89,7 @@ func (r *fakeRegistry) report(n *node, state api.InstanceState) {
 	}
 }
 
-// view is the registry as a host sees it.
+// view is the registry for one host.
 type view struct {
 	*fakeRegistry
 	n *node
@@ -104,8 +103,8 @@ func (v *view) Volume(_ context.Context, ref string) (api.Volume, error) {
 	return ask(v, func() (api.Volume, error) { return api.Volume{ID: ref, Name: "vol"}, nil })
 }
 
-// Instance answers a host whose the instance is, and every host while it is on the
-// shelf: an operator has asked for it there.
+// Instance answers the host of the instance; while the instance is on the shelf it answers every
+// host, because an operator has requested it there.
 func (v *view) Instance(_ context.Context, ref string) (api.Instance, error) {
 	return ask(v, func() (api.Instance, error) {
 		switch {
@@ -136,7 +135,7 @@ func (v *view) TransitionInstance(_ context.Context, opID, _ string, in api.Inst
 	})
 }
 
-// may refuses a transition.
+// may refuses a forbidden transition.
 func (v *view) may(in api.InstanceTransition) error {
 	if err := v.CheckEpoch(in.Host, in.Epoch); err != nil {
 		return err

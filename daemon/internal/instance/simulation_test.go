@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// begins are the calls of a manager, by what they ask for.
+// begins are the calls of a manager, by their purpose.
 var begins = map[string]func(ctx context.Context, g *Manager, id string) (api.Instance, error){
 	"start": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
 		return g.BeginStart(ctx, id, "web")
@@ -53,8 +53,8 @@ var begins = map[string]func(ctx context.Context, g *Manager, id string) (api.In
 	},
 }
 
-// goals are what simulations run: ops that nothing but what happens keeps from
-// their end, and ops that are undone.
+// goals are the ops of the simulations: ops that reach their end unless the trial prevents it, and
+// ops that are undone.
 var goals = map[string]struct {
 	from  api.InstanceState
 	what  string
@@ -72,7 +72,7 @@ var goals = map[string]struct {
 		_ = w.nodes[0].Fake.SetConfigChain(context.Background(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/released.raw"}})
 	}},
 	"unshelve, undone": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) { w.registry.refuses = api.InstanceStopped }},
-	// What libvirt made of the definition is not what was checked.
+	// libvirt's form of the definition is not the checked one.
 	"unshelve, reaching into its host": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) {
 		w.nodes[0].Inject(hvtest.Fault{Call: "DefineDomain", After: true, Do: func() { _ = w.nodes[0].SetLeansOn(web, "a file") }})
 	}},
@@ -81,9 +81,8 @@ var goals = map[string]struct {
 	}},
 }
 
-// everyCall runs each goal again and again, and lets something happen at its first
-// call of a hypervisor or the registry, then at its second, and so on, until it ran
-// to its end before it happened.
+// everyCall runs each goal repeatedly: something happens at the first call of a hypervisor or the
+// registry, then at the second, and so on, until a run ends before it happens.
 func everyCall(t *testing.T, what func(d *daemon) hosttest.Happening) {
 	for goal := range goals {
 		t.Run(goal, func(t *testing.T) {
@@ -92,8 +91,8 @@ func everyCall(t *testing.T, what func(d *daemon) hosttest.Happening) {
 	}
 }
 
-// simulate runs one op with something that happens at its nth call, and judges the
-// world when everything is well again. It reports whether that call came.
+// simulate runs one op in which something happens at the nth call, and checks the world when
+// everything works again. It reports whether that call was made.
 func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	w := newWorld(t, goals[goal].from)
@@ -106,7 +105,7 @@ func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Ha
 	w.moments.Arrange(n, h)
 	failed := askUntilEnd(t, d, goals[goal].what)
 	calm(t, d)
-	if failed != nil && goals[goal].what == "repair" { // it has left all as it was, and is asked for again
+	if failed != nil && goals[goal].what == "repair" { // it has changed nothing, and is requested again
 		_ = w.nodes[0].Fake.Destroy(web)
 		failed = askUntilEnd(t, d, "repair")
 	}
@@ -119,7 +118,7 @@ func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Ha
 	return w.moments.Happened()
 }
 
-// askUntilEnd is a caller who asks until there is an end, as a person would.
+// askUntilEnd repeats the request until it has ended, as a person would.
 func askUntilEnd(t *testing.T, d *daemon, what string) error {
 	t.Helper()
 	var ended error
@@ -141,10 +140,10 @@ func askUntilEnd(t *testing.T, d *daemon, what string) error {
 	return errors.Join(refused, ended)
 }
 
-// newOp is the id of an op that was not asked for before.
+// newOp returns an unused op id.
 func (w *world) newOp() string { return fmt.Sprintf("%s-%d", testOp, w.asked.Add(1)) }
 
-// calm lets what was set off come to its end, with everything well again.
+// calm waits for the end of everything that was started, while everything works.
 func calm(t *testing.T, d *daemon) {
 	t.Helper()
 	w := d.node.world
@@ -203,7 +202,7 @@ func TestTheGuestStopsListeningAtEveryCall(t *testing.T) {
 	})
 }
 
-// Whatever goes wrong, in any order: the seed names the run.
+// Random faults in random order; the seed determines the run.
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
 	seeds := 600
 	if testing.Short() {
@@ -219,8 +218,8 @@ func TestOneSeedIsOneRunOfAnInstance(t *testing.T) {
 	})
 }
 
-// chaos has an instance go its ways, on two hosts, while one thing after the other
-// goes wrong.
+// chaos starts, stops, shelves and unshelves an instance, on two hosts, during a sequence of
+// faults.
 func chaos(t *testing.T, rng *rand.Rand) *world {
 	w := newWorld(t, api.InstanceStopped)
 	both := []*daemon{startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])}
@@ -257,15 +256,14 @@ var troubles = []func(d *daemon){
 	func(d *daemon) { d.node.journal.FailNext(true) },
 }
 
-// Two hosts ask for it at once, whatever the order of their calls: one has it in the
-// end, and the other nothing.
+// Two hosts request it together, in each order of their calls: one gets it, and the other nothing.
 func TestOfTwoHostsThatUnshelveAtOnceOneWins(t *testing.T) {
 	for _, who := range [][2]int{{0, 1}, {1, 0}} {
 		t.Run(fmt.Sprint(who), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, api.InstanceShelvedOffloaded)
 				both := []*daemon{startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])}
-				// The second asks when the first is past its checks, and before it claims.
+				// The second host asks when the first has made its checks, and before its claim.
 				second := make(chan error, 1)
 				go func() {
 					second <- askUntilEnd(t, both[who[1]], "unshelve")

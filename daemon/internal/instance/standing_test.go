@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Who gives up the memory of an instance that cannot be restored has it stopped, with all that its
-// guest has written.
+// If the operator discards the memory of an instance that cannot be restored, the instance is
+// stopped, with all writes of its guest.
 func TestTheCommandsOfAnInstanceThatCannotBeRestoredBringItBackStopped(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
@@ -27,10 +27,10 @@ func TestTheCommandsOfAnInstanceThatCannotBeRestoredBringItBackStopped(t *testin
 		st := d.restore("restore", pausedWeb, pausedDst)
 		wantState(t, st, op.StateUndone, api.CodeNeedsOperator)
 		told := hosttest.CommandsIn(st.Failure.Message)
-		slices.Reverse(told) // the file comes first, and only then the call
+		slices.Reverse(told) // the removal of the file comes before the call
 		person := &hosttest.Operator{Fake: d.world.Fake, Volferryctl: func(words []string) error {
 			switch strings.Join(words, " ") {
-			case "migration cancel " + pausedMig: // the other way
+			case "migration cancel " + pausedMig: // the alternative
 			case "migration complete " + pausedMig:
 				wantState(t, d.restore("restore.2", pausedWeb, pausedDst), op.StateDone, "")
 			default:
@@ -54,7 +54,7 @@ func TestTheCommandsOfADomainThatRunsAsItsUnshelveIsUndoneBringTheOpToItsEnd(t *
 		n.journal.AfterAppend(func(r op.Record) {
 			if r.Step == "define" && r.Kind == op.EventUndoStarted {
 				n.journal.AfterAppend(nil)
-				n.OnStart = nil // of a host without a hook
+				n.OnStart = nil // a host without a hook
 				must(t, n.Fake.Start(web))
 				n.OnStart = n.guards.Hook
 			}
@@ -84,8 +84,8 @@ func TestTheCommandsOfADomainThatRunsAsItsUnshelveIsUndoneBringTheOpToItsEnd(t *
 	})
 }
 
-// The op of the migration keeps the turn of the instance until it is continued, and it is continued
-// only when the definition is right.
+// The migration's op keeps the turn of the instance until it is continued, and is continued only
+// when the definition is right.
 func TestARepairComesThroughWhileAnOpOfAMigrationWaitsForTheOperator(t *testing.T) {
 	for _, state := range []api.InstanceState{api.InstanceRunning, api.InstanceStopped} {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// wakings are the moments in which a guest is woken, by the call at it.
+// wakings are the moments of a guest's restore, with the call at each.
 var wakings = map[string]hvtest.Fault{
 	"as its RAM is about to be restored": {Call: "RestoreMemory"},
 	"with its RAM restored":              {Call: "RestoreMemory", After: true},
@@ -41,7 +41,7 @@ func TestAGuestThatIsWokenIsStartedByNobodyElse(t *testing.T) {
 					}
 				}
 				d.world.Inject(fault)
-				for try := range 3 { // libvirt lost it, which is told as any failure is
+				for try := range 3 { // libvirt lost it, and reports that like any failure
 					if st := d.restore(fmt.Sprint("restore.", try), pausedWeb, pausedSrc); st.State == op.StateDone {
 						break
 					}
@@ -52,8 +52,8 @@ func TestAGuestThatIsWokenIsStartedByNobodyElse(t *testing.T) {
 	}
 }
 
-// A host that loses its power while it wakes a guest has its RAM as long as that has
-// not gone on.
+// After a power cut during the restore of a guest, the host still has the guest's RAM, unless the
+// guest has been resumed.
 func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
 	for moment, fault := range wakings {
 		t.Run(moment, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
 				must(t, d.world.copied())
 				want := hv.StateRunning
 				if fault.Call == "Resume" {
-					want = hv.StateStopped // its RAM was in the process alone
+					want = hv.StateStopped // only the process had its RAM
 				}
 				fault.Err = hv.ErrUnavailable
 				fault.Do = func() {
@@ -82,8 +82,8 @@ func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
 	}
 }
 
-// Whatever the daemon does as the host reboots: RAM that is on disk is not lost. The
-// op is submitted as it is, so that nobody else makes calls meanwhile.
+// RAM on disk is not lost at a reboot of the host, at any call. The op is submitted directly, so
+// that nothing else makes calls.
 func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 	for n, over := 1, false; !over && !t.Failed(); n++ {
 		t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 				want := hv.StateRunning
 				s.Inject(hvtest.Fault{Nth: n, Do: func() {
 					over = false
-					// The answer to a request is put together beside the op, which may be
-					// removing the image of the RAM: a reboot would end that too.
+					// The answer to a request is made concurrently with the op, which may be
+					// removing the save image: a reboot would interrupt that too.
 					synctest.Wait()
 					if len(s.memories()) == 0 {
 						want = hv.StateStopped
@@ -179,7 +179,8 @@ func rawImage(path string) hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}
 }
 
-// Who edits the definition of a guest that is saved may have given the old place away.
+// An operator who edits the definition of a saved guest may have given its old location to another
+// guest.
 func TestAGuestIsNotWokenOnAnotherDiskThanItsDefinitionNames(t *testing.T) {
 	for name, edit := range map[string]func(t *testing.T, w *pauseWorld){
 		"moved": func(t *testing.T, w *pauseWorld) {
@@ -259,22 +260,22 @@ func TestAGuestThatRunsWithOtherDisksThanItsDefinitionHasIsNotSaved(t *testing.T
 	}
 }
 
-// partSuffix is what follows the name of a save image in that of one that is not whole.
+// partSuffix follows the name of a save image in the name of an incomplete one.
 const partSuffix = ".part."
 
-// part is a file that a save of this boot has begun.
+// part returns the file that a save of this boot has begun.
 func (w *pauseWorld) part() string {
 	return fmt.Sprintf("%s/%s.%s.ram%sboot-%d", w.saveDir, pausedWeb, pausedMig, partSuffix, w.boots)
 }
 
-// writePart is libvirt that has written a piece of a guest's RAM.
+// writePart writes a piece of a guest's RAM, like libvirt.
 func (w *pauseWorld) writePart(t *testing.T) {
 	t.Helper()
 	must(t, os.WriteFile(w.part(), []byte(`{"Domain": "`), 0o600))
 }
 
-// What a save that was cut off has left is RAM of nobody, unless libvirt has ended it
-// and the host has been up since.
+// The file of an interrupted save is useless, unless libvirt has completed it and the host was not
+// rebooted since.
 func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
 	restart := func(d *pauseDaemon) { go d.Restart() }
 	reboot := func(t *testing.T, d *pauseDaemon) {
@@ -323,7 +324,7 @@ func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
 	}
 }
 
-// losesMemory has the flush of the saved memory fail, once, behind what happens.
+// losesMemory makes the flush of the saved memory fail once, after happens.
 func (d *pauseDaemon) losesMemory(happens func(path string)) {
 	memory := strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")
 	d.world.images.FlushFails = func(path string) error {
@@ -335,7 +336,7 @@ func (d *pauseDaemon) losesMemory(happens func(path string)) {
 	}
 }
 
-// wakesStopped has the guest come back without its memory.
+// wakesStopped checks that the guest comes back without its memory.
 func (d *pauseDaemon) wakesStopped() {
 	d.t.Helper()
 	wantState(d.t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
@@ -345,7 +346,7 @@ func (d *pauseDaemon) wakesStopped() {
 	}
 }
 
-// Linux says once what it could not store: a guest is not woken with memory that has lost a part.
+// Linux reports a lost write once: a guest is not restored from memory with a missing part.
 func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStored(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.losesMemory(func(string) {})
@@ -354,14 +355,14 @@ func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStored(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The filesystem may take no other name for the file by then, as one that is read-only since the
-// error.
+// The filesystem may refuse to rename the file, for example because the error has made it
+// read-only.
 func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStoredNorRenamed(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		unproven := strings.TrimSuffix(d.world.part(), "boot-0") + "not-stored"
 		d.losesMemory(func(path string) {
 			if path != unproven {
-				must(t, os.Mkdir(unproven, 0o700)) // no file takes the name of a directory
+				must(t, os.Mkdir(unproven, 0o700)) // no file can replace a directory
 			}
 		})
 		wantState(t, d.save("save"), op.StateUndone, api.CodeIOError)
@@ -369,7 +370,7 @@ func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStoredNorRenamed(t *testing.T) 
 	}, hv.StateRunning)
 }
 
-// A part that cannot get another name has not been flushed, so that nothing is lost of it.
+// A part that cannot be renamed was not flushed, so nothing of it is lost.
 func TestMemoryThatCannotBeRenamedIsSavedByTheNextTry(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		unproven := strings.TrimSuffix(d.world.part(), "boot-0") + "not-stored"
@@ -386,14 +387,14 @@ func TestMemoryThatCannotBeRenamedIsSavedByTheNextTry(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The report of the kernel is lost with the daemon to which it was made.
+// The kernel's report is lost with the daemon that received it.
 func TestAGuestIsNotWokenFromMemoryInWhoseFlushTheDaemonDied(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.losesMemory(func(path string) {
 			must(t, os.Link(path, path+".kept"))
 			d.world.Disconnect()
 			d.world.journal.SetDown(true)
-			go d.RestartAfter(func() { // with the file as it was in the flush
+			go d.RestartAfter(func() { // with the file as during the flush
 				must(t, os.Rename(path+".kept", path))
 				d.world.Reconnect()
 				d.world.journal.SetDown(false)
@@ -404,7 +405,7 @@ func TestAGuestIsNotWokenFromMemoryInWhoseFlushTheDaemonDied(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// Another host would read what was there before.
+// Another host would read the older data.
 func TestAVolumeThatLacksWhatItsGuestsWroteIsNotCopiedByAnotherHost(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.images.FlushFails = func(path string) error {
@@ -417,8 +418,8 @@ func TestAVolumeThatLacksWhatItsGuestsWroteIsNotCopiedByAnotherHost(t *testing.T
 	}, hv.StateRunning)
 }
 
-// A guest that stood still before looks no different while libvirt saves it: the file is neither
-// removed nor begun anew by a daemon that is back before libvirt is done.
+// A guest that was paused before looks the same while libvirt saves it: a restarted daemon neither
+// removes nor overwrites the file before libvirt has ended.
 func TestASaveThatOutlivesItsDaemonIsWaitedFor(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.Inject(hvtest.Fault{Call: "SaveMemory", Err: hv.ErrUnavailable, Do: func() {
@@ -439,7 +440,7 @@ func TestASaveThatOutlivesItsDaemonIsWaitedFor(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The same, of a save that is then taken back.
+// The same for a save that is then undone.
 func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
 	for _, rebooted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rebooted %t", rebooted), func(t *testing.T) {
@@ -465,7 +466,7 @@ func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
 	}
 }
 
-// libvirt may have done what it says it has not.
+// libvirt may have completed a call that it reports as failed.
 func TestTheUndoOfASaveThatIsSaidToHaveFailedWakesTheGuest(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: true, Err: errRefused})
@@ -476,7 +477,7 @@ func TestTheUndoOfASaveThatIsSaidToHaveFailedWakesTheGuest(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// A piece of RAM is not what keeps an instance off, once the move has let it go.
+// An incomplete save image does not keep an instance off after the move has released it.
 func TestAPartIsNoMemoryThatKeepsAnInstanceOff(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")

@@ -34,9 +34,9 @@ const (
 	testSize = 8 * hvtest.BlockSize
 )
 
-// world is a site in memory: two hosts, one registry, one instance with a root
-// volume and another one. Something can happen at each call of a hypervisor or of
-// the registry, and what must always hold is looked at after each.
+// world is a site in memory: two hosts, one registry, one instance with a root volume and another
+// volume. Something can happen at each call of a hypervisor or of the registry, and the invariants
+// are checked after each.
 type world struct {
 	registry *fakeRegistry
 	nodes    []*node
@@ -44,7 +44,7 @@ type world struct {
 	asked    atomic.Int64
 }
 
-// newWorld is a world whose instance is on host alpha, in this state.
+// newWorld returns a world with the instance on host alpha, in this state.
 func newWorld(t *testing.T, state api.InstanceState) *world {
 	t.Helper()
 	w := &world{moments: &hosttest.Moments{}}
@@ -74,7 +74,7 @@ func newWorld(t *testing.T, state api.InstanceState) *world {
 	return w
 }
 
-// shelve is what a shelve would have left.
+// shelve puts the world into the state after a shelve.
 func (w *world) shelve(t *testing.T, n *node, state api.InstanceState) {
 	t.Helper()
 	e := steps.NewEnv(steps.Config{}, n.ports(), noRunner{}, n.journal, nil, slog.New(slog.DiscardHandler))
@@ -95,14 +95,14 @@ func disk(target, serial, path string) hv.Disk {
 	}
 }
 
-// look notes what must never be (DESIGN.md, 1). Another op may be at work: what was
-// seen between two looks at the registry is held against both.
+// look reports violated invariants (DESIGN.md, 1). Another op may run during the look, so it
+// compares the observation with the registry before and after.
 func (w *world) look() {
 	before := w.registry.now()
 	type seen struct {
 		n   *node
 		dom *hv.Domain
-		// guarded at one of two looks, and at both.
+		// guarded at one of two reads, and at both.
 		guarded, still bool
 	}
 	var all []seen
@@ -117,7 +117,7 @@ func (w *world) look() {
 	after := w.registry.now()
 	free := 0
 	for _, s := range all {
-		// Somebody may start it after it was stopped and before it is guarded.
+		// It may be started after its stop and before it is guarded.
 		if s.still && s.dom.State.Active() && before.inst.State.OnShelf() && after.inst.State.OnShelf() {
 			w.moments.Wrong("it runs on %s, which guards it, and the registry has it as %s", s.n.name, after.inst.State)
 		}
@@ -137,7 +137,7 @@ func (w *world) look() {
 	}
 }
 
-// unheard says what the registry does not know of an instance that is on its host.
+// unheard returns what the registry does not know of an instance that is on its host.
 func (w *world) unheard() error {
 	inst := w.registry.now().inst
 	for _, n := range w.nodes {
@@ -149,7 +149,7 @@ func (w *world) unheard() error {
 	return nil
 }
 
-// settled says what is wrong with a world in which no op is at work.
+// settled returns the faults of a world in which no op runs.
 func (w *world) settled() error {
 	w.look()
 	for _, n := range w.nodes {
@@ -173,7 +173,7 @@ func (w *world) settled() error {
 	return nil
 }
 
-// unsettled says what is wrong with a host at rest.
+// unsettled returns the faults of a host without running ops.
 func (n *node) unsettled(reg snapshot) string {
 	dom, err := n.Fake.Domain(context.Background(), web)
 	if err != nil {
@@ -194,7 +194,7 @@ func (n *node) unsettled(reg snapshot) string {
 		return fmt.Sprintf("it is %s on %s and the registry has it as %s", dom.State, n.name, state)
 	case here && steps.Differs(dom, reg.atts) != "":
 		return steps.Differs(dom, reg.atts)
-	case here && len(dom.Config) != len(reg.atts)+1: // and the CD-ROM
+	case here && len(dom.Config) != len(reg.atts)+1: // the CD-ROM is the additional one
 		return fmt.Sprintf("it has the disks %+v", dom.Config)
 	case here && dom.ConfigDisk("vda").Serial != rootVol:
 		return fmt.Sprintf("its root disk is %+v", dom.ConfigDisk("vda"))
@@ -204,7 +204,7 @@ func (n *node) unsettled(reg snapshot) string {
 	return ""
 }
 
-// node is a host of the world, and the hypervisor that its manager sees.
+// node is a host of the world, with its manager's hypervisor.
 type node struct {
 	*hosttest.Hypervisor
 	world    *world
@@ -213,14 +213,14 @@ type node struct {
 	journal  *optest.Journal
 
 	known api.Instance
-	// switching: a migration holds the instance paused.
+	// switching reports that a migration has paused the instance.
 	switching bool
 	// nameStanding is NameStanding while an op of a migration waits for the operator, else nil.
 	nameStanding func() error
 	mayStart     error
-	unrecorded   error // of CheckRecorded
+	unrecorded   error // the result of CheckRecorded
 	open         []api.Migration
-	// missing are images that this host does not have.
+	// missing are images that this host lacks.
 	missing map[string]bool
 	places
 }
@@ -254,7 +254,7 @@ func (n *node) newManager(runner *op.Runner) *Manager {
 	return New(Config{}, n.ports(), runner, n.journal, func(context.Context) (Host, error) { return n.host(), nil }, slog.New(slog.DiscardHandler))
 }
 
-// report tells the registry of this host's domains.
+// report reports this host's domains to the registry.
 func (n *node) report(ctx context.Context) error {
 	dom, err := n.Domain(ctx, web)
 	if err == nil {
@@ -318,7 +318,7 @@ func (n *node) KnownInstance(_ context.Context, ref string) (api.Instance, bool)
 	return n.known, ref == n.known.ID || ref == n.known.Name
 }
 
-// daemon is the manager of a host, which may die and come again.
+// daemon is the manager of a host, which may die and start again.
 type daemon struct {
 	*hosttest.Daemon[*Manager]
 	node *node
@@ -332,12 +332,12 @@ func startDaemon(t *testing.T, n *node) *daemon {
 	})}
 }
 
-// awayFor takes libvirt away for a while.
+// awayFor makes libvirt unreachable for a time.
 func (d *daemon) awayFor(how time.Duration) {
 	d.AwayFor(how, d.node.SetAway, request.WaitHypervisor)
 }
 
-// registryAwayFor takes the registry away for a while.
+// registryAwayFor makes the registry unreachable for a time.
 func (d *daemon) registryAwayFor(how time.Duration) {
 	d.AwayFor(how, d.node.world.registry.SetDown, request.WaitRegistry)
 }

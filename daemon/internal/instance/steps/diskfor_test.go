@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Another volume is the root by now, and has its address and its place in the order of
-// booting.
+// Another volume is the root now, and has its address and its boot order.
 func TestAVolumeThatWasTheRootIsUnshelvedWithoutThePlaceOfTheRoot(t *testing.T) {
 	now := "the root of now"
 	got := claimed{ShelvedInstance: api.ShelvedInstance{Instance: api.Instance{
