@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// What is done to a guest at the host's own socket is in the trail with who asked; what
-// is refused is not, and what the registry asked for it has already.
+// An action on a guest through the host's own socket is in the trail with its caller. A refused
+// action is not, and the registry already has the event of its own requests.
 func TestPowerThatIsAskedForHereIsInTheAuditTrailWithWhoAsked(t *testing.T) {
 	s, _ := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
 	posted := make(chan api.EventPost, 10)

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Whatever is asked at the wrong side, a person is not answered in words of HTTP.
+// A person who asks the wrong side never gets a bare HTTP error.
 func TestEveryCallThatOnlyTheRegistryAnswersIsRefusedWithItsAddress(t *testing.T) {
 	s := newServer(t, nowhere, nil)
 	n := 0

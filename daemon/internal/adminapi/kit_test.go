@@ -29,10 +29,10 @@ import (
 
 const nowhere = "/nonexistent/registry.sock"
 
-// fenced is the memory of a host that knows that it was fenced.
+// fenced is the stored state of a host that knows of its fence.
 var fenced = memory{"uplink.json": `{"epoch":1,"fence":{"epoch":2}}`}
 
-// remembers is the memory of a host to which the registry spoke an hour ago.
+// remembers returns the stored state of a host with a view that is an hour old.
 func remembers() memory {
 	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 	return memory{"registry-view.json": `{"read_at":"` + at + `",
@@ -46,10 +46,10 @@ func remembers() memory {
 
 func everybody(*http.Request, httpjson.Route) error { return nil }
 
-// memory is what the daemon's uplink remembers from before, by file name.
+// memory is the stored state of the daemon's uplink, by file name.
 type memory map[string]string
 
-// newServer makes an API whose registry is at the socket.
+// newServer returns an API with its registry at the socket.
 func newServer(t *testing.T, socket string, m memory) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,15 +72,14 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 	})
 }
 
-// newAttachments is a manager of attachments with nothing at work.
+// newAttachments returns a manager of attachments without ops.
 func newAttachments(t *testing.T) *attach.Manager {
 	t.Helper()
 	records := optest.NewJournal()
 	return attach.New(attach.Config{}, attach.Ports{}, optest.NewRunner(records), records, nil, slog.New(slog.DiscardHandler))
 }
 
-// ask sends a request to an API that remembers nothing and whose registry is at
-// the socket.
+// ask sends a request to an API without a stored state, with its registry at the socket.
 func ask(t *testing.T, socket, method, path, body string) (int, string) {
 	t.Helper()
 	return askOf(t, newServer(t, socket, nil), method, path, body)
@@ -113,7 +112,7 @@ func serveRegistryAt(t *testing.T, socket string, h http.HandlerFunc) {
 	t.Cleanup(registry.Close)
 }
 
-// passedOn answers with a teapot that says what the registry was asked.
+// passedOn answers with 418 and the request that the registry received.
 func passedOn(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.WriteHeader(http.StatusTeapot)

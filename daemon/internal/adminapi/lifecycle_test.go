@@ -25,7 +25,7 @@ import (
 
 const web = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0005"
 
-// shelfRegistry has one instance, on this host or on none.
+// shelfRegistry has one instance, on this host or on no host.
 type shelfRegistry struct {
 	Registry
 	inst api.Instance
@@ -73,8 +73,8 @@ func (noMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []s
 	return nil
 }
 
-// newLifecycle is an API with an instance web that is off, here or on no host. What
-// is passed on, its registry answers with a teapot.
+// newLifecycle returns an API with an instance web that is off, on this host or on no host. Its
+// registry answers passed-on requests with 418.
 func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	t.Helper()
 	s := newServer(t, serveRegistry(t, passedOn), nil)
@@ -100,7 +100,7 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	return s, fake
 }
 
-// volumeless makes a site of a registry of which only instances are asked.
+// volumeless is a site with a registry that is asked only about instances.
 type volumeless struct{ *shelfRegistry }
 
 func (volumeless) Migration(context.Context, string) (api.Migration, error) {
@@ -166,7 +166,7 @@ func TestAShelveThatIsRefusedSaysSo(t *testing.T) {
 	wantError(t, s, "POST", "/v1/instances/web/shelve", api.CodeUnsupportedDisk)
 }
 
-// An instance that is on no host is the registry's; so is where it is to be.
+// The registry serves an instance that no host has, and an unshelve to another host.
 func TestWhatIsTheRegistrysIsPassedOnWhole(t *testing.T) {
 	shelved, here := api.Instance{State: api.InstanceShelvedOffloaded}, api.Instance{Host: "alpha", State: api.InstanceStopped}
 	for _, c := range []struct {
@@ -188,7 +188,7 @@ func TestWhatIsTheRegistrysIsPassedOnWhole(t *testing.T) {
 	}
 }
 
-// What the registry asks of a host does not go back to it.
+// A request of the registry to a host is not passed back.
 func TestATaskIsNotPassedOn(t *testing.T) {
 	s, _ := newLifecycle(t, api.Instance{State: api.InstanceShelvedOffloaded})
 	for path, body := range map[string]string{
@@ -201,7 +201,7 @@ func TestATaskIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// The registry is away, and what this host sees for itself is fresh.
+// While the registry does not answer, this host's own observations are still current.
 func TestTheStateOfAnInstanceIsOfNowWhileTheRegistryIsAway(t *testing.T) {
 	s := newServer(t, nowhere, memory{"registry-view.json": `{"read_at":"2026-01-01T00:00:00Z",
 		"instances":[{"id":"` + web + `","name":"web","host":"alpha","state":"running"},{"id":"x","name":"far","host":"beta","state":"running"}]}`})
@@ -216,7 +216,7 @@ func TestTheStateOfAnInstanceIsOfNowWhileTheRegistryIsAway(t *testing.T) {
 	}
 }
 
-// noRegistry is one that answers no question about a migration but with an error.
+// noRegistry answers every question about a migration with an error.
 type noRegistry struct {
 	Registry
 	err error
@@ -226,7 +226,7 @@ func (r noRegistry) Migration(context.Context, string) (api.Migration, error) {
 	return api.Migration{}, r.err
 }
 
-// It may be one that the registry leads. Whoever waits for it goes on waiting.
+// The registry may lead the migration. A waiting caller must continue to wait.
 func TestAMigrationThatIsNotKnownHereIsNotMissingWhileTheRegistryIsAway(t *testing.T) {
 	s, _ := newLifecycle(t, api.Instance{Host: "alpha"})
 	for _, code := range []api.Code{api.CodeRegistryUnavailable, api.CodeNotFound} {

@@ -27,7 +27,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// probe is a path of the route that can be asked.
+// probe returns a path of the route that can be requested.
 func probe(d *routes.Declaration) string {
 	return strings.NewReplacer("{", "", "}", "").Replace(d.Path)
 }
@@ -59,14 +59,14 @@ func TestWhatIsNotRememberedIsSaidToBe(t *testing.T) {
 	for path, code := range map[string]api.Code{
 		"/v1/volumes/other": api.CodeRegistryUnavailable, "/v1/pools/other": api.CodeRegistryUnavailable, "/v1/attachments?volume=other": api.CodeRegistryUnavailable,
 		"/v1/volumes/1111": api.CodeInvalidArgument, "/v1/pools/fast": api.CodeInvalidArgument, "/v1/volumes?colour=red": api.CodeInvalidArgument,
-		"/v1/volumes?after=11112222": api.CodeRegistryUnavailable, // the rest of a list that the registry has begun
+		"/v1/volumes?after=11112222": api.CodeRegistryUnavailable, // only the registry has the rest of a list that it has begun
 		"/v1/events":                 api.CodeRegistryUnavailable, "/v1/drains": api.CodeRegistryUnavailable,
 	} {
 		wantError(t, newServer(t, nowhere, remembers()), "GET", path, code)
 	}
 }
 
-// Whatever the memory is, a change is the registry's alone.
+// No stored state answers a change; only the registry does.
 func TestChangesAreNotAnsweredFromMemory(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	n := 0
@@ -88,7 +88,7 @@ func TestARegistryThatAnswersIsNotOverruledByMemory(t *testing.T) {
 	wantError(t, newServer(t, socket, remembers()), "GET", "/v1/volumes/data", api.CodeNotYourHost)
 }
 
-// The caller asks again then, under the same key, and learns what was done.
+// The caller then repeats the request with the same key, and gets the result.
 func TestARegistryThatDiesWithARequestMayHaveDoneIt(t *testing.T) {
 	socket := serveRegistry(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	if e := wantError(t, newServer(t, socket, nil), "POST", "/v1/types", api.CodeRegistryUnavailable); e.Details["maybe_done"] != true {
@@ -137,7 +137,7 @@ func TestAStreamOfTheRegistryArrivesLineByLine(t *testing.T) {
 	<-done
 }
 
-// lines is a reader of a stream that gets each write at once.
+// lines is a reader of a stream that receives each write at once.
 type lines struct {
 	http.ResponseWriter
 	header http.Header
@@ -169,7 +169,7 @@ func TestAFencedHostBeginsNothing(t *testing.T) {
 }
 
 func TestATaskMayCallWhatTheDaemonAnswersAndNothingElse(t *testing.T) {
-	s := newServer(t, nowhere, fenced) // so that what may be called is refused for another reason
+	s := newServer(t, nowhere, fenced) // so that permitted calls are refused for another reason
 	for _, d := range routes.All() {
 		if d.Daemon == nil || d.Daemon.Part == routes.Answers && d.Access == httpjson.Read {
 			continue
@@ -191,7 +191,7 @@ func TestATaskMayCallWhatTheDaemonAnswersAndNothingElse(t *testing.T) {
 	}
 }
 
-// The id of a task is what a task that is given twice is known by.
+// The id identifies a task that is sent twice.
 func TestATaskIsCalledUnderItsID(t *testing.T) {
 	s := newServer(t, nowhere, nil)
 	a := s.Perform(t.Context(), api.Task{ID: "no key at all", Method: "POST", Path: "/v1/volumes", Body: json.RawMessage(`{"name":"a","size_bytes":512}`)})
@@ -200,7 +200,7 @@ func TestATaskIsCalledUnderItsID(t *testing.T) {
 	}
 }
 
-// The host learns that it was fenced while a request waits for its operation.
+// The host learns of its fence while a request waits for its operation.
 func TestARequestWhoseOperationWasHaltedIsToldWhy(t *testing.T) {
 	socket := serveRegistry(t, func(w http.ResponseWriter, _ *http.Request) {
 		httpjson.WriteError(w, api.Errorf(api.CodeStaleEpoch, "fenced").With("epoch", 2))
@@ -218,7 +218,7 @@ func TestARequestWhoseOperationWasHaltedIsToldWhy(t *testing.T) {
 	}
 }
 
-// The guest has let go, and only the registry does not know it yet.
+// The guest has released the disk; only the registry does not know it yet.
 func TestAQueuedReleaseIsShownAsDetaching(t *testing.T) {
 	known := []api.Attachment{{ID: "a1", State: api.AttachmentAttached}, {ID: "a2", State: api.AttachmentAttached}}
 	v := uplink.View{Attachments: known, Volumes: []api.Volume{{ID: "v", Attachments: known}}}
@@ -233,7 +233,7 @@ func TestAQueuedReleaseIsShownAsDetaching(t *testing.T) {
 	}
 }
 
-// The registry stops right after a move, and what it said before is all that is remembered.
+// The registry stops right after a move, and the view is older than the move.
 func TestAVolumeThatWasMovedSinceIsShownWhereItIs(t *testing.T) {
 	before, now := api.Location{Path: "/old/v.raw"}, api.Location{Path: "/new/v.raw"}
 	known := []api.Attachment{{ID: "a1", VolumeID: "v", Location: before}, {ID: "a2", VolumeID: "w", Location: before}}
@@ -257,8 +257,7 @@ func TestAListThatIsEmptyInMemoryIsAList(t *testing.T) {
 	}
 }
 
-// Who asked for it was told long ago that it may have been done, and may have done
-// something else since.
+// Its caller was told long ago that it may have been done, and may have made other changes since.
 func TestALateTaskIsNotBegun(t *testing.T) {
 	journal := optest.NewJournal()
 	runner := optest.NewRunner(journal)
@@ -290,8 +289,8 @@ func unknownHost(context.Context) (steps.Host, error) {
 	return steps.Host{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
 }
 
-// Which copy is good is asked when things are broken: also of a daemon that has not met the
-// registry since it began.
+// The question which copy is good comes up after failures, so a daemon that has not reached the
+// registry since its start must answer it too.
 func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	s.Registry = awayRegistry{}
@@ -307,7 +306,7 @@ func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	wantError(t, s, "GET", "/v1/volumes/other/which", api.CodeRegistryUnavailable)
 }
 
-// attachedRegistry has a volume that an instance has.
+// attachedRegistry has an attached volume.
 type attachedRegistry struct{ Registry }
 
 func (attachedRegistry) Volume(context.Context, string) (api.Volume, error) {
@@ -324,7 +323,7 @@ func (silentHypervisor) Domain(context.Context, string) (*hv.Domain, error) {
 	return nil, hv.ErrUnavailable
 }
 
-// Without libvirt the records are shown all the same, and nothing is called good.
+// Without libvirt the records are still shown, and no copy is called good.
 func TestWhichShowsTheRecordsWithoutLibvirtAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, nil)
 	s.Registry = attachedRegistry{}
@@ -339,7 +338,7 @@ func TestWhichShowsTheRecordsWithoutLibvirtAndSaysSo(t *testing.T) {
 	}
 }
 
-// stillRegistry has a volume that nobody moves, and no attachment.
+// stillRegistry has a volume that does not move, and no attachment.
 type stillRegistry struct{ Registry }
 
 func (stillRegistry) Volume(context.Context, string) (api.Volume, error) {

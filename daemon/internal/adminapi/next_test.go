@@ -18,7 +18,7 @@ func TestAnOpThatNeedsAnOperatorNamesTheCallThatGoesOnWithIt(t *testing.T) {
 		"attachment_attach_root":  "volferryctl volume attach db web",
 		"attachment_release":      "volferryctl volume detach db web",
 		"instance_unshelve":       "volferryctl instance unshelve web",
-		"instance_save":           "", // the registry asks for it
+		"instance_save":           "", // the registry requests it
 		"volume_resize":           "volferryctl volume resize db --size 4096",
 		"volume_delete":           "volferryctl volume delete db --force",
 		"volume_adopt":            "",

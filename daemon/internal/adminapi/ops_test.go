@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// newDisobedient returns an API with a guest that was asked to stop, and does not obey.
+// newDisobedient returns an API with a guest that was asked to shut down, and does not.
 func newDisobedient(t *testing.T) *Server {
 	t.Helper()
 	s, fake := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
@@ -30,8 +30,7 @@ func newDisobedient(t *testing.T) *Server {
 	return s
 }
 
-// A guest that does not obey is waited for: the op is in the list of those that are open,
-// with what it is about, until it is over.
+// The op waits for the guest: until its end it is in the list of open ops, with its subject.
 func TestOpenOpsAreListedUntilTheyAreOver(t *testing.T) {
 	s := newDisobedient(t)
 	ops := open(t, s)

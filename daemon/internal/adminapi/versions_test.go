@@ -21,7 +21,7 @@ func TestATaskOfANewerRegistryMayHaveFieldsThatThisDaemonDoesNotNeed(t *testing.
 	for name, tc := range map[string]struct {
 		protocol int
 		needs    []string
-		want     string // of the refusal: what is known is read, too, and nothing has no size
+		want     string // of the refusal; the body without a size is read too
 	}{
 		"newer":                    {protocol.Number + 1, nil, "size_bytes"},
 		"newer, and needs more":    {protocol.Number + 1, []string{"freshness"}, "lacks freshness"},
@@ -36,7 +36,7 @@ func TestATaskOfANewerRegistryMayHaveFieldsThatThisDaemonDoesNotNeed(t *testing.
 	}
 }
 
-// The registry is told who made the request, and who made it is told who answers.
+// The registry gets the announcement of the caller, and the caller gets the daemon's.
 func TestWhatIsPassedOnIsAnnouncedByThoseWhoSpeak(t *testing.T) {
 	var got http.Header
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func TestWhatIsPassedOnIsAnnouncedByThoseWhoSpeak(t *testing.T) {
 	if protocol.AnnouncedIn(got).Protocol != 7 {
 		t.Errorf("the registry is told %v", got)
 	}
-	ask(nil) // by a person: what is misspelt is refused there, too
+	ask(nil) // by a person: misspelt fields are refused in this case, too
 	if got.Get("Volferry-Protocol") != "" {
 		t.Errorf("the registry is told that a person's request is of a program: %v", got)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// worldRegistry answers the API's own questions from the world of a migration.
+// worldRegistry answers the API's own requests from a migration's world.
 type worldRegistry struct {
 	Registry
 	world *migratetest.World
@@ -39,7 +39,7 @@ func (r worldRegistry) Attachment(ctx context.Context, ref string) (api.Attachme
 	return r.world.Registry.Attachment(ctx, ref)
 }
 
-// newMover is an API whose host can move the volume of a world with a running guest.
+// newMover returns an API on a host that can move the volume of a world with a running guest.
 func newMover(t *testing.T) (*Server, *migratetest.World) {
 	t.Helper()
 	w, records, quiet := migratetest.NewWorld(t, hv.StateRunning), optest.NewJournal(), slog.New(slog.DiscardHandler)
@@ -78,7 +78,7 @@ func askMove(t *testing.T, s *Server, path string) (int, moveAnswer) {
 	return status, answer
 }
 
-// The specification's start is synchronous: it returns when src is not written any more.
+// The specification's start is synchronous: it returns once src is not written any more.
 func TestAStartThatIsWaitedForIsAnsweredWhenSrcIsFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newMover(t)
@@ -92,7 +92,7 @@ func TestAStartThatIsWaitedForIsAnsweredWhenSrcIsFrozen(t *testing.T) {
 func TestAStartThatIsWaitedForAndFailsIsAnsweredWithItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newMover(t)
-		if err := w.KeepWritable(migratetest.Instance); err != nil { // QEMU does not freeze src
+		if err := w.KeepWritable(migratetest.Instance); err != nil { // QEMU keeps src writable
 			t.Fatal(err)
 		}
 		status, answer := askMove(t, s, startPath+"?wait=1m")
@@ -148,7 +148,7 @@ func TestAQuestionForAnOpThatWaitsIsAnsweredWhenTheOpIsOver(t *testing.T) {
 	})
 }
 
-// A guest that does not obey keeps its op open.
+// A guest that does not shut down keeps its op open.
 func TestAQuestionForAnOpThatGoesOnIsAnsweredInTime(t *testing.T) {
 	s := newDisobedient(t)
 	id := open(t, s)[0].ID
@@ -163,7 +163,7 @@ func TestAQuestionForAnOpThatGoesOnIsAnsweredInTime(t *testing.T) {
 	if waited := time.Since(began); waited < 30*time.Millisecond {
 		t.Errorf("it has waited for %s", waited)
 	}
-	s.opWaits.Store(mostOpWaits) // one more is answered at once
+	s.opWaits.Store(mostOpWaits) // the next one is answered at once
 	began = time.Now()
 	running("1m")
 	if waited := time.Since(began); waited > 30*time.Second || s.opWaits.Load() != mostOpWaits {

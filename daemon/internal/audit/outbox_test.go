@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// trail is a registry that may be away.
+// trail is a registry that may not answer.
 type trail struct {
 	mu   sync.Mutex
 	away error
@@ -52,7 +52,7 @@ func (r *trail) want(t *testing.T, when string, want ...string) {
 	}
 }
 
-// running is an outbox in dir that runs until the function that it returns is called.
+// running returns an outbox in dir that runs until stop is called.
 func running(t *testing.T, dir string, r *trail) (o *audit.Outbox, stop func()) {
 	t.Helper()
 	o = audit.NewOutbox(dir, r.post, slog.New(slog.DiscardHandler))
@@ -99,8 +99,8 @@ func TestAnEventIsPostedOnceItsRequestIsTakenAndNotIfItIsRefused(t *testing.T) {
 	})
 }
 
-// The registry is away, and the daemon is started anew meanwhile, in the middle of a
-// request: nothing is lost, and the order is kept.
+// While the registry does not answer, the daemon restarts in the middle of a request: no event is
+// lost, and the order is kept.
 func TestEventsWaitForTheRegistryAndOutliveTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r trail
@@ -119,7 +119,7 @@ func TestEventsWaitForTheRegistryAndOutliveTheDaemon(t *testing.T) {
 	})
 }
 
-// What the registry will never take holds up nothing that comes after it.
+// An event that the registry always refuses does not block later events.
 func TestAnEventThatIsNeverTakenHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, code := range []api.Code{api.CodeInvalidArgument, api.CodeIdempotencyMismatch} {
@@ -136,7 +136,7 @@ func TestAnEventThatIsNeverTakenHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A registry that is away for long fills no disk.
+// A long outage of the registry does not fill the disk.
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 999 {

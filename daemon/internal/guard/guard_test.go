@@ -48,7 +48,7 @@ func TestGuardIsListedUntilItIsCleared(t *testing.T) {
 		t.Errorf("guards (-want +got):\n%s", diff)
 	}
 
-	for range 2 { // the second finds nothing, which is no error
+	for range 2 { // the second call finds nothing, which is no error
 		if err := g.Clear(domainA, testOwner); err != nil {
 			t.Fatal(err)
 		}

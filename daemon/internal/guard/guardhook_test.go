@@ -16,8 +16,8 @@ import (
 
 const hookSource = "../../../packaging/libvirt-hook/volferry-guard"
 
-// hook is the shipped hook with its two paths pointed into a test directory, as
-// an administrator with another state directory would edit it.
+// hook is the shipped hook with its two paths in a test directory, as an administrator with another
+// state directory would edit it.
 type hook struct{ path, guardDirFile string }
 
 func newHook(t *testing.T, guardDir string) hook {
@@ -45,8 +45,7 @@ func newHook(t *testing.T, guardDir string) hook {
 	return h
 }
 
-// run calls the hook as libvirt does and returns its exit status and what it
-// said on stderr.
+// run runs the hook like libvirt and returns its exit status and its stderr.
 func (h hook) run(t *testing.T, xml string, args ...string) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{h.path}, args...)...)
@@ -65,7 +64,7 @@ func (h hook) run(t *testing.T, xml string, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), stderr.String()
 }
 
-// start asks the hook whether the domain of xml may start.
+// start asks the hook whether the domain in xml may start.
 func (h hook) start(t *testing.T, xml string) (int, string) {
 	t.Helper()
 	return h.run(t, xml, "guest", "prepare", "begin", "-")
@@ -95,8 +94,8 @@ func TestHookRefusesAGuardedStartAndSaysWhy(t *testing.T) {
 	}
 }
 
-// A hook that fails "reconnect" kills a running guest, and one that fails
-// "migrate" or "restore" aborts them.
+// A hook that fails "reconnect" kills a running guest, and a hook that fails "migrate" or "restore"
+// aborts them.
 func TestHookLetsEveryOtherOperationPass(t *testing.T) {
 	g := newGuards(t)
 	h := newHook(t, g.dir)
@@ -165,7 +164,7 @@ func TestHookRefusesWhenTheGuardCannotBeRead(t *testing.T) {
 	}
 }
 
-// A bug here or strange input must not keep the guests of a host from starting.
+// A bug of the hook or strange input must not prevent all starts of a host's guests.
 func TestHookLetsGoWhatItCannotRead(t *testing.T) {
 	g := newGuards(t)
 	h := newHook(t, g.dir)
@@ -205,8 +204,8 @@ func TestGuardDirFileReplacesTheDirectoryOfTheHook(t *testing.T) {
 	}
 }
 
-// libvirtd waits for the hook while it starts a guest. The XML is that of a
-// guest with many disks, and its uuid comes last: libvirt puts it second.
+// libvirtd waits for the hook when it starts a guest. The XML has many disks, and its uuid is last;
+// libvirt puts it second.
 func TestHookAnswersWithin50ms(t *testing.T) {
 	g := newGuards(t)
 	h := newHook(t, g.dir)
@@ -223,7 +222,7 @@ func TestHookAnswersWithin50ms(t *testing.T) {
 		}
 		took = append(took, time.Since(begin))
 	}
-	// What else the machine does meanwhile is not the hook's cost.
+	// The load of other programs is not the hook's cost.
 	if fastest := slices.Min(took); fastest > 50*time.Millisecond {
 		t.Errorf("the fastest of %d calls took %v", len(took), fastest)
 	}

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// What Enforced says must be what the hook does.
+// Enforced must agree with the hook's behaviour.
 func TestEnforcedAgreesWithTheHook(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		hookDir  func(dir string) string // where the hook looks, given where the guards are
+		hookDir  func(dir string) string // where the hook looks, given the guards' directory
 		dirFile  func(dir string) string // content of the file that replaces it, "" for none
 		mode     os.FileMode
 		complain string // "" for a hook that works
@@ -47,7 +47,7 @@ func TestEnforcedAgreesWithTheHook(t *testing.T) {
 				t.Errorf("Enforced() = %v, want an error about %q", err, tt.complain)
 			}
 			if tt.mode != 0o755 {
-				return // libvirt would not run it
+				return // libvirt would not run the hook
 			}
 			mustSet(t, g, domainA, "reason")
 			if code, text := h.start(t, domainXML(domainA)); (code == 1) != (err == nil) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// tokenXML is the definition of a restore that shows the hook a text.
+// tokenXML returns the definition of a restore with a text for the hook.
 func tokenXML(id, text string) string {
 	return "<domain type='kvm'>\n  <uuid>" + id + "</uuid>\n  <metadata>\n    <volferry:pass xmlns:volferry=\"urn:volferry:pass\">" +
 		text + "</volferry:pass>\n  </metadata>\n</domain>\n"
@@ -96,7 +96,7 @@ func TestAStartTokenEndsWithEveryChangeOfTheGuard(t *testing.T) {
 		if err := end(); err != nil {
 			t.Fatal(err)
 		}
-		lets := h.lets(t, tokenXML(domainA, text)) // Clear takes the guard away too
+		lets := h.lets(t, tokenXML(domainA, text)) // Clear removes the guard too
 		if lets != (what == "Clear") {
 			t.Errorf("after %s the start with the token is let go: %t", what, lets)
 		}
@@ -112,7 +112,7 @@ func TestAStartTokenEndsWithEveryChangeOfTheGuard(t *testing.T) {
 	}
 }
 
-// What is in a start token lets whoever knows it start the domain.
+// A process that can read a start token can start the domain.
 func TestAStartTokenIsRootsAlone(t *testing.T) {
 	g := newGuards(t)
 	mustSet(t, g, domainA, "it is saved")
@@ -126,7 +126,7 @@ func TestAStartTokenIsRootsAlone(t *testing.T) {
 	}
 }
 
-// In doubt the guard holds.
+// In case of doubt the guard holds.
 func TestHookRefusesWithAStartTokenThatItCannotRead(t *testing.T) {
 	const text = "6d3c0b52-9f3e-4c57-8f3e-7a1de7a1bb22"
 	for what, content := range map[string]string{

@@ -20,7 +20,7 @@ import (
 
 const reservedBytes = 8 << 20
 
-// reserved keeps room in a directory.
+// reserved reserves space in a directory.
 func reserved(t *testing.T, dir string) *atomicfile.Reserve {
 	t.Helper()
 	r := atomicfile.NewReserve(filepath.Join(dir, "reserve"), reservedBytes)
@@ -31,8 +31,8 @@ func reserved(t *testing.T, dir string) *atomicfile.Reserve {
 	return r
 }
 
-// A guest has filled the disk. Records and guards are written all the same, as long as
-// the reserve lasts, which is for longer than any operation.
+// A guest has filled the disk. Records and guards are still written, as long as the reserve lasts,
+// which is longer than any operation.
 func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
 	dir := fulldisk.Disk(t, 24)
 	ctx := context.Background()
@@ -62,8 +62,8 @@ func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A daemon that was stopped is started on a disk that a guest has filled since. SQLite makes
-// a file beside a journal that it opens.
+// A stopped daemon is started on a disk that a guest has filled since. SQLite creates a file in the
+// directory of a journal that it opens.
 func TestAJournalThatWasClosedOpensOnAFullDisk(t *testing.T) {
 	dir := fulldisk.Disk(t, 24)
 	must(t, addsOp(t, dir, "before"))

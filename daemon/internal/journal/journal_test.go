@@ -69,7 +69,7 @@ func TestFileIsForItsOwnerOnly(t *testing.T) {
 
 var childOp = op.Op{ID: "a", Kind: "move", CreatedAt: time.Unix(1, 0).UTC()}
 
-// appendAndHang writes one record, says so, and waits for its death.
+// appendAndHang writes one record, prints that, and waits for its death.
 func appendAndHang(ctx context.Context, path string) error {
 	j, err := Open(ctx, path)
 	if err != nil {

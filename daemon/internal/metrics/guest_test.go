@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// round is what one look at the guest's disk finds.
+// round is the result of one read of the guest's disk.
 type round struct {
 	writes  int64
 	took    time.Duration

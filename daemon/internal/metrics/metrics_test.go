@@ -26,7 +26,7 @@ import (
 	"github.com/volferry/volferry/monitoring/monitoringtest"
 )
 
-// sources are Sources of a daemon that has a migration of everything.
+// sources returns the Sources of a daemon with migrations of every sort.
 func sources() Sources {
 	return Sources{
 		LibvirtUp:  func() bool { return true },
@@ -65,7 +65,7 @@ func newMetrics(s Sources) *Metrics {
 	return m
 }
 
-// wantLines compares what a scrape has of the named metrics, without comments.
+// wantLines compares the scraped lines of the named metrics, without comments.
 func wantLines(t *testing.T, m *Metrics, want string, names ...string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -145,8 +145,8 @@ volferry_tasks_running 3`,
 		"volferry_overlay_bytes", "volferry_overlay_exposed_seconds", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 
-// Each of volferry_copies_paced is counted once, and what nothing does now is a series of 0, or an
-// alert on it would see nothing before the first.
+// Each kind of volferry_copies_paced is counted once. A kind without copies is a series of 0,
+// because otherwise an alert on it would miss the first one.
 func TestWhatHoldsCopiesBackIsCountedByItsKind(t *testing.T) {
 	s := sources()
 	s.OpenMigrations = func(context.Context) ([]migrate.PacedMigration, error) {
@@ -204,7 +204,7 @@ func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
 	monitoringtest.CheckReference(t, "volferryd", everything().Registry)
 }
 
-// A histogram that appears with its first pause would hide that pause: an increase begins
+// A histogram that appears with its first pause would hide that pause, because an increase begins
 // at the second sample.
 func TestPausesAreCountedFromZero(t *testing.T) {
 	wantLines(t, newMetrics(sources()), `volferry_migration_stall_seconds_count{at="job"} 0
@@ -212,7 +212,7 @@ volferry_migration_stall_seconds_count{at="start"} 0
 volferry_migration_stall_seconds_count{at="switch"} 0`, "volferry_migration_stall_seconds_count")
 }
 
-// everything is a daemon to which everything has happened once.
+// everything returns the metrics of a daemon with every event once.
 func everything() *Metrics {
 	m := newMetrics(sources())
 	m.PhaseDone("start", time.Second)
@@ -221,7 +221,7 @@ func everything() *Metrics {
 	return m
 }
 
-// TestAThinPoolIsSeenToFill, and one that has failed says nothing but that.
+// TestAThinPoolIsSeenToFill; of a failed pool only the failure is known.
 func TestAThinPoolIsSeenToFill(t *testing.T) {
 	wantLines(t, newMetrics(sources()), `volferry_thin_pool_data_used_ratio{pool="vg/full"} 1
 volferry_thin_pool_data_used_ratio{pool="vg/pool"} 0.5

@@ -22,19 +22,19 @@ const (
 	kindOthers = "others"
 )
 
-// input is one that excludes all others.
+// input is an input that excludes all others.
 type input struct{ Body }
 
 func (*input) Keys() []string { return []string{"instance/i"} }
 func (*input) Group() string  { return "i" }
 
-// bench is an admission whose ops end when they are let go, each with this error.
+// bench is an admission with ops that end when they receive their error.
 type bench struct {
 	admission *Admission
 	let       chan error
 }
 
-// inBench runs a test with a clock of its own.
+// inBench runs a test in fake time.
 func inBench(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func inBench(t *testing.T, test func(t *testing.T, b *bench)) {
 	})
 }
 
-// ask makes a request and returns whether it was decided anew.
+// ask makes a request and returns whether it was decided, rather than found.
 func (b *bench) ask(t *testing.T, opID, kind, what string) (decided bool, err error) {
 	t.Helper()
 	_, err = b.admission.Submit(t.Context(), Request{OpID: opID, Kind: kind, Body: what, Decide: func(context.Context) (Input, error) {
@@ -82,7 +82,7 @@ func TestARequestIsDecidedOnceAndAnotherUnderItsIDIsRefused(t *testing.T) {
 	})
 }
 
-// varied is an input that makes its op one of the variant.
+// varied is an input that makes its op one of the variant kind.
 type varied struct{ input }
 
 func (*varied) Variant(string) string { return kindOthers }
@@ -130,7 +130,7 @@ func TestWhatWaitsBehindSomethingThatLastsIsTakenBack(t *testing.T) {
 			if api.CodeOf(err) != want || time.Since(began) > 2*DefaultTimeout {
 				t.Errorf("behind %s: %v after %s (%s)", before, err, time.Since(began), st.State)
 			}
-			synctest.Wait() // an op that was taken back goes from the runner behind its answer
+			synctest.Wait() // the runner forgets a withdrawn op after its answer
 			if left := len(b.admission.Runner.Active()); want != "" && left != 1 {
 				t.Errorf("%d ops are left", left)
 			}
@@ -161,7 +161,7 @@ func TestWhatWouldWaitBehindAnOpThatNeedsAnOperatorIsRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "has to end first, and an operator has to look at it: a riddle; `volferryctl op show first`") {
 				t.Errorf("%s: %v, want a refusal that names the first op", name, err)
 			}
-			synctest.Wait() // an op that was taken back goes from the runner behind its answer
+			synctest.Wait() // the runner forgets a withdrawn op after its answer
 			if left := len(b.admission.Runner.Active()); left != 1 {
 				t.Errorf("%s: %d ops are left", name, left)
 			}

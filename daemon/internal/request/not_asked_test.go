@@ -16,7 +16,7 @@ import (
 
 var errProcessesAway = fmt.Errorf("list: %w", &hv.NotAskedError{Err: errors.New("no answer; `systemctl status volferryd-processes.service` says why")})
 
-// namesProcesses fails unless a message names the program that is away, and not libvirt.
+// namesProcesses fails unless a message names volferryd-processes, and not libvirt.
 func namesProcesses(t *testing.T, err error) {
 	t.Helper()
 	if api.CodeOf(err) != api.CodeHypervisorUnavailable || !strings.Contains(err.Error(), "volferryd-processes.service`") || strings.Contains(err.Error(), "libvirt") {

@@ -4,7 +4,7 @@ package request
 
 import "testing"
 
-// The inputs are those of the ops of attachments, instances, volumes and migrations.
+// The inputs are from ops of attachments, instances, volumes and migrations.
 func TestEveryKindOfOpSaysWhatItIsAbout(t *testing.T) {
 	for input, want := range map[string]string{
 		`{"attachment_id":"a","volume_id":"v","volume_name":"db","instance_id":"i","instance_name":"web"}`: "volume db at instance web",

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// reported is what the last report says of an instance.
+// reported returns the last report's entry of an instance.
 func (w *world) reported(id string) api.InstanceReport {
 	w.t.Helper()
 	all := w.report().Instances
@@ -49,7 +49,7 @@ func TestADomainThatIsGoneIsAnError(t *testing.T) {
 	})
 }
 
-// virsh undefine, and virsh define of a definition without a UUID.
+// After virsh undefine, and virsh define of a definition without a UUID.
 func TestADomainThatHasAnotherUUIDSaysHowItGetsItsOwnBack(t *testing.T) {
 	running(t, func(w *world) {
 		const other = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0bbb"
@@ -91,7 +91,7 @@ func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
 	})
 }
 
-// Its definition is right again, and it still writes where it was started.
+// Its definition is right again, but it still writes to the image with which it was started.
 func TestAGuestThatRunsOnAnotherImageThanItsDefinitionIsNoted(t *testing.T) {
 	running(t, func(w *world) {
 		w.must(w.fake.CreateImage("/nfs/old.raw", "raw", 4096))
@@ -114,8 +114,8 @@ func TestAGuestThatRunsOnAnotherImageThanItsDefinitionIsNoted(t *testing.T) {
 	})
 }
 
-// The definition is on its way from src to dst, and then the registry has it there
-// and this host has not heard of that.
+// First the definition changes from src to dst, and then the registry has dst while this host's
+// view has not.
 func TestAMoveIsNotNoted(t *testing.T) {
 	running(t, func(w *world) {
 		w.moving(api.Migration{ID: "m", VolumeID: "volume-web"})
@@ -167,7 +167,7 @@ func TestARootGuardThatIsMissingIsSetAgain(t *testing.T) {
 		w.registry.instances[0].BlockDeviceMappings, w.registry.instances[1].BlockDeviceMappings = empty, empty
 		w.registry.attachments = nil
 		w.must(w.fake.Destroy(web))
-		w.must(w.fake.DetachDisk(t.Context(), web, hv.Config, "vda")) // db's definition has a disk there
+		w.must(w.fake.DetachDisk(t.Context(), web, hv.Config, "vda")) // db's definition has a disk at that device
 		w.start()
 		pass(time.Minute)
 		if has, _ := w.guards.Has(web, guard.OwnerRoot); !has || !strings.Contains(w.guards.Reasons(web), "root device volume") {
@@ -180,7 +180,7 @@ func TestARootGuardThatIsMissingIsSetAgain(t *testing.T) {
 	})
 }
 
-// What this host takes from the shelf a fence has to find.
+// A fence must find the volumes of an instance that this host takes from the shelf.
 func TestWhatComesFromTheShelfIsGranted(t *testing.T) {
 	w := newWorld(t)
 	const mail = "20000000-0000-4000-8000-000000000003"
@@ -230,7 +230,7 @@ func TestAnInstanceIsKnownWithItsGrantsWhileTheRegistryIsAway(t *testing.T) {
 	})
 }
 
-// The registry was restored from a backup that does not know the move.
+// The registry was restored from a backup without the move.
 func TestAnInstanceThatIsSavedForAMoveWhichTheRegistryDoesNotKnowIsNoted(t *testing.T) {
 	bubble(t, func(w *world) {
 		const known, unknown = "50000000-0000-4000-8000-000000000001", "50000000-0000-4000-8000-000000000002"
@@ -259,7 +259,7 @@ func TestAnInstanceThatIsSavedForAMoveWhichTheRegistryDoesNotKnowIsNoted(t *test
 func TestADiskThatIsNotWhereItsVolumeIsIsReportedAsThatAndARemarkIsNot(t *testing.T) {
 	running(t, func(w *world) {
 		written := "/old/db.raw was written since"
-		var remark atomic.Pointer[string] // which the daemon reads meanwhile
+		var remark atomic.Pointer[string] // the daemon reads it concurrently
 		remark.Store(&written)
 		w.up.RemarkInstances(func(instanceID string) string {
 			if instanceID == db {

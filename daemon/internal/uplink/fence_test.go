@@ -20,8 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// wantBack says what is wrong with a world whose host lost web's volume and has
-// come back in this epoch.
+// wantBack checks a world in which the host lost web's volume and has come back in this epoch.
 func (w *world) wantBack(epoch int64) {
 	w.t.Helper()
 	if got := w.state(web); got != hv.StateStopped {
@@ -53,7 +52,7 @@ func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
 			t.Errorf("the guard says %q", w.guards.Reasons(web))
 		}
 		w.kill()
-		w.start() // the epoch and what is lost are remembered
+		w.start() // the epoch and the lost disks are stored
 		pass(time.Minute)
 		w.wantBack(2)
 		if lost := w.up.Lost(); len(lost) != 1 || lost[0].Target != "vda" || lost[0].Path != "/nfs/web.raw" {
@@ -62,9 +61,9 @@ func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
 	})
 }
 
-// Every call between the fence and the way back fails once: before its effect, after it, with the
-// death of the daemon, and with that of a registry which then lets no host come back that has not
-// reported.
+// Every call between the fence and the return fails once: before its effect, after it, with the
+// death of the daemon, and with the death of a registry, which then admits a host only after a
+// report.
 func TestAFenceSurvivesEveryInterruption(t *testing.T) {
 	for _, how := range []string{"fails", "fails after its effect", "kills", "kills after its effect", "ends the registry", "ends the registry after its effect"} {
 		t.Run(how, func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestAFenceSurvivesEveryInterruption(t *testing.T) {
 	}
 }
 
-// interrupted returns the call that was interrupted, "" if there are not so many.
+// interrupted returns the interrupted call, "" if there were fewer calls.
 func interrupted(t *testing.T, n int, how string) (name string) {
 	die := strings.HasPrefix(how, "kills")
 	running(t, func(w *world) {
@@ -106,8 +105,8 @@ func interrupted(t *testing.T, n int, how string) (name string) {
 	return name
 }
 
-// Nothing is begun, and nothing is said to the registry, while the host cannot
-// see what it has to stop.
+// No work begins, and the registry gets no change, while the host cannot see which guests it must
+// stop.
 func TestAHostThatCannotTellStaysFenced(t *testing.T) {
 	running(t, func(w *world) {
 		w.fake.Disconnect()
@@ -136,7 +135,7 @@ func TestAGuestThatCannotBeStoppedKeepsTheHostFenced(t *testing.T) {
 	})
 }
 
-// stubborn is a hypervisor that says that it stopped a guest and did not.
+// stubborn is a hypervisor that reports a stop without stopping the guest.
 type stubborn struct{ *hosttest.Hypervisor }
 
 func (stubborn) PowerOff(context.Context, string) error { return nil }
@@ -153,13 +152,13 @@ func TestAHostThatIsFencedAgainOnItsWayBackLooksAgain(t *testing.T) {
 	})
 }
 
-// What was granted after the registry was last read is found too.
+// Grants after the last view are found, too.
 func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
 	running(t, func(w *world) {
 		w.must(w.up.grant(granted("mail", mail, "/nfs/mail.raw")))
 		w.define("mail", mail, "/nfs/mail.raw")
 		w.must(w.fake.Start(mail))
-		w.kill() // and remembered
+		w.kill() // and stored
 		w.registry.fence()
 		w.start()
 		pass(time.Minute)
@@ -169,8 +168,8 @@ func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
 	})
 }
 
-// The registry is read between the fence and the report that tells of it: what
-// is missing there already must not be forgotten.
+// The registry is read between the fence and the report that reveals it: a volume that is missing
+// then must not be forgotten.
 func TestWhatIsReadFromAHostThatIsFencedDoesNotCount(t *testing.T) {
 	bubble(t, func(w *world) {
 		r := &fencedWhenRead{registry: w.registry}
@@ -178,14 +177,14 @@ func TestWhatIsReadFromAHostThatIsFencedDoesNotCount(t *testing.T) {
 		w.start()
 		pass(time.Minute)
 		r.due.Store(true)
-		w.registry.set(func() {}) // something new, so that it is read
+		w.registry.set(func() {}) // a change, so that it is read
 		pass(time.Minute)
 		w.wantBack(2)
 		w.kill()
 	})
 }
 
-// fencedWhenRead fences the host, once, when what it has is about to be read.
+// fencedWhenRead fences the host, once, when its attachments are about to be read.
 type fencedWhenRead struct {
 	*registry
 	due atomic.Bool
@@ -215,8 +214,8 @@ func TestTwoInstancesWithOneVolumeLoseItOneByOne(t *testing.T) {
 	})
 }
 
-// A registry from a backup says that attachments are gone which never were. It may
-// be of the time of a fence that is over.
+// A registry from a backup lacks attachments that were never taken. It may be from the time of an
+// ended fence.
 func TestARegistryThatIsOlderThanTheHostStopsNobody(t *testing.T) {
 	for name, restore := range map[string]func(*registry){
 		"before the fence": func(r *registry) { r.SetNewest(thisHost, 2) },
@@ -272,7 +271,7 @@ func TestAMemoryThatCannotBeReadIsNotDoneWithout(t *testing.T) {
 	}
 }
 
-// The attachment is still there, but another host's: the instance was taken over.
+// The attachment still exists, but is another host's: the instance was taken over.
 func TestAnAttachmentThatIsAnotherHostsNowIsLost(t *testing.T) {
 	running(t, func(w *world) {
 		w.registry.fence()

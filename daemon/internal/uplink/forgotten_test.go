@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// forget is the registry's, at its own socket.
+// forget forgets the instance at the registry's own socket.
 func (w *world) forget() {
 	w.registry.set(func() {
 		w.registry.instances = slices.DeleteFunc(w.registry.instances, func(i api.Instance) bool { return i.ID == web })

@@ -16,15 +16,15 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// rootWorld is a world with ops that give web its root volume and take it, as far as
-// definition and guard go. Web is off, and the registry has its root slot as empty.
+// rootWorld is a world with ops that attach and detach web's root volume, in definition and guard
+// only. Web is off, and the registry has its root slot as empty.
 type rootWorld struct {
 	*world
 	runner *op.Runner
-	// atDomains is called when a report has looked at all domains; beforeDomain and
-	// afterDomain when it looks at one of them.
+	// atDomains is called when a report has read all domains; beforeDomain and afterDomain around a
+	// read of one domain.
 	atDomains, beforeDomain, afterDomain func()
-	// attaching and stayOff are steps in the middle of the two.
+	// attaching and stayOff are steps in the middle of the two ops.
 	attaching, stayOff func(context.Context) error
 }
 
@@ -44,12 +44,12 @@ func inRootWorld(t *testing.T, f func(w *rootWorld)) {
 		w.specialHV, w.specialOps = lookedAt{w.fake, r}, runnerOps{r.runner}
 		w.open()
 		r.report()
-		r.report() // what was read after the first counts
+		r.report() // the view of the first report becomes current
 		f(r)
 	})
 }
 
-// report is a report, made by the test's own goroutine: what it calls may wait for the ops.
+// report makes a report in the test's own goroutine, because its calls may wait for the ops.
 func (w *rootWorld) report() {
 	w.t.Helper()
 	w.must(w.up.ReportNow(w.t.Context()))
@@ -94,16 +94,16 @@ func (w *rootWorld) ends(kind string, want op.State) {
 	if st.State != want {
 		w.t.Fatalf("the %s is %s: %+v", kind, st.State, st.Failure)
 	}
-	synctest.Wait() // until it has left
+	synctest.Wait() // until the op has ended
 }
 
-// takeOut is a root that web has lost, and its guard too.
+// takeOut removes web's root, and its guard too.
 func (w *rootWorld) takeOut() {
 	w.t.Helper()
 	w.must(w.fake.DetachDisk(w.t.Context(), web, hv.Config, "vda"))
 }
 
-// want checks whether web has a root, and whether it has the guard.
+// want checks whether web has a root, and the guard.
 func (w *rootWorld) want(root, guarded bool) {
 	w.t.Helper()
 	dom, err := w.fake.Domain(w.t.Context(), web)
@@ -115,12 +115,12 @@ func (w *rootWorld) want(root, guarded bool) {
 	}
 }
 
-// runnerOps are the ops of a runner.
+// runnerOps are a runner's ops.
 type runnerOps struct{ *op.Runner }
 
 func (o runnerOps) Halt(context.Context) error { o.Runner.Halt(); return nil }
 
-// lookedAt is a hypervisor at which things happen while it is looked at.
+// lookedAt is a hypervisor with hooks around its reads.
 type lookedAt struct {
 	*hvtest.Fake
 	w *rootWorld
@@ -164,8 +164,8 @@ func TestAnAttachThatComesWhileTheGuardIsSetClearsIt(t *testing.T) {
 	})
 }
 
-// The root is attached when the report has looked at the domains, and a detach comes
-// when it looks at this one again.
+// The root is attached after the report has read all domains, and is detached when the report reads
+// this one again.
 func TestADetachThatComesWhileTheGuardIsSetHasTheLastWord(t *testing.T) {
 	for name, c := range map[string]struct {
 		err         error
@@ -200,7 +200,7 @@ func TestADetachThatComesWhileTheGuardIsSetHasTheLastWord(t *testing.T) {
 	}
 }
 
-// The op makes a report itself, as those of instances do.
+// The op makes a report itself, like the ops of instances.
 func TestAReportInTheMiddleOfAnOpLeavesTheGuardToTheNext(t *testing.T) {
 	inRootWorld(t, func(w *rootWorld) {
 		w.takeOut()

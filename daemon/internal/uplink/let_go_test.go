@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A guest that hangs on its storage is tried for 40 s and does not go off: neither does
-// it keep the one behind it running, nor from being guarded.
+// For a guest with hanging storage 40 s of attempts fail. It keeps neither the next guest from
+// being stopped, nor itself from being guarded.
 func TestAGuestThatCannotBeStoppedKeepsNoOtherRunning(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.specialHV = hangingOff{w.hv}
@@ -49,7 +49,7 @@ func (h hangingOff) PowerOff(ctx context.Context, id string) error {
 	return errors.New("failed to terminate process with SIGKILL")
 }
 
-// An operation that takes hours is not waited for.
+// It does not wait for an operation that takes hours.
 func TestWhatIsLostIsStoppedBeforeTheOperationsAreHalted(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.start()
@@ -63,7 +63,7 @@ func TestWhatIsLostIsStoppedBeforeTheOperationsAreHalted(t *testing.T) {
 		if !w.registry.fenced {
 			t.Error("the host is back with operations that are not halted")
 		}
-		// What an operation starts meanwhile is stopped too.
+		// A guest that an operation starts during the halt is stopped too.
 		w.must(w.fake.Start(web))
 		pass(time.Minute)
 		if w.state(web) != hv.StateStopped {
@@ -113,7 +113,7 @@ func TestADomainThatCannotBeReadAndLostItsVolumeIsStopped(t *testing.T) {
 	}
 }
 
-// blindHV is a hypervisor that gives no list of domains.
+// blindHV is a hypervisor that does not list the domains.
 type blindHV struct {
 	*hosttest.Hypervisor
 	err error
@@ -126,8 +126,8 @@ func (h blindHV) Domains(ctx context.Context) ([]hv.Domain, error) {
 	return h.Hypervisor.Domains(ctx)
 }
 
-// A domain that could not be read when it was looked for, and has let go of the volume,
-// is guarded and not stopped; the guard goes when that is seen.
+// A domain that was unreadable at the search, and has released the volume, is guarded and not
+// stopped; the guard is cleared once that is seen.
 func TestADomainThatIsReadInTimeAndLostNothingRunsOn(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.define("mail", mail, "/nfs/mail.raw")
@@ -151,11 +151,11 @@ func TestADomainThatIsReadInTimeAndLostNothingRunsOn(t *testing.T) {
 
 const mail = "20000000-0000-4000-8000-000000000003"
 
-// On a full disk neither the fence nor a guard can be kept: the guest is stopped all
-// the same, and the host comes back when there is room.
+// On a full disk neither the fence nor a guard can be stored: the guest is still stopped, and the
+// host comes back once there is space.
 func TestAFenceBitesOnAFullDisk(t *testing.T) {
 	running(t, func(w *world) {
-		w.must(os.RemoveAll(w.dir)) // nothing can be written there
+		w.must(os.RemoveAll(w.dir)) // nothing can be written there now
 		w.guards.Fill(syscall.ENOSPC)
 		w.registry.fence(attachment("web"))
 		pass(time.Minute)
@@ -167,7 +167,7 @@ func TestAFenceBitesOnAFullDisk(t *testing.T) {
 		pass(time.Minute)
 		w.wantBack(2)
 		w.kill()
-		w.start() // and it is remembered
+		w.start() // and the fence is stored
 		pass(time.Minute)
 		w.wantBack(2)
 	})

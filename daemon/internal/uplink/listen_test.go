@@ -14,14 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// heard is a listener that keeps what it was told, each event once, and whether the ops
-// ran then.
+// heard is a listener that records each event once, and whether the ops ran then.
 type heard struct {
 	ops *ops
 
 	mu      sync.Mutex
 	events  []string
-	refuses int // so many times it cannot take up its work
+	refuses int // how often it cannot resume its work
 }
 
 func (h *heard) keep(event string) {
@@ -81,7 +80,7 @@ func TestAListenerHearsTheEpochThatAnEarlierProcessWasTold(t *testing.T) {
 		w.kill()
 		w.heardFirst("epoch 1, ops run: true")
 		w.runUplink()
-		w.fake.Disconnect() // it cannot come back
+		w.fake.Disconnect() // so that the host cannot come back
 		w.registry.fence()
 		pass(time.Minute)
 		w.kill()
@@ -90,8 +89,7 @@ func TestAListenerHearsTheEpochThatAnEarlierProcessWasTold(t *testing.T) {
 	})
 }
 
-// heardFirst makes the uplink of a daemon that starts, and claims what a listener hears when
-// it is registered.
+// heardFirst opens the uplink of a starting daemon, and checks the first event of a new listener.
 func (w *world) heardFirst(want string) {
 	w.t.Helper()
 	up := w.open()

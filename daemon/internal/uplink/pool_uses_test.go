@@ -28,7 +28,7 @@ func pathsOf(uses []api.PoolUse) (paths []string) {
 	return paths
 }
 
-// usesIn are the uses of an active pool p at /p.
+// usesIn returns the uses of an active pool p at /p.
 func usesIn(doms []hv.Domain, atts []api.Attachment, seen *namedFiles) []string {
 	pools := []api.Pool{{Name: "p", Type: "dir", Path: "/p", Active: true}, {Name: "q", Type: "dir", Path: "/q", Active: true}}
 	addUses(pools, doms, nil, nil, attachmentsBy(atts, instanceOf), seen)
@@ -52,7 +52,7 @@ func TestUsesOfAPoolAreTheFilesThereThatAreNoImagesOfAttachments(t *testing.T) {
 	}
 }
 
-// The disk has an attachment, and other images than that.
+// The disk has an attachment, but other images.
 func TestAnImageThatIsNotTheOneOfItsAttachmentIsAUse(t *testing.T) {
 	at := attachmentAt(api.Location{Path: "/other/web"})
 	for name, image := range map[string][]string{
@@ -99,7 +99,7 @@ func TestAFileThatIsInAPoolByALinkIsAUse(t *testing.T) {
 	}
 }
 
-// libvirt does not say what the image of a domain that is off is over.
+// libvirt does not report the images beneath the disk of a domain that is off.
 func TestTheBaseImageOfADomainThatIsOffIsAUse(t *testing.T) {
 	top := hv.Disk{Target: "vda", Device: "disk", Chain: []hv.Image{{Path: "/elsewhere/clone"}}}
 	doms := []hv.Domain{{ID: "2", Name: "other", Config: []hv.Disk{top}, Files: files("disk vda", "/elsewhere/clone")}}
@@ -133,7 +133,7 @@ func TestADomainThatCannotBeReadMayUseEveryPool(t *testing.T) {
 	}
 }
 
-// The registry finds, by the text of their paths, those that are below the path of the pool.
+// The registry itself finds volumes whose path is literally below the pool's.
 func TestAVolumeThatLeadsIntoAPoolByALinkIsAUse(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

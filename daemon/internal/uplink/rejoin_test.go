@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// lateForce is a registry whose operator takes one more attachment by force after
-// the host has looked what it still has, and before it is let in again.
+// lateForce is a registry at which the operator takes one more attachment by force, after the host
+// has read its attachments and before it is admitted.
 type lateForce struct {
 	*registry
 	taken string
@@ -30,7 +30,7 @@ func (r *lateForce) RejoinHost(ctx context.Context, id string, in api.HostRejoin
 	return r.registry.RejoinHost(ctx, id, in)
 }
 
-// What was taken while the host came back is stopped as what was taken before.
+// An attachment that was taken during the host's return is handled like those taken before.
 func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGo(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.specialRegistry = &lateForce{registry: w.registry, taken: attachment("web")}
@@ -43,7 +43,7 @@ func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGo(t *testing.T) {
 	})
 }
 
-// The same, and the daemon dies at each call on the way.
+// The same, with the daemon's death at each call.
 func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGoWhateverDies(t *testing.T) {
 	for n, name := 1, "the first"; name != "" && !t.Failed(); n++ {
 		bubble(t, func(w *world) {
@@ -63,9 +63,9 @@ func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGoWhateverDies(t *test
 	}
 }
 
-// The registry moves the attachments of a volume itself, with all guests paused. A
-// guest is woken at dst long before the next view says so, or is not woken at all: a
-// fence finds it at either place.
+// The registry itself moves the attachments of a volume, with all guests paused. A guest is
+// restored at dst long before the next view has it there, or is not restored at all: a fence finds
+// it at either location.
 func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing.T) {
 	const dst = "/nfs/moved.raw"
 	for _, at := range []string{"/nfs/web.raw", dst} {
@@ -96,8 +96,8 @@ func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing
 	}
 }
 
-// It compares what a report says the host was told before it lets that host change anything, and a
-// host that is fenced sends no other report.
+// The registry compares the mark in a report before it admits any change of the host, and a fenced
+// host sends no other report.
 func TestAFencedHostReportsToARegistryThatWasJustStarted(t *testing.T) {
 	for name, learn := range map[string]func(w *world){
 		"and learns of the fence from a report": func(w *world) { pass(time.Minute) },

@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// JSON writes < in six bytes.
+// JSON encodes < in six bytes.
 func TestTheReportOfAHostWhoseLibvirtTellsOfNothingFits(t *testing.T) {
-	const pools, instances = 256, 4096 // as many as the registry takes of each
+	const pools, instances = 256, 4096 // the registry's limits
 	r := api.HostReport{ID: strings.Repeat("h", 36), Name: strings.Repeat("h", 64)}
 	for i := range pools {
 		r.Pools = append(r.Pools, api.Pool{Name: fmt.Sprintf("pool%060d", i), Host: r.ID, Type: "netfs", Path: "/" + strings.Repeat("p", 127), CapacityBytes: 1 << 50, FreeBytes: 1 << 50})
@@ -35,7 +35,7 @@ func TestTheReportOfAHostWhoseLibvirtTellsOfNothingFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes", len(body))
-	if len(body) > httpjson.MaxBodyBytes*3/4 { // moves have room, too
+	if len(body) > httpjson.MaxBodyBytes*3/4 { // the rest is for migrations
 		t.Errorf("the report has %d bytes, and the registry takes %d", len(body), httpjson.MaxBodyBytes)
 	}
 	for _, p := range r.Pools {

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sent returns how many reports of a stretch of time were whole, and how many a
-// digest.
+// sent counts the whole reports and the digests in a period.
 func (w *world) sent(d time.Duration) (whole, digests int) {
 	w.t.Helper()
 	w.registry.Lock()
@@ -37,7 +36,7 @@ func (w *world) sent(d time.Duration) (whole, digests int) {
 	return whole, digests
 }
 
-// quiet starts a daemon that has nothing new to say and has said everything.
+// quiet starts a daemon with nothing new to report after its first reports.
 func (w *world) quiet() {
 	w.t.Helper()
 	w.start()
@@ -97,7 +96,7 @@ func TestProgressGoesWithADigest(t *testing.T) {
 	})
 }
 
-// A registry of before digests gives none, and would refuse one.
+// A registry without digests sends none, and would refuse one.
 func TestARegistryThatGivesNoDigestHearsEverything(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.registry.plain = true
@@ -110,8 +109,8 @@ func TestARegistryThatGivesNoDigestHearsEverything(t *testing.T) {
 	})
 }
 
-// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, for a minute at the most as it does not
-// poll, and is looked at as often as ever.
+// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, for at most a minute because it does not
+// poll, and is examined as often as ever.
 func TestAHostWithNothingNewIsAsSilentAsTheRegistryWants(t *testing.T) {
 	for every, want := range map[int]int{0: 120, 1: 120, 20: 30, 50: 12, 200: 10, 3600: 10} {
 		bubble(t, func(w *world) {
@@ -131,7 +130,7 @@ func TestAHostWithNothingNewIsAsSilentAsTheRegistryWants(t *testing.T) {
 	}
 }
 
-// TestARegistryThatHasJustBegunSoonHearsOfASilentHost: the open poll for tasks is broken.
+// TestARegistryThatHasJustBegunSoonHearsOfASilentHost: the open poll for tasks breaks.
 func TestARegistryThatHasJustBegunSoonHearsOfASilentHost(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.registry.every = 60
@@ -142,7 +141,7 @@ func TestARegistryThatHasJustBegunSoonHearsOfASilentHost(t *testing.T) {
 		w.registry.newTask <- struct{}{}
 		pass(reportPause)
 		w.registry.set(func() { w.registry.Down, w.registry.digest = false, "" })
-		// Its hosts come within three seconds, or once more in up to half as long again.
+		// Its hosts report within three seconds, or after another attempt.
 		if whole, _ := w.sent(8 * time.Second); whole != 1 {
 			t.Errorf("%d whole reports within 8 s, want 1", whole)
 		}
@@ -151,8 +150,7 @@ func TestARegistryThatHasJustBegunSoonHearsOfASilentHost(t *testing.T) {
 	})
 }
 
-// TestRareReportsAreMadeBetweenPolls: one that is made beside an open poll needs a connection of
-// its own.
+// TestRareReportsAreMadeBetweenPolls: a report during an open poll needs a second connection.
 func TestRareReportsAreMadeBetweenPolls(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.registry.every = 200
@@ -187,7 +185,7 @@ func TestRareReportsAreMadeBetweenPolls(t *testing.T) {
 	})
 }
 
-// TestPollsAreNoLongerThanAnOlderRegistryTakes, which is a minute; it wants to hear of each host as
+// TestPollsAreNoLongerThanAnOlderRegistryTakes: its limit is a minute, and it wants reports as
 // often.
 func TestPollsAreNoLongerThanAnOlderRegistryTakes(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -40,8 +40,7 @@ func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
 	}
 }
 
-// Nothing else is about to become of it, and a registry of before knows only that a guest is
-// paused.
+// Its state will not change by itself, and an older registry knows it only as paused.
 func TestAGuestThatStandsStillIsReportedAtOnceAsPausedAndWhy(t *testing.T) {
 	u := &Uplink{}
 	for why, want := range map[hv.PauseReason]api.InstanceState{hv.PauseAsleep: api.InstanceAsleep, hv.PauseCrashed: api.InstanceCrashed} {
@@ -55,8 +54,8 @@ func TestAGuestThatStandsStillIsReportedAtOnceAsPausedAndWhy(t *testing.T) {
 	}
 }
 
-// libvirt counts what a filesystem keeps for itself, and has its number from the last
-// refresh of the pool.
+// libvirt includes the filesystem's reserved blocks, and its number is from the last refresh of the
+// pool.
 func TestAPoolHasTheRoomThatItsFilesystemHas(t *testing.T) {
 	dir := t.TempDir()
 	free, err := location.DirFreeBytes(dir)
@@ -68,7 +67,7 @@ func TestAPoolHasTheRoomThatItsFilesystemHas(t *testing.T) {
 	for _, p := range []struct {
 		what string
 		pool hv.PoolInfo
-		of   bool // the filesystem is asked
+		of   bool // the number is from the filesystem
 	}{
 		{"files", hv.PoolInfo{Type: "dir", Path: dir, Active: true, FreeBytes: libvirts}, true},
 		{"files of a pool that is not active", hv.PoolInfo{Type: "dir", Path: dir, FreeBytes: libvirts}, false},
@@ -76,7 +75,7 @@ func TestAPoolHasTheRoomThatItsFilesystemHas(t *testing.T) {
 		{"logical volumes", hv.PoolInfo{Type: "logical", Path: dir, Active: true, FreeBytes: libvirts}, false},
 	} {
 		got := u.poolOf(p.pool).FreeBytes
-		// Others write to the filesystem meanwhile.
+		// Other programs write to the filesystem, too.
 		if p.of && (got < free/2 || got > free*2) || !p.of && got != libvirts {
 			t.Errorf("%s: %d bytes free; the filesystem has %d, libvirt said %d", p.what, got, free, libvirts)
 		}
@@ -97,8 +96,8 @@ func TestWhoTellsOfAnInstanceHearsThatLibvirtDidNot(t *testing.T) {
 	})
 }
 
-// A host that changes fast reports more often than the registry takes reports. That is no
-// registry that is away: reads and operations go on.
+// A fast-changing host may report more often than the registry accepts. That is no outage: reads
+// and operations continue.
 func TestAReportThatIsRefusedForItsRateIsNoOutage(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.start()

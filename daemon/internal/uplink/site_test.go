@@ -19,14 +19,13 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// siteOf is the registry as operations use it, where the registry answers every
-// read with this noun.
+// siteOf returns the operations' registry, which answers every read with this noun.
 func (w *world) siteOf(noun string, v any) *Site {
 	w.t.Helper()
 	return w.siteAt(func(rw http.ResponseWriter, _ *http.Request) { _ = httpjson.Write(rw, http.StatusOK, noun, v) })
 }
 
-// siteAt is the registry as operations use it, where this answers them.
+// siteAt returns the operations' registry, answered by this handler.
 func (w *world) siteAt(answer http.HandlerFunc) *Site {
 	w.t.Helper()
 	socket := filepath.Join(w.t.TempDir(), "s")
@@ -47,8 +46,8 @@ func (w *world) siteAt(answer http.HandlerFunc) *Site {
 	return w.open().Site(c)
 }
 
-// A daemon that died between the registry's grant and keeping it finds the grant
-// when its operation looks: a fence must know of it as of every other.
+// A daemon that died between the registry's grant and its storing finds the grant when its
+// operation reads it: a fence must find this grant, too.
 func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 	const mail = "20000000-0000-4000-8000-000000000003"
 	a := granted("mail", mail, "/nfs/mail.raw")
@@ -88,15 +87,15 @@ func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 			has := func(g api.Attachment) bool {
 				return g.ID == a.ID && g.InstanceID == mail && g.Location == a.Location
 			}
-			if kept := slices.ContainsFunc(w.open().granted(), has); kept != c.kept { // by the next process
+			if kept := slices.ContainsFunc(w.open().granted(), has); kept != c.kept { // in the next process
 				t.Errorf("kept: %t, want %t", kept, c.kept)
 			}
 		})
 	}
 }
 
-// A registry that was just started takes no change of a host that it has not
-// heard of: the operation does not notice.
+// A registry that was just started accepts changes of a host only after its report: the operation
+// does not notice.
 func TestAChangeIsSentAgainAfterTheReportThatTheRegistryWantsFirst(t *testing.T) {
 	for name, change := range map[string]func(*Site) (api.Volume, error){
 		"transition": func(s *Site) (api.Volume, error) {
@@ -125,8 +124,8 @@ func TestAChangeIsSentAgainAfterTheReportThatTheRegistryWantsFirst(t *testing.T)
 	}
 }
 
-// TestAPoolThatTheRegistryDoesNotKnowIsReportedAndAskedForOnceMore, and no more often: it
-// may be that it is not there.
+// TestAPoolThatTheRegistryDoesNotKnowIsReportedAndAskedForOnceMore, only once, because the pool may
+// not exist.
 func TestAPoolThatTheRegistryDoesNotKnowIsReportedAndAskedForOnceMore(t *testing.T) {
 	w := newWorld(t)
 	var sent atomic.Int32
@@ -140,7 +139,7 @@ func TestAPoolThatTheRegistryDoesNotKnowIsReportedAndAskedForOnceMore(t *testing
 	}
 }
 
-// libvirt may not say which pools there are right after the boot of a host.
+// Right after a host's boot libvirt may not list its pools.
 func TestAPoolOfWhichNobodyKnowsYetIsWaitedFor(t *testing.T) {
 	for name, fail := range map[string]func(*world){
 		"libvirt does not tell":        func(w *world) { w.fake.Inject(hvtest.Fault{Call: "Pools", Err: hv.ErrUnavailable}) },

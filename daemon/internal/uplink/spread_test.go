@@ -12,10 +12,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// largeSite is how often the registry of 10,000 hosts wants to hear of each, in seconds.
+// largeSite is the report interval of a registry with 10,000 hosts, in seconds.
 const largeSite = 200
 
-// called keeps when a registry was called, also while it did not answer.
+// called records the times of the calls of a registry, also while it does not answer.
 type called struct {
 	*registry
 	mu sync.Mutex
@@ -49,19 +49,19 @@ func (c *called) Tasks(ctx context.Context, host, session string, wait time.Dura
 	return c.registry.Tasks(ctx, host, session, wait)
 }
 
-// eachHost has twenty hosts, each with chances of its own, poll a registry that wants to hear of
-// each every so many seconds, long enough for none to be new to it.
+// eachHost has twenty hosts, each with its own random numbers, poll a registry with this report
+// interval, until it knows all of them.
 func eachHost(t *testing.T, every int, f func(w *world, c *called)) {
 	t.Helper()
 	eachReporter(t, every, func(w *world, c *called) {
 		stop := w.startTasks(&perform{})
-		pass(10*time.Minute + time.Second) // no poll ends right now
+		pass(10*time.Minute + time.Second) // no poll ends at this moment
 		f(w, c)
 		stop()
 	})
 }
 
-// eachReporter has them report, and not poll.
+// eachReporter has them report, but not poll.
 func eachReporter(t *testing.T, every int, f func(w *world, c *called)) {
 	t.Helper()
 	for i := range 20 {
@@ -78,7 +78,7 @@ func eachReporter(t *testing.T, every int, f func(w *world, c *called)) {
 	}
 }
 
-// restart is a registry that ends and is there again after so long.
+// restart ends a registry, and starts it again after a time.
 func (w *world) restart(away time.Duration) (end time.Time) {
 	w.registry.SetDown(true)
 	w.registry.newTask <- struct{}{} // the open poll breaks
@@ -88,7 +88,7 @@ func (w *world) restart(away time.Duration) (end time.Time) {
 	return end
 }
 
-// mostIn is how many of these are in one window of this length at the most.
+// mostIn returns the greatest number of these times in one window of this length.
 func mostIn(window time.Duration, at []time.Duration) (most int) {
 	windows := map[time.Duration]int{}
 	for _, d := range at {
@@ -123,7 +123,7 @@ func TestHostsOfASmallSiteCallARestartedRegistryAtOnce(t *testing.T) {
 func TestHostsDoNotTryARegistryThatIsAwayInOneMoment(t *testing.T) {
 	for _, site := range []struct {
 		every       int
-		least, most int // tries in ten minutes, of a report and a poll by each host
+		least, most int // attempts in ten minutes: a report and a poll by each host
 	}{
 		{every: largeSite, least: 20 * 80, most: 20 * 200},
 		{every: 5, least: 20 * 800, most: 20 * 2000},
@@ -139,7 +139,7 @@ func TestHostsDoNotTryARegistryThatIsAwayInOneMoment(t *testing.T) {
 	}
 }
 
-// TestHostsThatNoticeItInOneMomentTryARegistryAtDifferentTimes: their reports are due then.
+// TestHostsThatNoticeItInOneMomentTryARegistryAtDifferentTimes: all reports are due at that moment.
 func TestHostsThatNoticeItInOneMomentTryARegistryAtDifferentTimes(t *testing.T) {
 	var second []time.Duration
 	eachReporter(t, 5, func(w *world, c *called) {

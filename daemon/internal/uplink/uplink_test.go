@@ -132,7 +132,7 @@ func TestTheViewIsReadOnlyWhenTheRegistryHasMovedOn(t *testing.T) {
 	})
 }
 
-// tooLong is a registry whose list of volumes is over a bound.
+// tooLong is a registry with an error for its list of volumes.
 type tooLong struct {
 	*registry
 	err error
@@ -203,7 +203,7 @@ func TestTheViewOutlivesTheProcessAndSaysItsAge(t *testing.T) {
 	})
 }
 
-// perform is an API that answers with the id of the task and counts.
+// perform is an API that answers with the task's id and counts the calls.
 type perform struct {
 	mu      sync.Mutex
 	made    map[string]int
@@ -225,8 +225,7 @@ func (p *perform) do(ctx context.Context, t api.Task) api.TaskAnswer {
 	return api.TaskAnswer{Status: 200, Body: json.RawMessage(fmt.Sprintf(`{"schema_version":1,"done":%q}`, t.ID))}
 }
 
-// startTasks runs the tasks of a daemon that runs, until the end of the test or
-// stop.
+// startTasks runs the tasks of a running daemon, until the end of the test or stop.
 func (w *world) startTasks(p *perform) (stop func()) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)
@@ -255,7 +254,7 @@ func TestATaskThatIsGivenOutAgainWhileItRunsIsDoneOnce(t *testing.T) {
 		w.start()
 		pass(time.Minute)
 		stop := w.startTasks(p)
-		w.registry.ask("a") // the registry gives it out with every look
+		w.registry.ask("a") // the registry sends it in every poll
 		pass(2 * time.Minute)
 		if p.made["a"] != 1 || w.registry.answered("a") != 1 {
 			t.Errorf("done %d times, answered %d times", p.made["a"], w.registry.answered("a"))
@@ -310,13 +309,13 @@ func TestTasksRunAtOnceButNotAllOfThem(t *testing.T) {
 	})
 }
 
-// Another process has another session, and gets what was not answered.
+// Another process has another session, and gets the unanswered tasks.
 func TestATaskThatWasCutOffIsTakenUpByTheNextProcess(t *testing.T) {
 	running(t, func(w *world) {
 		stop := w.startTasks(&perform{takes: time.Hour})
 		w.registry.ask("a")
 		pass(time.Second)
-		w.registry.SetDown(true) // the answer of the end does not get there
+		w.registry.SetDown(true) // the last answer does not arrive
 		stop()
 		w.kill()
 		w.registry.SetDown(false)

@@ -34,48 +34,48 @@ const (
 
 var errBoom = errors.New("boom")
 
-// registry is a registry in memory, as far as a host meets it.
+// registry is a registry in memory, with the parts that a host uses.
 type registry struct {
 	hosttest.Registry
 	fenced      bool
-	justStarted bool // it lets no host come back that has not reported since
+	justStarted bool // it admits a host only after a report
 	seq         int64
 	volumes     []api.Volume
 	instances   []api.Instance
 	attachments []api.Attachment
 	reports     []api.HostReport
-	// whole is the last report that was not a digest, for which digest stands.
+	// whole is the last report that was not a digest; digest identifies it.
 	whole    api.HostReport
 	digest   string
-	tooOften bool // reports are refused for a while
+	tooOften bool // it refuses reports for a time
 	plain    bool // it gives no digests
-	every    int  // how often it wants to hear of a host, in seconds; 0 if it does not say
+	every    int  // its report interval in seconds, 0 if it sends none
 	reads    int
 	tasks    []api.Task
 	sessions []string
 	answers  map[string][]api.TaskAnswer
 	newTask  chan struct{}
-	// longestPoll is what a poll may ask for, 0 for anything; waits is what polls have asked for.
+	// longestPoll limits the length of a poll, 0 for no limit; waits are the requested lengths.
 	longestPoll time.Duration
 	waits       []time.Duration
-	polling     int // how many polls are open
-	besidePoll  int // reports that came while one was
+	polling     int // number of open polls
+	besidePoll  int // reports during an open poll
 }
 
 func newRegistry(m *hosttest.Moments) *registry {
 	return &registry{Registry: hosttest.Registry{Moments: m}, seq: 1, answers: map[string][]api.TaskAnswer{}, newTask: make(chan struct{}, 100)}
 }
 
-// do is one request.
+// do makes one request.
 func (r *registry) do(name string, f func() error) error {
 	_, err := hosttest.Ask(&r.Registry, name, func() (struct{}, error) { return struct{}{}, f() })
 	return err
 }
 
-// set changes what the registry has.
+// set changes the registry's data.
 func (r *registry) set(f func()) { r.With(func() { r.seq++; f() }) }
 
-// fence is an operator who fences this host and then takes attachments from it.
+// fence fences this host and then takes attachments from it, like an operator.
 func (r *registry) fence(lost ...string) {
 	r.set(func() {
 		r.NextEpoch(thisHost, false)
@@ -171,7 +171,7 @@ func (r *registry) Attachments(context.Context, string, string) ([]api.Attachmen
 	return read(r, "Attachments", func() []api.Attachment { return r.attachments })
 }
 
-// Tasks gives out what is not answered, and waits a while if there is nothing.
+// Tasks returns the unanswered tasks, and waits for some time if there are none.
 func (r *registry) Tasks(ctx context.Context, _, session string, wait time.Duration) (out []api.Task, err error) {
 	give := func() error {
 		r.sessions = append(r.sessions, session)
@@ -224,7 +224,7 @@ func (o *ops) TryLock(_ []string, f func()) bool {
 	return true
 }
 
-// slow makes a halt take so long.
+// slow makes a halt take that long.
 func (o *ops) slow(d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -260,12 +260,12 @@ type world struct {
 	t        *testing.T
 	moments  *hosttest.Moments
 	fake     *hvtest.Fake
-	hv       *hosttest.Hypervisor // fake, as the daemon meets it
+	hv       *hosttest.Hypervisor // fake, for the daemon
 	registry *registry
 	guards   *hosttest.Guards
 	dir      string
 	migs     []api.Migration
-	// What the daemon is given, where a test has something special.
+	// A test may replace the daemon's ports.
 	specialHV       hv.Hypervisor
 	specialRegistry Registry
 	specialOps      Ops
@@ -290,11 +290,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// attachment is the id of the attachment of an instance.
+// attachment returns the id of an instance's attachment.
 func attachment(name string) string { return "attachment-" + name }
 
-// run defines and starts an instance with one disk, which the registry has
-// granted.
+// run defines and starts an instance with one disk, which the registry has granted.
 func (w *world) run(name, id, path string) {
 	w.t.Helper()
 	w.define(name, id, path)
@@ -327,7 +326,7 @@ func (w *world) must(err error) {
 	expect.OK(w.t, err)
 }
 
-// open makes the uplink of a daemon that starts, and does not run it.
+// open returns the uplink of a starting daemon, not yet running.
 func (w *world) open() *Uplink {
 	w.t.Helper()
 	state, err := OpenState(w.dir)
@@ -343,19 +342,19 @@ func (w *world) open() *Uplink {
 		defer w.registry.Unlock()
 		return w.migs, nil
 	})
-	up.random = func() float64 { return 0.5 } // the same trial is the same twice
+	up.random = func() float64 { return 0.5 } // so that trials are reproducible
 	w.up = up
 	return up
 }
 
-// start runs the uplink of a daemon that starts.
+// start runs the uplink of a starting daemon.
 func (w *world) start() {
 	w.t.Helper()
 	w.open()
 	w.runUplink()
 }
 
-// runUplink runs the uplink that was made last.
+// runUplink runs the newest uplink.
 func (w *world) runUplink() {
 	w.t.Helper()
 	up := w.up
@@ -364,14 +363,14 @@ func (w *world) runUplink() {
 	go func() { w.ended <- up.Run(ctx) }()
 }
 
-// kill ends it.
+// kill ends the uplink.
 func (w *world) kill() {
 	w.t.Helper()
 	w.stop()
 	w.must(<-w.ended)
 }
 
-// moving sets the migrations that are open.
+// moving sets the open migrations.
 func (w *world) moving(open ...api.Migration) {
 	w.registry.With(func() { w.migs = open })
 }
@@ -383,7 +382,7 @@ func (w *world) state(id string) hv.State {
 	return dom.State
 }
 
-// report is the newest report that the registry got, with what its digest stands for.
+// report returns the newest report, with the content of its digest.
 func (w *world) report() api.HostReport {
 	w.registry.Lock()
 	defer w.registry.Unlock()
@@ -400,7 +399,7 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t)) })
 }
 
-// running has the daemon run for a minute, then f, and kills the daemon that runs then.
+// running runs the daemon for a minute, then f, and then kills the present daemon.
 func running(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -411,9 +410,8 @@ func running(t *testing.T, f func(w *world)) {
 	})
 }
 
-// interrupted has something happen at the nth call, and kills the daemon with it if it
-// dies there. It lasts a minute, or until the daemon is dead, and returns the call: "" if
-// the host was back before.
+// interrupted arranges a happening at the nth call, in which the daemon may die. It lasts a minute,
+// or until the daemon is dead, and returns the call, or "" if the host was back before.
 func (w *world) interrupted(n int, h hosttest.Happening, dies bool) (name string) {
 	w.t.Helper()
 	if dies {
@@ -423,7 +421,7 @@ func (w *world) interrupted(n int, h hosttest.Happening, dies bool) (name string
 	pass(time.Minute)
 	names := w.moments.Calls()
 	w.moments.Cancel()
-	// Beyond the way back it is another test's.
+	// Calls after the host's return belong to other tests.
 	if back := slices.Index(names, "Resume"); n <= len(names) && (back < 0 || n <= back+1) {
 		name = names[n-1]
 	}
@@ -433,8 +431,8 @@ func (w *world) interrupted(n int, h hosttest.Happening, dies bool) (name string
 	return name
 }
 
-// pass lets time go by until everything waits.
+// pass lets fake time pass, until every goroutine waits.
 func pass(d time.Duration) {
-	<-time.After(d) // by the bubble's clock
+	<-time.After(d) // fake time
 	synctest.Wait()
 }

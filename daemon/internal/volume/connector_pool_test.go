@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// devicePath is where the pool of a connector makes the volume db.
+// devicePath is the path of the volume db in the connector's pool.
 const devicePath = "/dev/thin/db"
 
 var inConnectorPool = api.VolumeCreate{Name: "db", Pool: "thin", SizeBytes: testSize}
 
-// withConnectorPool gives the host the pool "thin" of a connector.
+// withConnectorPool gives the host a connector's pool "thin".
 func (w *world) withConnectorPool(change func(p *hv.PoolInfo)) {
 	p := hv.PoolInfo{Name: "thin", Type: hv.ConnectorPool, Path: "/dev/thin", Active: true, CapacityBytes: 1 << 39, FreeBytes: 1 << 39, Extends: true}
 	change(&p)
@@ -50,8 +50,8 @@ func TestAVolumeIsMadeInAPoolOfAConnectorAndDeleted(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatAConnectorMadeForAnOpIsTheOps: the daemon dies when it is made and the journal
-// has no fingerprint of it yet.
+// TestAVolumeThatAConnectorMadeForAnOpIsTheOps: the daemon dies when the volume is made and the
+// journal has no fingerprint of it yet.
 func TestAVolumeThatAConnectorMadeForAnOpIsTheOps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, id := newWorld(t), uuid.NewString()
@@ -70,7 +70,7 @@ func TestAVolumeThatAConnectorMadeForAnOpIsTheOps(t *testing.T) {
 	})
 }
 
-// TestTheUndoOfACreationDeletesWhatAConnectorMadeForTheOp, and nothing that another op has made.
+// TestTheUndoOfACreationDeletesWhatAConnectorMadeForTheOp, but not another op's volume.
 func TestTheUndoOfACreationDeletesWhatAConnectorMadeForTheOp(t *testing.T) {
 	for maker, left := range map[string]bool{"this-op": false, "another-op": true} {
 		w := newWorld(t)
@@ -86,7 +86,7 @@ func TestTheUndoOfACreationDeletesWhatAConnectorMadeForTheOp(t *testing.T) {
 	}
 }
 
-// withDevice puts a volume of the pool of a connector into the world, with whoever has it.
+// withDevice adds a volume in the connector's pool to the world, with its holder.
 func (w *world) withDevice(t *testing.T, who holder) api.Volume {
 	t.Helper()
 	l := api.Location{Pool: "thin", Name: "db", Path: devicePath, Format: api.FormatRaw, SizeBytes: testSize}
@@ -108,7 +108,7 @@ func (w *world) withDevice(t *testing.T, who holder) api.Volume {
 	})
 }
 
-// withConnectors is withDevice on a host that runs the programs of its connectors.
+// withConnectors is withDevice on a host that runs its connectors' programs.
 func (w *world) withConnectors(t *testing.T, who holder) api.Volume {
 	t.Helper()
 	w.connectors = &hosttest.Connectors{Fake: w.Fake, Images: w.images, Moments: w.moments}
@@ -122,7 +122,7 @@ func TestADeviceOfAConnectorIsMadeLargerBeforeItsGuestIsTold(t *testing.T) {
 			w.withConnectorPool(asItIs)
 			vol := w.withDevice(t, who)
 			g := w.start(t)
-			for _, opID := range []string{resizeOp, resizeOp, testOp} { // the same again, and the same by another request
+			for _, opID := range []string{resizeOp, resizeOp, testOp} { // repeated, and the same size in another request
 				_, err := g.Resize(t.Context(), opID, vol.ID, api.VolumeResize{SizeBytes: grownSize})
 				must(t, err)
 				must(t, w.hasSize(vol, who, grownSize))

@@ -78,7 +78,7 @@ func TestMatrixOfForcedDelete(t *testing.T) {
 					world: w, kind: kindDelete,
 					in:   input{From: status, Volume: api.VolumeRegister{ID: matrixVolume, Name: "db", Host: testHost, Location: inPoolOfFiles()}},
 					done: func(s *subject) error { return s.is("", false) },
-					// It never becomes available: nobody knows whether it is whole.
+					// It never becomes available, because it may be incomplete.
 					undone: func(s *subject) error {
 						if err := s.is(status, true); err != nil {
 							return s.is(api.VolumeDeleting, true)
@@ -91,7 +91,7 @@ func TestMatrixOfForcedDelete(t *testing.T) {
 	}
 }
 
-// The deletion that stands in the way is taken up first, by the operator's word.
+// The deletion that blocks it is continued first, on the operator's request.
 func TestForceGoesOnWithAnOpThatWaitsForTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -172,7 +172,7 @@ func TestAMultiattachVolumeIsRawAndWhereManyCanOpenIt(t *testing.T) {
 	}
 	vol, err := g.Create(t.Context(), testOp, in)
 	must(t, err)
-	if vol.Location.Format != api.FormatRaw || vol.Location.Pool != "files" { // tank has more room
+	if vol.Location.Format != api.FormatRaw || vol.Location.Pool != "files" { // tank has more space
 		t.Errorf("the volume is at %+v", vol.Location)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// identityOf is what the device at a path says of itself.
+// identityOf returns the identity of the device at a path.
 func (w *world) identityOf(t *testing.T, path string) string {
 	t.Helper()
 	fingerprint, err := w.images.Fingerprint(t.Context(), path)
@@ -30,7 +30,7 @@ func (w *world) identityOf(t *testing.T, path string) string {
 	return identity
 }
 
-// replaceDevice puts another device at the path of one.
+// replaceDevice puts another device at a path.
 func (w *world) replaceDevice(t *testing.T, path string) {
 	t.Helper()
 	must(t, w.Remove(path))
@@ -39,7 +39,7 @@ func (w *world) replaceDevice(t *testing.T, path string) {
 
 const pathOfDevice = "/dev/disk/by-path/lun-1"
 
-// onDevice is a volume on a device in no pool, of which the registry has this identity.
+// onDevice adds a volume on a device outside pools, with this identity in the registry.
 func (w *world) onDevice(t *testing.T, identity string) api.Volume {
 	t.Helper()
 	must(t, w.CreateImage(pathOfDevice, hvtest.Raw, testSize))
@@ -58,7 +58,7 @@ func TestAVolumeThatIsMadeOnADeviceHasItsIdentity(t *testing.T) {
 	}
 }
 
-// look lets a manager look at the images once and once more, and returns what it has logged.
+// look lets a manager inspect the images twice, and returns its log.
 func look(t *testing.T, w *world) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -73,8 +73,8 @@ func look(t *testing.T, w *world) string {
 	return log.String()
 }
 
-// A volume of a former version, and one that a move has brought to a device that it made, have
-// none.
+// A volume of an older version has no identity, nor has one that a move has brought to a new
+// device.
 func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -86,8 +86,7 @@ func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 	})
 }
 
-// A registry that is older than its hosts, for as long as that lasts, and a move that has begun
-// since say nothing of the image.
+// An older registry, and a move that has begun since, are no faults of the image.
 func TestAnIdentityThatTheRegistryCannotTakeIsNotWarnedOf(t *testing.T) {
 	older := protocol.Announcement{}.Check("the program at R", []string{protocol.Identities})
 	for _, c := range []struct {
@@ -140,10 +139,10 @@ func TestAnotherDeviceAtThePathOfAVolumeIsNeitherDeletedNorResized(t *testing.T)
 			if now := w.registry.volumes[vol.ID]; now.Status != api.VolumeAvailable {
 				t.Errorf("the volume is %s", now.Status)
 			}
-			w.identityOf(t, vol.Location.Path) // it is there
+			w.identityOf(t, vol.Location.Path) // the device exists
 			vol = w.registry.volumes[vol.ID]
 			vol.Location.Identity = w.identityOf(t, vol.Location.Path)
-			w.registry.volumes[vol.ID] = vol // as the operator has said
+			w.registry.volumes[vol.ID] = vol // as set by the operator
 			if err := ask(m, vol); api.CodeOf(err) == api.CodeChainChanged {
 				t.Errorf("with the device that the operator has named: %v", err)
 			}
@@ -151,8 +150,8 @@ func TestAnotherDeviceAtThePathOfAVolumeIsNeitherDeletedNorResized(t *testing.T)
 	}
 }
 
-// A name in /dev has gone to another device under a running guest, before this version has stored
-// which one is the volume.
+// A name in /dev leads to another device under a running guest, before this version has stored the
+// volume's identity.
 func TestTheIdentityOfADeviceIsTakenOnlyFromWhatItsGuestHasOpen(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(t *testing.T, w *world)
@@ -161,7 +160,7 @@ func TestTheIdentityOfADeviceIsTakenOnlyFromWhatItsGuestHasOpen(t *testing.T) {
 		"the guest has it open": {func(*testing.T, *world) {}, true},
 		"the guest has another open": {func(t *testing.T, w *world) {
 			t.Helper()
-			must(t, w.GoStale(guestID)) // so that libvirt has it by the name of before
+			must(t, w.GoStale(guestID)) // so that libvirt has it under the old name
 			must(t, w.Fake.DetachDisk(t.Context(), guestID, hv.Live, "vdb"))
 			must(t, w.Extend(pathOfDevice, 2*testSize))
 		}, false},

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Nobody tells of a resize, so what has grown is found by looking; what is smaller than
-// its volume may be another image, and what moves has another size for a while.
+// A resize causes no event, so grown images are found by inspection. A smaller image may be another
+// one, and a moving volume has another size for a time.
 func TestAnImageThatHasGrownIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes int64
@@ -56,7 +56,7 @@ func TestAnImageThatHasGrownIsTakenOver(t *testing.T) {
 	}
 }
 
-// attachedAt puts the volume to an instance of a host, "" for its own.
+// attachedAt attaches the volume at a host, "" for its own.
 func attachedAt(host string) func(*api.Volume) {
 	return func(v *api.Volume) {
 		if host == "" {
@@ -66,7 +66,7 @@ func attachedAt(host string) func(*api.Volume) {
 	}
 }
 
-// TestAHostReportsTheSizeThatAnImageHas, not the one that the registry has of it.
+// TestAHostReportsTheSizeThatAnImageHas, not the registry's size.
 func TestAHostReportsTheSizeThatAnImageHas(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(t)
@@ -86,8 +86,8 @@ func TestAHostReportsTheSizeThatAnImageHas(t *testing.T) {
 	}
 }
 
-// The image where the registry has a volume is another one than the volume's if the journal has the
-// volume elsewhere.
+// If the journal has the volume elsewhere, the image at the registry's location is not the
+// volume's.
 func TestNothingIsTakenOverFromAnImageThatTheJournalHasElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -105,12 +105,12 @@ func TestNothingIsTakenOverFromAnImageThatTheJournalHasElsewhere(t *testing.T) {
 			t.Errorf("the registry has %d bytes after a look (%v)", got, err)
 		}
 		vol.Location.SizeBytes = 2 * testSize
-		must(t, g.lookAt(t.Context(), &vol)) // there is nothing to take over
+		must(t, g.lookAt(t.Context(), &vol)) // nothing to store
 	})
 }
 
-// TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume: the registry, or another host, has said where
-// the volume is.
+// TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume: the registry, or another host, may name any
+// path.
 func TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume(t *testing.T) {
 	const file = "/etc/hostname"
 	w := newWorld(t)

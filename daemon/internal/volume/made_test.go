@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// madePath is where the pool makes what inFiles asks for.
+// madePath is the path of the image that the pool makes for inFiles.
 const madePath = "/files/db.raw"
 
 var inFiles = api.VolumeCreate{Name: "db", Pool: "files", SizeBytes: testSize}
@@ -28,8 +28,8 @@ func (w *world) born(t *testing.T) int64 {
 	return info.Born
 }
 
-// dieInCreate begins a creation and returns when the pool has made the image, of which the journal
-// has no fingerprint yet: the daemon dies there. Call what it returns at the end of the test.
+// dieInCreate begins a creation, and returns when the pool has made the image and the journal has
+// no fingerprint of it yet: the daemon dies there. Call bury at the end of the test.
 func (w *world) dieInCreate(t *testing.T, opID string, in api.VolumeCreate) (bury func()) {
 	t.Helper()
 	reached, released, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -52,7 +52,7 @@ func (w *world) dieInCreate(t *testing.T, opID string, in api.VolumeCreate) (bur
 	}
 }
 
-// TestAnImageThatNobodyCanTellFromAnotherIsLeft: the daemon dies when the pool has made it
+// TestAnImageThatNobodyCanTellFromAnotherIsLeft: the daemon dies when the pool has made the image
 // and the journal has no fingerprint of it yet.
 func TestAnImageThatNobodyCanTellFromAnotherIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +94,7 @@ func TestAnImageThatIsReplacedAsSoonAsItIsMadeIsNotTaken(t *testing.T) {
 	})
 }
 
-// TestACreationIsUndoneWithoutTheImageOfSomebodyElse: it has come to be where the image of
-// the volume was.
+// TestACreationIsUndoneWithoutTheImageOfSomebodyElse, which has replaced the volume's image.
 func TestACreationIsUndoneWithoutTheImageOfSomebodyElse(t *testing.T) {
 	for name, replaced := range map[string]bool{"its own": false, "somebody else's": true} {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,8 @@ func TestAVolumeInAPoolThatRoundsIsTheBeginningOfWhatThePoolMakes(t *testing.T) 
 	}
 }
 
-// TestANewVolumeOfAnUnevenSizeDoesNotBeginWithAHole, or QEMU would not open it with cache none.
+// TestANewVolumeOfAnUnevenSizeDoesNotBeginWithAHole, because QEMU would not open it with
+// cache=none.
 func TestANewVolumeOfAnUnevenSizeDoesNotBeginWithAHole(t *testing.T) {
 	for name, c := range map[string]struct {
 		in     api.VolumeCreate
@@ -143,7 +144,7 @@ func TestANewVolumeOfAnUnevenSizeDoesNotBeginWithAHole(t *testing.T) {
 func TestCreateNeverDeletesWhatItDidNotMake(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(t)
-	// Between the look and the creation somebody makes that very file.
+	// Another program creates the same file between the check and the creation.
 	w.Inject(hvtest.Fault{Call: "CreateVolume", Do: func() {
 		must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
 	}})
@@ -183,7 +184,7 @@ func TestAdoptTakesTheImageAsItIs(t *testing.T) {
 	must(t, err)
 	outside, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	must(t, os.WriteFile(dir+"/old.img", nil, 0o600)) // a link to nothing leads nowhere
+	must(t, os.WriteFile(dir+"/old.img", nil, 0o600)) // a dangling link is ignored
 	must(t, os.Symlink(dir, outside+"/link"))
 	for name, c := range map[string]struct {
 		in   api.VolumeAdopt
@@ -193,7 +194,7 @@ func TestAdoptTakesTheImageAsItIs(t *testing.T) {
 			api.VolumeAdopt{Name: "db", Path: outside + "/old.img", Format: api.FormatRaw},
 			api.Location{Path: outside + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
 		},
-		"by the path of a pool": { // a drain of the pool moves what is in it, however it was named
+		"by the path of a pool": { // a drain of the pool moves every volume in it, whatever path was used
 			api.VolumeAdopt{Name: "db", Path: dir + "/old.img", Format: api.FormatRaw},
 			api.Location{Pool: "real", Name: "old.img", Path: dir + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
 		},
@@ -223,7 +224,7 @@ func TestAdoptTakesTheImageAsItIs(t *testing.T) {
 	}
 }
 
-// addOnDevice makes a qcow2 image on a block device that it fits on.
+// addOnDevice makes a qcow2 image on a block device that is large enough.
 func (w *world) addOnDevice(t *testing.T, path string) {
 	t.Helper()
 	must(t, w.CreateImage(path, hvtest.Raw, testSize+hvtest.TableBytes))
@@ -231,7 +232,7 @@ func (w *world) addOnDevice(t *testing.T, path string) {
 	w.images.Devices[path] = true
 }
 
-// TestAdoptTakesAnImageOnADevice that it fits on, with the size that its guest sees.
+// TestAdoptTakesAnImageOnADevice that is large enough, with the size that its guest sees.
 func TestAdoptTakesAnImageOnADevice(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -262,7 +263,7 @@ func TestDeleteRemovesBytesAndVolume(t *testing.T) {
 	for name, c := range map[string]struct {
 		l     api.Location
 		block bool
-		image bool // is still there
+		image bool // it still exists
 	}{
 		"in a pool":                         {l: inPoolOfFiles()},
 		"file at a path":                    {l: api.Location{Path: dir + "/db.raw"}},
@@ -325,7 +326,7 @@ func TestDeleteFollowsALinkToTheBytes(t *testing.T) {
 	}
 }
 
-// A volume that was adopted by a link to its pool, or by /dev/mapper, keeps that path.
+// A volume that was adopted through a link to its pool, or through /dev/mapper, keeps that path.
 func TestDeleteFindsInItsPoolAVolumeThatHasAnotherNameOfItsImage(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -347,7 +348,7 @@ func TestDeleteFindsInItsPoolAVolumeThatHasAnotherNameOfItsImage(t *testing.T) {
 	}
 }
 
-// Only what is at its pool's path can be attached, and what the link leads to can change.
+// Only the pool's path can be attached, because the target of the link can change.
 func TestAnImageThatIsAdoptedByALinkInItsPoolHasThePathOfThePool(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -371,7 +372,7 @@ func TestDeleteIsUndoneWhenAGuestTakesTheImageMeanwhile(t *testing.T) {
 	g := w.start(t)
 	must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
 	vol := w.addVolume("db", inPoolOfFiles())
-	// The first look is the check of the request, the second one the step's.
+	// The first read is the request's check, the second one the step's.
 	w.Inject(hvtest.Fault{Call: "Domains", Nth: 2, Do: func() { w.define(t, "web", "/files/db.raw") }})
 	wantCode(t, deleted(g.Delete(t.Context(), testOp, vol.ID, false)), api.CodeVolumeInUse)
 	if got := w.registry.volumes[vol.ID].Status; !w.Exists("/files/db.raw") || got != api.VolumeAvailable {
@@ -450,8 +451,8 @@ func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
 		err2   error
 		ended  = make(chan struct{})
 	)
-	// The second request comes while the first one decides where to go, and has
-	// time to overtake it if nothing keeps it from that.
+	// The second request arrives while the first one chooses its pool, and could overtake it
+	// without the lock.
 	w.Inject(hvtest.Fault{Call: "Pools", Do: func() {
 		go func() {
 			defer close(ended)
@@ -470,8 +471,8 @@ func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
 	}
 }
 
-// TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards loses the
-// registry when the image is made and the volume is to be published.
+// TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards: the registry stops answering when
+// the image is made and the volume is to be published.
 func TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -490,7 +491,7 @@ func TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards(t *testing.T
 	})
 }
 
-// hungRegistry takes requests and does not answer.
+// hungRegistry accepts requests and does not answer.
 type hungRegistry struct{ *fakeRegistry }
 
 func (hungRegistry) Type(ctx context.Context, _ string) (api.VolumeType, error) {
@@ -526,15 +527,15 @@ func TestRequestIsAnsweredWhileLibvirtIsAway(t *testing.T) {
 	})
 }
 
-// TestParkedOpIsAnsweredWithTheCallForTheOperator makes it impossible to see
-// whether the image was deleted.
+// TestParkedOpIsAnsweredWithTheCallForTheOperator: whether the image was deleted cannot be
+// observed.
 func TestParkedOpIsAnsweredWithTheCallForTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		g := w.start(t)
 		must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
 		vol := w.addVolume("db", inPoolOfFiles())
-		for n := range 50 { // the first two looks come before the deletion
+		for n := range 50 { // the first two reads come before the deletion
 			w.Inject(hvtest.Fault{Call: "LookupVolume", Nth: 3 + n, Err: errors.New("I/O error")})
 		}
 		_, err := g.Delete(t.Context(), testOp, vol.ID, false)
@@ -545,7 +546,7 @@ func TestParkedOpIsAnsweredWithTheCallForTheOperator(t *testing.T) {
 	})
 }
 
-// deleted drops the answer of a Delete that is to be refused.
+// deleted returns the error of a Delete.
 func deleted(_ api.VolumeRegister, err error) error { return err }
 
 func mustDelete(t *testing.T, g *Manager, opID string, vol api.Volume) {

@@ -20,7 +20,7 @@ type subject struct {
 	*world
 	kind string
 	in   input
-	// done and undone judge the world after the op.
+	// done and undone check the world after the op.
 	done, undone func(*subject) error
 }
 
@@ -50,8 +50,8 @@ func inPoolOfFiles() api.Location {
 	return api.Location{Pool: "files", Name: "db.raw", Path: "/files/db.raw", Format: api.FormatRaw, SizeBytes: testSize}
 }
 
-// is says what is wrong if the volume's status in the registry ("" for none) or
-// the existence of its image is another.
+// is returns errors unless the volume has this status in the registry ("" for none) and its image
+// exists as given.
 func (s *subject) is(status api.VolumeStatus, image bool) error {
 	var errs []error
 	if got := s.registry.volumes[matrixVolume].Status; got != status {

@@ -26,9 +26,8 @@ func TestNothingIsAdoptedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// TestNothingIsResizedThroughALinkInAPool, neither where it was there before nor where it is
-// planted right before the image grows. With the image back in its place the next call makes it
-// larger.
+// TestNothingIsResizedThroughALinkInAPool, whether the link exists before the request or is planted
+// right before the image grows. Once the image is back, the next request makes it larger.
 func TestNothingIsResizedThroughALinkInAPool(t *testing.T) {
 	for _, who := range []holder{nobody, stopped, running} {
 		for _, when := range []string{"before the request", "when it was kept for that", "right before it grows"} {
@@ -39,7 +38,7 @@ func TestNothingIsResizedThroughALinkInAPool(t *testing.T) {
 				w := newWorld(t)
 				planted := hosttest.PlantLater(t, w.Fake, testSize)
 				vol := w.volumeAt(t, planted.Location, who)
-				if when != "before the request" { // which the rules refuse, before an image is looked at
+				if when != "before the request" { // the rules refuse that before an image is read
 					w.images.Places = planted.Rules(w.Fake)
 				}
 				switch when {
@@ -58,7 +57,7 @@ func TestNothingIsResizedThroughALinkInAPool(t *testing.T) {
 				err := resize(resizeOp)
 				if when == "before the request" {
 					planted.Refused(t, err)
-				} else { // whether it has grown is not known
+				} else { // the image may have grown
 					wantCode(t, err, api.CodeNeedsOperator)
 					planted.Named(t, err.Error())
 					planted.Untouched(t)

@@ -21,21 +21,20 @@ import (
 
 const testOp = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa"
 
-// changes are the calls of the hypervisor that change something.
+// changes returns the changing calls of the hypervisor.
 func changes(w *world) []string {
 	return slices.DeleteFunc(w.Calls(), func(c string) bool {
 		return slices.Contains([]string{"Pools", "LookupVolume", "Domains"}, c)
 	})
 }
 
-// refusal is a request that must be refused with a code, and leave everything
-// as it was.
+// refusal is a request that must be refused with a code, and change nothing.
 type refusal[Request any] struct {
 	name    string
 	prepare func(t *testing.T, w *world)
 	change  func(in *Request)
 	want    api.Code
-	says    string // what the message must name
+	says    string // text in the message
 }
 
 func (c refusal[Request]) check(t *testing.T, in Request, ask func(g *Manager, in Request) error) {
@@ -232,7 +231,7 @@ func TestDeleteIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnImageThatIsSpokenForByAnotherNameIsNotAdopted: the registry compares names.
+// TestAnImageThatIsSpokenForByAnotherNameIsNotAdopted: the registry compares only names.
 func TestAnImageThatIsSpokenForByAnotherNameIsNotAdopted(t *testing.T) {
 	for name, spoken := range map[string]func(w *world, l api.Location){
 		"is volume other already": func(w *world, l api.Location) { w.addVolume("other", l) },
@@ -261,7 +260,7 @@ func TestAnImageThatIsSpokenForByAnotherNameIsNotAdopted(t *testing.T) {
 	}
 }
 
-// TestOfTwoNamesOfOneImageOneIsAdopted: both were free when they were looked at.
+// TestOfTwoNamesOfOneImageOneIsAdopted: both were free at their checks.
 func TestOfTwoNamesOfOneImageOneIsAdopted(t *testing.T) {
 	w := newWorld(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -308,7 +307,7 @@ func TestAnImageThatAVolumeHasLeftIsAdoptedOnlyByForce(t *testing.T) {
 	must(t, err)
 }
 
-// The end of a move deletes its source in the moment in which somebody adopts that.
+// The end of a move deletes its source while that is being adopted.
 func TestAnImageThatIsDeletedMeanwhileIsNotAdopted(t *testing.T) {
 	w := newWorld(t)
 	path := filepath.Join(t.TempDir(), "a.raw")

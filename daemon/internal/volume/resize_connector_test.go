@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// answersOfExtend are all that a program may be heard to say of an extend, besides that it is done.
+// answersOfExtend returns every failure that an extend's program may report.
 func answersOfExtend() map[string]error {
 	said := map[string]error{"it is killed": &connector.BrokenError{Verb: connector.VerbExtend, Err: errors.New("signal: killed")}}
 	for _, code := range connector.Codes {
@@ -25,8 +25,7 @@ func answersOfExtend() map[string]error {
 	return said
 }
 
-// askWhile asks for a larger size once, with something that happens at the run of the connector's
-// extend.
+// askWhile requests a larger size once, with a happening at the connector's extend.
 func (s *resizeTrial) askWhile(t *testing.T, happens hosttest.Happening) error {
 	t.Helper()
 	calls := s.callsOfAResize(t)
@@ -42,8 +41,7 @@ func (s *resizeTrial) askWhile(t *testing.T, happens hosttest.Happening) error {
 	return err
 }
 
-// callsOfAResize are the calls of a resize at which nothing happens, of another volume like this
-// one.
+// callsOfAResize returns the calls of an undisturbed resize of another such volume.
 func (s *resizeTrial) callsOfAResize(t *testing.T) []string {
 	t.Helper()
 	other := newConnectorTrial(t, s.who)
@@ -52,15 +50,15 @@ func (s *resizeTrial) callsOfAResize(t *testing.T) []string {
 	return other.moments.Calls()
 }
 
-// newConnectorTrial is a trial of a device that its connector extends.
+// newConnectorTrial returns a trial with a device that its connector extends.
 func newConnectorTrial(t *testing.T, who holder) *resizeTrial {
 	t.Helper()
 	i := slices.IndexFunc(resizeSubjects, func(s resizeSubject) bool { return s.name == byItsConnector })
 	return newResizeTrial(t, i, who)
 }
 
-// TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays of an extend that it has done, or not: the
-// resize is done if the device has the size, and else nothing has another size than before.
+// TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays about an extend: the resize is done if the
+// device has the size, otherwise no size changes.
 func TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays(t *testing.T) {
 	for what, says := range answersOfExtend() {
 		for _, who := range []holder{nobody, stopped, running} {
@@ -76,7 +74,7 @@ func TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays(t *testing.T) {
 						if err != nil {
 							must(t, s.hasSize(s.vol, who, testSize))
 						}
-						must(t, s.ask(t, grownSize)) // the same by another request
+						must(t, s.ask(t, grownSize)) // the same size in another request
 						must(t, s.hasSize(s.vol, who, grownSize))
 						s.settle(t)
 					})
@@ -86,8 +84,8 @@ func TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays(t *testing.T) {
 	}
 }
 
-// TestAnExtendThatDoesSomethingElseIsRefusedAndNothingIsLost: the device is larger than it was, its
-// guest is not told, and whoever asks next has all of it.
+// TestAnExtendThatDoesSomethingElseIsRefusedAndNothingIsLost: the device has grown, its guest does
+// not see it, and the next request can use all of it.
 func TestAnExtendThatDoesSomethingElseIsRefusedAndNothingIsLost(t *testing.T) {
 	extend := func(s *resizeTrial, bytes int64) {
 		must(t, s.ExtendVolume(context.Background(), "thin", "db", bytes))

@@ -23,17 +23,17 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// byItsConnector is the subject whose connector is a program that is run.
+// byItsConnector is the subject with a connector program that runs.
 const byItsConnector = "a device by its connector"
 
-// resizeSubject is a volume with each of those who may have it.
+// resizeSubject is a volume with its possible holders.
 type resizeSubject struct {
 	name string
 	with func(w *world, t *testing.T, who holder) api.Volume
 	who  []holder
 }
 
-// resizeSubjects are the volumes that simulations resize.
+// resizeSubjects are the volumes of the simulations.
 var resizeSubjects = []resizeSubject{
 	{"a file", (*world).withVolume, []holder{nobody, stopped, running, paused}},
 	{"a device", (*world).withDevice, []holder{nobody, stopped, running}},
@@ -41,13 +41,13 @@ var resizeSubjects = []resizeSubject{
 	{"a beginning", (*world).withSlice, []holder{nobody, stopped, running}},
 }
 
-// resizeTrial is a volume that is resized by a daemon to which things happen.
+// resizeTrial is a volume that a daemon resizes under faults.
 type resizeTrial struct {
 	*world
 	daemon *hosttest.Daemon[*Manager]
 	vol    api.Volume
 	who    holder
-	// asks counts the requests, and size is the largest that was asked for.
+	// asks counts the requests, and size is the largest requested size.
 	asks int
 	size int64
 }
@@ -69,7 +69,7 @@ func newResizeTrial(t *testing.T, subject int, who holder) *resizeTrial {
 	return s
 }
 
-// resizedImages are images to which something may happen when one grows.
+// resizedImages are images with a happening when one grows.
 type resizedImages struct {
 	*hosttest.Images
 	moments *hosttest.Moments
@@ -79,8 +79,8 @@ func (i resizedImages) Grow(ctx context.Context, img hv.Image, sizeBytes int64) 
 	return i.moments.Call("Grow", hv.ErrInUse, func() error { return i.Images.Grow(ctx, img, sizeBytes) })
 }
 
-// found are the sizes that the volume has: at the registry, by its image (of a beginning: by
-// the definition that says how much of the image it is), and of its guest, 0 if none runs.
+// found returns the volume's sizes: the registry's, the image's (for a slice, the definition's),
+// and its guest's, 0 if no guest runs.
 func (s *resizeTrial) found() (registry, inImage, guest int64) {
 	s.registry.With(func() { registry = s.registry.volumes[s.vol.ID].SizeBytes })
 	info, _ := s.Info(s.vol.Location.Path)
@@ -99,14 +99,14 @@ func (s *resizeTrial) found() (registry, inImage, guest int64) {
 	return registry, inImage, guest
 }
 
-// look notes what must never be: the registry promises bytes that are not there.
+// look reports a violated invariant: the registry has more bytes than the image.
 func (s *resizeTrial) look() {
 	if registry, inImage, _ := s.found(); registry > inImage {
 		s.moments.Wrong("the registry has %d bytes, the image %d", registry, inImage)
 	}
 }
 
-// ask asks for a size until there is an answer, and then for the same again. It judges both.
+// ask requests a size until it is answered, then requests it again, and checks both answers.
 func (s *resizeTrial) ask(t *testing.T, sizeBytes int64) error {
 	t.Helper()
 	s.asks++
@@ -141,8 +141,8 @@ func (s *resizeTrial) ask(t *testing.T, sizeBytes int64) error {
 	return err
 }
 
-// settle lets everything be well again, and claims that the volume has one size, and its data,
-// and can be made larger.
+// settle ends all faults, and checks that the volume has one size and its data, and can be made
+// larger.
 func (s *resizeTrial) settle(t *testing.T) {
 	t.Helper()
 	hosttest.Pass(2 * time.Minute)
@@ -160,7 +160,7 @@ func (s *resizeTrial) settle(t *testing.T) {
 	m, _ := s.daemon.Now()
 	m.lookAtImages(t.Context(), map[string]string{})
 	registry, inImage, guest := s.found()
-	isFile := s.vol.Location.Pool == "files" // of a device the guest may not be told yet
+	isFile := s.vol.Location.Pool == "files" // the guest of a device may not see the size yet
 	if slice := s.vol.Location.IsSlice(); !slice && (registry != inImage || isFile && guest != 0 && guest != inImage) {
 		t.Errorf("it was looked at: the registry has %d, the image %d, the guest %d", registry, inImage, guest)
 	}
@@ -176,7 +176,7 @@ func (s *resizeTrial) settle(t *testing.T) {
 	}
 	if s.vol.Location.IsSlice() {
 		who, s.vol.Location.ImageBytes = nobody, 0
-		must(t, s.Extend(s.vol.Location.Path, s.size)) // what is behind it is none of it
+		must(t, s.Extend(s.vol.Location.Path, s.size)) // the added bytes are not part of the volume
 	}
 	must(t, s.hasSize(s.vol, who, s.size))
 }
@@ -189,7 +189,7 @@ func (s *resizeTrial) registryAwayFor(how time.Duration) {
 	s.daemon.AwayFor(how, s.registry.SetDown, request.WaitRegistry)
 }
 
-// resizeTroubles are what happens to a resize.
+// resizeTroubles are the faults during a resize.
 var resizeTroubles = map[string]func(s *resizeTrial){
 	"an answer is lost":         func(*resizeTrial) {},
 	"libvirt goes away":         func(s *resizeTrial) { s.awayFor(20 * time.Second) },
@@ -224,7 +224,7 @@ func TestAResizeComesToATrueEndWhateverHappensAtEveryCall(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong, in any order: the seed names the run.
+// Random faults in random order; the seed determines the run.
 func TestAVolumeHasOneSizeWhateverHappens(t *testing.T) {
 	seeds := 600
 	if testing.Short() {
@@ -237,7 +237,7 @@ func TestOneSeedIsOneRunOfAResize(t *testing.T) {
 	hosttest.SameTwice(t, func(t *testing.T, rng *rand.Rand) []string { return resizeChaos(t, rng).Calls() })
 }
 
-// resizeChaos asks for one size after the other, while one thing after the other goes wrong.
+// resizeChaos requests one size after the other during a sequence of faults.
 func resizeChaos(t *testing.T, rng *rand.Rand) *resizeTrial {
 	t.Helper()
 	troubles := slices.Sorted(maps.Keys(resizeTroubles))

@@ -53,7 +53,7 @@ func TestAVolumeThatIsTheBeginningOfALargerImageGetsMoreOfIt(t *testing.T) {
 				must(t, err)
 				want := size
 				if size == grownSize {
-					want = 0 // it is all of it
+					want = 0 // the volume is the whole image
 				}
 				if top := dom.ConfigDisk("vdb").Top(); top.SliceBytes != want {
 					t.Errorf("the definition has a slice of %d bytes, want %d", top.SliceBytes, want)
@@ -63,8 +63,8 @@ func TestAVolumeThatIsTheBeginningOfALargerImageGetsMoreOfIt(t *testing.T) {
 	}
 }
 
-// TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain: the registry has the old size, and
-// the definition one that a guest may have seen since.
+// TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain: the registry has the old size, and the
+// definition a size that a guest may have seen since.
 func TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain(t *testing.T) {
 	const more = testSize + 2*hvtest.BlockSize
 	for name, c := range map[string]struct {
@@ -100,8 +100,8 @@ func TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestABeginningOfWhatHasGrownIsGivenLessThanItWasOrAllOfIt: the registry knows the old size of
-// the whole.
+// TestABeginningOfWhatHasGrownIsGivenLessThanItWasOrAllOfIt: the registry has the old size of the
+// whole image.
 func TestABeginningOfWhatHasGrownIsGivenLessThanItWasOrAllOfIt(t *testing.T) {
 	const whole = grownSize + 4*hvtest.BlockSize
 	for size, code := range map[int64]api.Code{

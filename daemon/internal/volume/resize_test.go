@@ -30,7 +30,7 @@ const (
 	resizeOp  = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0bbb"
 )
 
-// holder is who has the volume that is resized.
+// holder is the user of the resized volume.
 type holder string
 
 const (
@@ -40,8 +40,7 @@ const (
 	paused  holder = "a paused guest"
 )
 
-// withVolume puts a volume of testSize bytes into the world, with its image, and with
-// whoever has it.
+// withVolume adds a volume of testSize bytes to the world, with its image and its holder.
 func (w *world) withVolume(t *testing.T, who holder) api.Volume {
 	t.Helper()
 	l := inPoolOfFiles()
@@ -49,7 +48,7 @@ func (w *world) withVolume(t *testing.T, who holder) api.Volume {
 	return w.volumeAt(t, l, who)
 }
 
-// volumeAt puts the volume of an image into the world, with whoever has it.
+// volumeAt adds the volume of an image to the world, with its holder.
 func (w *world) volumeAt(t *testing.T, l api.Location, who holder) api.Volume {
 	t.Helper()
 	must(t, w.WriteBlock(l.Path, 1, 7))
@@ -79,8 +78,8 @@ func (w *world) edit(id string, change func(*api.Volume)) api.Volume {
 	return v
 }
 
-// hasSize says what is wrong if registry, image and guest do not have this size, or the
-// volume is still kept for an op, or what was in it is lost.
+// hasSize returns errors unless registry, image and guest have this size, the volume is not
+// reserved, and its data is intact.
 func (w *world) hasSize(vol api.Volume, who holder, want int64) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -108,7 +107,7 @@ func TestAVolumeIsMadeLargerWhoeverHasIt(t *testing.T) {
 			w := newWorld(t)
 			vol := w.withVolume(t, who)
 			g := w.start(t)
-			for _, opID := range []string{resizeOp, resizeOp, testOp} { // the same again, and the same by another request
+			for _, opID := range []string{resizeOp, resizeOp, testOp} { // repeated, and the same size in another request
 				got, err := g.Resize(t.Context(), opID, vol.ID, api.VolumeResize{SizeBytes: grownSize})
 				must(t, err)
 				if got.SizeBytes != grownSize || got.Status != vol.Status {
@@ -132,7 +131,7 @@ func count(all []string, what string) (n int) {
 	return n
 }
 
-// The devices of others are made larger by others: what is left is to say so.
+// A device outside pools is extended by its owner; the resize only reports its size.
 func TestADeviceThatWasExtendedBecomesAsLargeForGuestAndRegistry(t *testing.T) {
 	for _, who := range []holder{nobody, stopped, running} {
 		t.Run(string(who), func(t *testing.T) {
@@ -151,7 +150,7 @@ func TestADeviceThatWasExtendedBecomesAsLargeForGuestAndRegistry(t *testing.T) {
 	}
 }
 
-// QEMU has the image open by the time that it is to be made larger: it is the one who may.
+// QEMU has opened the image since the check, so only QEMU may grow it.
 func TestAGuestThatStartsInTheMiddleGrowsItsDiskItself(t *testing.T) {
 	w := newWorld(t)
 	vol := w.withVolume(t, stopped)
@@ -165,7 +164,7 @@ func TestAGuestThatStartsInTheMiddleGrowsItsDiskItself(t *testing.T) {
 	}
 }
 
-// The guest ends before QEMU is told, or before it has answered.
+// The guest ends before QEMU gets the command, or before it has answered.
 func TestAGuestThatEndsInTheMiddleLeavesItsDiskToUs(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,7 +180,7 @@ func TestAGuestThatEndsInTheMiddleLeavesItsDiskToUs(t *testing.T) {
 	}
 }
 
-// A host that was fenced has lost its word, and another one may have the volume by now.
+// A fenced host has lost its reservation, and another host may have the volume now.
 func TestNothingGrowsThatIsNotKeptForItAnyMore(t *testing.T) {
 	w := newWorld(t)
 	vol := w.withVolume(t, running)
@@ -195,7 +194,7 @@ func TestNothingGrowsThatIsNotKeptForItAnyMore(t *testing.T) {
 	must(t, w.hasSize(vol, running, testSize))
 }
 
-// The size of before is never said of a request that is done.
+// A completed request never reports the old size.
 func TestAFenceInAResizeIsAnErrorThatSaysTheSizes(t *testing.T) {
 	for at, c := range map[string]struct {
 		imageBytes int64
@@ -248,7 +247,7 @@ func TestASizeThatIsThereIsRecordedWhenTheRegistryIsBack(t *testing.T) {
 	})
 }
 
-// QEMU does not put the new size on stable storage before it says that it is done.
+// QEMU completes the command before the new size is on stable storage.
 func TestAPowerCutThatTakesTheNewSizeBackIsGotOver(t *testing.T) {
 	w := newWorld(t)
 	vol := w.withVolume(t, running)
@@ -263,8 +262,7 @@ func TestAPowerCutThatTakesTheNewSizeBackIsGotOver(t *testing.T) {
 	must(t, w.hasSize(vol, stopped, grownSize))
 }
 
-// A migration has its instance for hours.
-// Linux says once what it could not store.
+// A migration has its instance for hours. Linux reports a lost write only once.
 func TestAResizeThatCannotBeStoredIsNotRecordedByItsSecondFlush(t *testing.T) {
 	w := newWorld(t)
 	vol := w.withVolume(t, nobody)
@@ -276,7 +274,7 @@ func TestAResizeThatCannotBeStoredIsNotRecordedByItsSecondFlush(t *testing.T) {
 	if now := w.registry.volumes[vol.ID]; now.SizeBytes != testSize {
 		t.Errorf("the registry has %d bytes", now.SizeBytes)
 	}
-	// An operator has looked at the image, and asks again.
+	// An operator has checked the image, and repeats the request.
 	_, err = g.Resize(t.Context(), testOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
 	must(t, err)
 	must(t, w.hasSize(vol, nobody, grownSize))
@@ -305,7 +303,7 @@ func TestAResizeDoesNotWaitForWhatLasts(t *testing.T) {
 	})
 }
 
-// resizing is a world in which a volume is to be resized.
+// resizing is a world with a volume to be resized.
 type resizing struct {
 	*world
 	vol api.Volume

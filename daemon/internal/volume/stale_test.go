@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// replace is what another host of a shared pool does to a volume whose host was
-// fenced: it deletes it by force, and makes another one in its place.
+// replace plays another host of a shared pool: it deletes a fenced host's volume by force, and
+// makes another volume in its place.
 func (w *world) replace(t *testing.T, id string) (next api.Volume) {
 	t.Helper()
 	w.registry.Lock()
@@ -26,7 +26,7 @@ func (w *world) replace(t *testing.T, id string) (next api.Volume) {
 	return next
 }
 
-// hang makes everything that looks into a pool wait from the nth look on.
+// hang makes every read of a pool fail from the nth on.
 func (w *world) hang(nth int) {
 	for n := range 1000 {
 		w.Inject(hvtest.Fault{Call: "LookupVolume", Nth: nth + n, Err: hv.ErrUnavailable})
@@ -60,7 +60,7 @@ func TestACreationThatWasOvertakenLeavesTheNextVolumeAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		g := w.start(t)
-		w.hang(2) // the look whether the image was made
+		w.hang(2) // the check whether the image was made
 		_, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize, Pool: "files", Format: api.FormatRaw})
 		if err == nil || !w.Exists("/files/db.raw") {
 			t.Fatalf("error %v, image there: %t", err, w.Exists("/files/db.raw"))

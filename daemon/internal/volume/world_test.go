@@ -33,26 +33,25 @@ const (
 // hypervisor and registry.
 type world struct {
 	*hvtest.Fake
-	hv       *hosttest.Hypervisor // Fake, as the daemon sees it
+	hv       *hosttest.Hypervisor // Fake, for the daemon
 	moments  *hosttest.Moments
 	registry *fakeRegistry
 	images   *hosttest.Images
 	journal  *optest.Journal
 	runner   *op.Runner
-	// connectors, if set, have the pools of connectors: their programs are run.
+	// connectors, if set, run the programs of the connectors' pools.
 	connectors *hosttest.Connectors
 	// left are the images that every volume has left by moves.
 	left []string
-	// unrecorded refuses the volumes that the journal has elsewhere than the registry.
+	// unrecorded refuses volumes about which journal and registry disagree.
 	unrecorded error
 	// adoptable, if set, refuses images that volumes have left.
 	adoptable func(ctx context.Context, path, verdict string) error
-	// faultPoint, if set, is told the points that the ops pass.
+	// faultPoint, if set, is called at the points that the ops pass.
 	faultPoint func(name string)
 }
 
-// newWorld makes a host with a pool of files, a smaller pool of block devices,
-// and no volumes.
+// newWorld returns a host with a pool of files, a smaller pool of block devices, and no volumes.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Fake: hvtest.New(), moments: &hosttest.Moments{}, registry: newFakeRegistry(), journal: optest.NewJournal()}
@@ -64,12 +63,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// addRealPool gives the host pool "real", whose directory exists outside the fake.
+// addRealPool gives the host a pool "real" with a directory that exists outside the fake.
 func (w *world) addRealPool(dir string) {
 	w.AddPool(hv.PoolInfo{Name: "real", Type: "dir", Path: dir, Active: true})
 }
 
-// cephCluster is a Ceph cluster whose images may be volumes.
+// cephCluster is a Ceph cluster with images that may be volumes.
 const cephCluster = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
 
 func (w *world) newManager(runner *op.Runner) *Manager {
@@ -86,7 +85,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	return New(Config{Rules: rules}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
-// start makes a manager with a runner, as a daemon does.
+// start returns a manager with a runner, as in a daemon.
 func (w *world) start(t *testing.T) *Manager {
 	t.Helper()
 	var err error
@@ -96,7 +95,7 @@ func (w *world) start(t *testing.T) *Manager {
 	return w.newManager(w.runner)
 }
 
-// addVolume puts a volume into the registry as if it had always been there.
+// addVolume adds a volume to the registry without an op.
 func (w *world) addVolume(name string, l api.Location) api.Volume {
 	vol := api.Volume{
 		ID: "6f0f7f6e-6c3c-4c39-9a7c-" + fmt.Sprintf("%012d", len(w.registry.volumes)+1), Name: name, Status: api.VolumeAvailable,
@@ -116,19 +115,18 @@ func (w *world) define(t *testing.T, name, path string) {
 
 var must, wantCode = expect.OK, expect.Code
 
-// fakeRegistry is a registry in memory, with its rules as far as volumes meet
-// them.
+// fakeRegistry is a registry in memory, with its rules about volumes.
 type fakeRegistry struct {
 	hosttest.Registry
 	volumes map[string]api.Volume
 	types   map[string]api.VolumeType
-	// migrations are those that are open.
+	// migrations are the open migrations.
 	migrations []api.Migration
-	// eager: whatever becomes available is attached at once.
+	// eager attaches every volume as soon as it becomes available.
 	eager bool
-	// refusesIdentity is the answer to whoever says which device a volume is on.
+	// refusesIdentity is the answer to a stored identity.
 	refusesIdentity error
-	// onBegin, where set, is called when a volume is kept for a resize.
+	// onBegin, if set, is called when a volume is reserved for a resize.
 	onBegin func()
 }
 
@@ -143,7 +141,7 @@ func newFakeRegistry() *fakeRegistry {
 	}
 }
 
-// ask is one request that changes nothing.
+// ask makes one request that changes nothing.
 func ask[T any](r *fakeRegistry, answer func() (T, error)) (T, error) {
 	return hosttest.Ask(&r.Registry, "registry", answer)
 }
@@ -290,7 +288,7 @@ func (r *fakeRegistry) EndResize(_ context.Context, opID, id string, in api.Volu
 	})
 }
 
-// letIn ends the resize of a volume.
+// letIn ends the reservation of a volume.
 func letIn(vol api.Volume) api.Volume {
 	vol.ResizeOpID, vol.Status = "", api.VolumeAvailable
 	if len(vol.Attachments) > 0 {
@@ -309,7 +307,7 @@ func (r *fakeRegistry) grown(vol api.Volume, sizeBytes int64) api.Volume {
 	return vol
 }
 
-// fence takes from the host what its ops keep, and has it back at once.
+// fence fences the host, which loses its ops' reservations and is back at once.
 func (r *fakeRegistry) fence() {
 	r.With(func() {
 		r.NextEpoch(testHost, true)

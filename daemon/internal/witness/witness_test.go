@@ -21,7 +21,7 @@ import (
 type kernel struct {
 	files []hv.OpenFile
 	err   error
-	// absent is a path where there is nothing.
+	// absent is a missing path.
 	absent string
 }
 
@@ -55,7 +55,7 @@ func TestTheKernelsWordIsReadAsItIs(t *testing.T) {
 	}
 }
 
-// One that is gone (an overlay behind the switch) hides nothing of the others.
+// A missing image (an overlay after the switch) does not hide the others.
 func TestSeveralImagesAreToldApartAlsoWithOneGone(t *testing.T) {
 	k := kernel{files: []hv.OpenFile{{Path: "/images/a", FD: 3}, {Path: "/images/b", FD: 4, Writable: true}}}
 	for _, k.absent = range []string{"", "/images/c"} {
@@ -69,7 +69,7 @@ func TestSeveralImagesAreToldApartAlsoWithOneGone(t *testing.T) {
 
 var errDisagree = errors.New("they disagree")
 
-// agreed hears what the witnesses say at each look; the last is repeated.
+// agreed calls Agreed with these answers, one per look; the last is repeated.
 func agreed(t *testing.T, says ...witness.Heard[int]) (looks int, view int, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
