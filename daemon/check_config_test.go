@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestCheckConfigHasConnectorsLookAtTheirPools: only they know which options there are.
+// TestCheckConfigHasConnectorsLookAtTheirPools, because only connectors know their options.
 func TestCheckConfigHasConnectorsLookAtTheirPools(t *testing.T) {
 	dir := fakeConnector(t)
 	const broken = "#!/bin/sh\necho no answer\n"
@@ -38,8 +38,8 @@ func TestCheckConfigHasConnectorsLookAtTheirPools(t *testing.T) {
 	}
 }
 
-// TestAPoolDoesNotKeepADaemonFromStarting: the unit checks the configuration first, and the pools
-// come later.
+// TestAPoolDoesNotKeepADaemonFromStarting: the unit checks the configuration before the pools are
+// available.
 func TestAPoolDoesNotKeepADaemonFromStarting(t *testing.T) {
 	t.Setenv(envConnectors, "/run/volferry/connectors.sock")
 	var out bytes.Buffer

@@ -126,7 +126,7 @@ func TestCommandsThatStartNothing(t *testing.T) {
 	}
 }
 
-// TestAnAllowedPathThatIsOpenToOthersIsSaid and is taken: it is the operator's word.
+// TestAnAllowedPathThatIsOpenToOthersIsSaid, and accepted, because the operator has listed it.
 func TestAnAllowedPathThatIsOpenToOthersIsSaid(t *testing.T) {
 	open, closed := t.TempDir(), t.TempDir()
 	if err := os.Chmod(open, 0o777); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
-// fakeConnector installs a connector that knows its pool, if this has the option "is" that it
-// wants, and returns its directory.
+// fakeConnector installs a connector that accepts a pool with the right option "is", and returns
+// its directory.
 func fakeConnector(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,8 +49,8 @@ gone = { connector = "nowhere" }
 	return []string{"--config", file, "--connector-dir", fakeConnector(t)}
 }
 
-// TestPoolsOfConnectorsAreThoseOfTheConfiguration, whether the daemon runs them or the program
-// beside it.
+// TestPoolsOfConnectorsAreThoseOfTheConfiguration, whether the daemon or its helper runs the
+// connectors.
 func TestPoolsOfConnectorsAreThoseOfTheConfiguration(t *testing.T) {
 	for _, who := range []string{"itself", "another program"} {
 		t.Run(who, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestPoolsOfConnectorsAreThoseOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// servedConnectors is the socket of `volferryd connectors`.
+// servedConnectors returns the socket of `volferryd connectors`.
 func servedConnectors(t *testing.T, args []string) string {
 	t.Helper()
 	address := &net.UnixAddr{Name: "@volferry-connectors-" + filepath.Base(t.TempDir()) + t.Name(), Net: "unixpacket"}
@@ -109,8 +109,8 @@ func servedConnectors(t *testing.T, args []string) string {
 	return address.Name
 }
 
-// TestTheNextDaemonIsToldOfAVolumeWhenItIsMade: the program that the daemon before has asked is
-// still at work on it, beside the daemon.
+// TestTheNextDaemonIsToldOfAVolumeWhenItIsMade: the connector that the previous daemon has called
+// still works on the volume.
 func TestTheNextDaemonIsToldOfAVolumeWhenItIsMade(t *testing.T) {
 	dir := t.TempDir()
 	for _, pipe := range []string{"begun", "go"} {
@@ -188,7 +188,7 @@ func TestPoolsThatNameNoConnectorAreRefused(t *testing.T) {
 	}
 }
 
-// TestConnectorTestFindsWhatIsWrong: a connector that only knows its pool.
+// TestConnectorTestFindsWhatIsWrong with a connector that only knows its pool.
 func TestConnectorTestFindsWhatIsWrong(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), []string{"connector-test", filepath.Join(fakeConnector(t), "fake"), "is=good"}, &out, &out)

@@ -11,7 +11,7 @@ import (
 
 func TestEveryFirstStartMakesDirectoriesThatQEMUPasses(t *testing.T) {
 	for _, umask := range []int{0o022, 0o077} {
-		for range 50 { // it must not depend on chance
+		for range 50 { // the result must not depend on chance
 			old := syscall.Umask(umask)
 			cfg := defaultConfig()
 			cfg.StateDir = filepath.Join(t.TempDir(), "volferry")

@@ -16,7 +16,7 @@ import (
 	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
-// tree is every path below a directory with its mode and content.
+// tree returns every path below a directory with its mode and content.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -44,7 +44,7 @@ func tree(t *testing.T, dir string) map[string]string {
 
 func TestDoctorFixesNothingWhereNothingIsWrong(t *testing.T) {
 	d, _ := hookedHost(t, time.Now().Add(time.Hour))
-	d.hook(t.Context()) // takes note of this libvirt
+	d.hook(t.Context()) // it records this libvirt
 	before := tree(t, filepath.Dir(d.cfg.StateDir))
 	if fixes := d.fixes(t.Context()); len(fixes) != 0 {
 		t.Errorf("fixes %+v", fixes)
@@ -136,7 +136,7 @@ func TestDoctorInstallsTheHookAndHasLibvirtSeeIt(t *testing.T) {
 		select {
 		case <-reloaded:
 		default:
-			return nil // it has not looked for hooks yet
+			return nil // libvirt has not looked for hooks yet
 		}
 		guards, err := d.guards.List()
 		if err != nil || guards[id] == "" {
@@ -191,7 +191,7 @@ func TestDoctorDoesNotReplaceAnotherHook(t *testing.T) {
 
 func TestAHookThatIsNotAskedIsNoFix(t *testing.T) {
 	d, fake := hookedHost(t, time.Now())
-	fake.SetAbout(hv.About{}) // and no process to reload
+	fake.SetAbout(hv.About{}) // no process can be reloaded
 	fixes := d.fixHookUnseen(t.Context())
 	if len(fixes) != 1 || fixes[0].Status != "failed" || !strings.Contains(fixes[0].After, "has not asked the hook") {
 		t.Errorf("fixes %+v", fixes)

@@ -17,7 +17,7 @@ import (
 	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
-// hookedHost is a host in a directory, with the hook, and a libvirt that started at since.
+// hookedHost returns a host in a directory, with the hook, and a libvirt that started at since.
 func hookedHost(t *testing.T, since time.Time) (*doctor, *hvtest.Fake) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,8 +47,8 @@ func TestDoctorKnowsWhetherLibvirtHasSeenTheHook(t *testing.T) {
 	if c := d.hook(t.Context()); c.Status != "ok" || !strings.Contains(c.Message, "before libvirtd started") {
 		t.Errorf("the hook was there before libvirtd: %+v", c)
 	}
-	// A package upgrade puts another file in its place. This libvirtd goes on to ask it,
-	// and so it is with the next volferryd.
+	// A package upgrade replaces the file. This libvirtd runs the new one too, and the next
+	// volferryd knows that.
 	if err := d.guards.InstallHook(libvirthook.Script); err != nil {
 		t.Fatal(err)
 	}

@@ -39,15 +39,15 @@ func TestDoctorNamesTheVolumesWhoseImagesAreNotThere(t *testing.T) {
 	if checks = d.missing(t.Context(), volumes[:5]); len(checks) != 1 || checks[0].Status != "ok" {
 		t.Errorf("%+v, want ok", checks)
 	}
-	d.volume = knownVolumes(nil).find // it does not answer
+	d.volume = knownVolumes(nil).find // the registry does not answer
 	if checks = d.missing(t.Context(), volumes[5:]); len(checks) != 1 || checks[0].Status != "fail" {
 		t.Errorf("%+v without the registry, want the failure", checks)
 	}
 }
 
-// An operator who has just said which device the volume is on is believed at once.
+// If an operator has just set the volume's device, doctor uses that at once.
 func TestDoctorNamesAVolumeAtWhosePathAnotherDeviceIs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.raw") // which says nothing of itself
+	path := filepath.Join(t.TempDir(), "a.raw") // a file has no identity of its own
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestDoctorNamesAVolumeAtWhosePathAnotherDeviceIs(t *testing.T) {
 	}
 }
 
-// knownVolumes are what a registry knows; nil does not answer.
+// knownVolumes are a registry's volumes; nil does not answer.
 type knownVolumes map[string]api.Volume
 
 func (k knownVolumes) find(_ context.Context, ref string) (api.Volume, error) {

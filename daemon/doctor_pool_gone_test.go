@@ -40,7 +40,7 @@ func TestDoctorNamesTheVolumesWhosePoolIsGone(t *testing.T) {
 	if checks := d.poolsGone(t.Context(), volumes[:6]); len(checks) != 0 {
 		t.Errorf("%+v, want nothing", checks)
 	}
-	d.volume = knownVolumes(nil).find // it does not answer
+	d.volume = knownVolumes(nil).find // the registry does not answer
 	if checks := d.poolsGone(t.Context(), volumes[6:7]); len(checks) != 1 {
 		t.Errorf("%+v without the registry, want the failure", checks)
 	}

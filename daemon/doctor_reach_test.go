@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// unprivileged is a hypervisor whose QEMU is not root.
+// unprivileged is a hypervisor with a QEMU that is not root.
 type unprivileged struct {
 	*hvtest.Fake
 	given bool
@@ -45,7 +45,7 @@ func TestDoctorNamesWhatQEMUDoesNotReach(t *testing.T) {
 	}
 	fake := hvtest.New()
 	fake.AddPool(hv.PoolInfo{Name: "fast", Type: "dir", Path: pool, Active: true})
-	allowed := []string{"/dev/mapper/volumes-*"} // a device is given to QEMU, and its directory does not matter
+	allowed := []string{"/dev/mapper/volumes-*"} // libvirt gives QEMU access to a device, whatever its directory
 	d := &doctor{cfg: &config{OverlayDir: filepath.Join(state, "overlays"), AllowedPaths: allowed}, hv: unprivileged{fake, true}}
 	if checks := d.reach(t.Context()); len(checks) != 1 || checks[0].Status != "ok" {
 		t.Errorf("where everything is open: %+v", checks)
@@ -71,8 +71,8 @@ func TestDoctorNamesTheImagesThatQEMUCannotOpen(t *testing.T) {
 	dir := t.TempDir()
 	theirs, own := filepath.Join(dir, "theirs.raw"), filepath.Join(dir, "own.raw")
 	fake := hvtest.New()
-	// Nobody may write to theirs, its owner neither: where libvirt gives images it is told of by
-	// whoever tries it, for which it would be given away.
+	// No user may write to theirs, not even its owner. If libvirt changes the owner of images, only
+	// a real attempt would show that, and it would change the owner.
 	for path, mode := range map[string]os.FileMode{theirs: 0o400, own: 0o600} {
 		if err := errors.Join(os.WriteFile(path, nil, mode), fake.CreateImage(path, hvtest.Raw, 1<<20)); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// clockOf is a registry whose clock is ahead of this host's by that.
+// clockOf is a registry with a clock that is ahead of this host's.
 type clockOf struct {
 	ahead time.Duration
 	known bool
@@ -28,7 +28,7 @@ func (clockOf) Version(context.Context) (string, error)         { return "1.2.3"
 func (c clockOf) ClockAhead() (ahead time.Duration, known bool) { return c.ahead, c.known }
 func (clockOf) Peer() (protocol.Announcement, bool)             { return protocol.Own(), true }
 
-// oldRegistry is one that announces nothing.
+// oldRegistry is a registry that announces nothing.
 type oldRegistry struct{ clockOf }
 
 func (oldRegistry) Peer() (protocol.Announcement, bool) {
@@ -80,7 +80,7 @@ func TestDoctorNamesACertificateOfAnotherAuthority(t *testing.T) {
 	if c := d.chain(); len(c) != 1 || c[0].Status != "fail" || !strings.Contains(c[0].Message, "with its key") {
 		t.Errorf("with another key: %+v", c)
 	}
-	// That it is not good now is said elsewhere.
+	// Another check reports that it is not valid now.
 	d.cfg = s.config(mtlstest.At(s.ca, time.Now().Add(40*mtls.Day)).IssueHost(alphaID, "alpha", mtls.Day))
 	if c := d.chain(); len(c) != 1 || c[0].Status != "ok" {
 		t.Errorf("one that begins later: %+v", c)
@@ -90,8 +90,8 @@ func TestDoctorNamesACertificateOfAnotherAuthority(t *testing.T) {
 	}
 }
 
-// TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers: who runs and refuses is not mended
-// by a start.
+// TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers: a start does not help if the registry
+// runs and refuses.
 func TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers(t *testing.T) {
 	away := func() *api.Error { return api.Errorf(api.CodeRegistryUnavailable, "x") }
 	for name, c := range map[string]struct {
@@ -111,8 +111,7 @@ func TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers: places that do not answer are as they
-// should be.
+// TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers: URLs that do not answer are no fault.
 func TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers(t *testing.T) {
 	away := api.Errorf(api.CodeRegistryUnavailable, "cannot connect to b")
 	d := &doctor{probe: func(context.Context) []client.Endpoint {

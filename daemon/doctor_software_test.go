@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// found reports whether one of the checks of this name and status has the text.
+// found reports whether one of the checks with this name and status has the text.
 func found(checks []api.Check, name, status, text string) bool {
 	return slices.ContainsFunc(checks, func(c api.Check) bool {
 		return c.Name == name && c.Status == status && strings.Contains(c.Message, text)
@@ -76,7 +76,7 @@ func TestDoctorSaysThatALockManagerStopsMovesOfRunningGuests(t *testing.T) {
 	}
 }
 
-// A bug that Volferry works around is no reason for a warning.
+// A bug that Volferry works around deserves no warning.
 func TestDoctorSaysWhatCanHappenToAGuestWhenACopyBegins(t *testing.T) {
 	for qemu, bug := range map[uint64]string{10_000_002: "0f51f9c342", 7_002_022: "32125b1460"} {
 		for setting, want := range map[string]string{suspendAuto: "ok", suspendAlways: "ok", suspendNever: "warn"} {
@@ -124,7 +124,7 @@ func TestDoctorMissesQEMUAndLibvirt(t *testing.T) {
 	})
 }
 
-// TestDoctorWaitsForALibvirtThatIsRestarted, as right after the installation of the packages.
+// TestDoctorWaitsForALibvirtThatIsRestarted, as right after the installation of packages.
 func TestDoctorWaitsForALibvirtThatIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := hvtest.New()

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/thin"
 )
 
-// TestDoctorWarnsOfAThinPoolBeforeItIsFull, of its data as of its metadata.
+// TestDoctorWarnsOfAThinPoolBeforeItIsFull, for its data and its metadata.
 func TestDoctorWarnsOfAThinPoolBeforeItIsFull(t *testing.T) {
 	for name, c := range map[string]struct {
 		usage          thin.Usage

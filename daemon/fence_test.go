@@ -42,8 +42,7 @@ const (
 	fencedBytes  = 8 << 20
 )
 
-// registry is a registry with one host, one volume and its migration, behind a
-// socket.
+// registry is a registry with one host, one volume and its migration, at a socket.
 type registry struct {
 	mu     sync.Mutex
 	vol    api.Volume
@@ -51,11 +50,11 @@ type registry struct {
 	before api.MigrationState // of the row, while it is orphaned
 	epoch  int64
 	fenced bool
-	// mayRejoin is closed when the host is let back.
+	// mayRejoin is closed when the host may come back.
 	mayRejoin chan struct{}
-	// mute: reports get no answer.
+	// mute leaves reports without an answer.
 	mute bool
-	// epochs are those of the changes that the registry took.
+	// epochs are the epochs of the accepted changes.
 	epochs []int64
 }
 
@@ -65,7 +64,7 @@ func (r *registry) locked(f func()) {
 	f()
 }
 
-// fence is an operator who says that the host is off.
+// fence fences the host, like an operator.
 func (r *registry) fence() {
 	r.locked(func() {
 		r.epoch++
@@ -74,7 +73,7 @@ func (r *registry) fence() {
 	})
 }
 
-// abandon is one who gives its migration up.
+// abandon abandons its migration, like an operator.
 func (r *registry) abandon() {
 	r.locked(func() { r.row.State, r.vol.MigrationID = api.MigrationCancelled, "" })
 }
@@ -174,7 +173,7 @@ type fencedSite struct {
 	*process
 }
 
-// process is one process of its daemon, as far as a fence is about it.
+// process has the parts of a daemon process that a fence concerns.
 type process struct {
 	up         *uplink.Uplink
 	migrations *migrate.Manager
@@ -218,7 +217,7 @@ func (s *fencedSite) must(err error) {
 	}
 }
 
-// boot starts a process of the daemon in the order of serve.
+// boot starts a process of the daemon, in serve's order.
 func (s *fencedSite) boot() {
 	s.t.Helper()
 	p := &process{}
@@ -267,7 +266,7 @@ func (s *fencedSite) restart() {
 	s.boot()
 }
 
-// eventually waits for what the parts bring about by themselves.
+// eventually waits for a condition that the parts reach by themselves.
 func (s *fencedSite) eventually(what string, is func() bool) {
 	s.t.Helper()
 	over := time.After(time.Minute)
@@ -287,7 +286,7 @@ func (s *fencedSite) migration(id string) api.Migration {
 	return m
 }
 
-// copying begins a `volume migrate` whose copy takes its time.
+// copying begins a `volume migrate` with a slow copy.
 func (s *fencedSite) copying() string {
 	s.t.Helper()
 	m, err := s.migrations.Start(s.t.Context(), migrate.StartRequest{
@@ -299,7 +298,7 @@ func (s *fencedSite) copying() string {
 	return m.ID
 }
 
-// copied is how much of dst was written.
+// copied returns the number of written bytes of dst.
 func (s *fencedSite) copied() int64 {
 	s.t.Helper()
 	info, err := image.Storage{}.Inspect(s.t.Context(), api.Location{Path: s.dst, Format: api.FormatRaw})
@@ -307,7 +306,7 @@ func (s *fencedSite) copied() int64 {
 	return info.AllocatedBytes
 }
 
-// fence has an operator fence the host, and returns when it stands still.
+// fence fences the host, and returns when its copy has stopped.
 func (s *fencedSite) fence() {
 	s.t.Helper()
 	s.registry.fence()
@@ -356,7 +355,7 @@ func TestAMigrationThatWasAbandonedWhileTheHostWasFencedEnds(t *testing.T) {
 	for name, meanwhile := range map[string]func(*fencedSite){
 		"":                                   func(*fencedSite) {},
 		", restarted before it has rejoined": (*fencedSite).restart,
-		// It died between its rejoining and its ops.
+		// It died after the rejoin and before its ops.
 		", restarted in the new epoch": func(s *fencedSite) {
 			s.stop()
 			s.must(os.WriteFile(filepath.Join(s.dir, "uplink.json"), []byte(`{"epoch":2}`), 0o600))
@@ -373,7 +372,7 @@ func TestAMigrationThatWasAbandonedWhileTheHostWasFencedEnds(t *testing.T) {
 			var told int
 			s.registry.locked(func() { told = len(s.registry.epochs) })
 			written := s.copied()
-			// The registry is asked before anything goes on, not only by a report.
+			// The registry is asked before any op continues, not only by a report.
 			s.registry.locked(func() { s.registry.mute = true })
 			meanwhile(s)
 			close(s.registry.mayRejoin)

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// scraped runs a whole daemon whose libvirt and registry are not there, and returns how
-// a path of its metrics listener is read.
+// scraped runs a whole daemon without libvirt and registry, and returns a function that reads a
+// path of its metrics listener.
 func scraped(t *testing.T) (get func(path string) (int, string)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // only to find a free port
@@ -49,7 +49,7 @@ func scraped(t *testing.T) (get func(path string) (int, string)) {
 		t.Helper()
 		for {
 			resp, err := client.Get("http://" + address + path) //nolint:noctx // the test's own bound is enough
-			if err != nil {                                     // it is about to listen
+			if err != nil {                                     // the daemon is not listening yet
 				select {
 				case err := <-ended:
 					ended <- err
@@ -68,7 +68,7 @@ func scraped(t *testing.T) (get func(path string) (int, string)) {
 	}
 }
 
-// Libvirt and the registry may be away for long. The daemon lives, and is not ready.
+// Libvirt and the registry may be away for long. The daemon is alive, but not ready.
 func TestADaemonAloneIsAliveAndNotReady(t *testing.T) {
 	get := scraped(t)
 	if status, body := get("/healthz"); status != http.StatusOK || body != "ok journal\nok engine\n" {

@@ -37,7 +37,7 @@ func newSite(t *testing.T) *site {
 	return &site{t: t, ca: ca, dir: t.TempDir()}
 }
 
-// config is that of a daemon that shows the certificate.
+// config returns the configuration of a daemon with the certificate.
 func (s *site) config(pair mtls.Pair, err error) *config {
 	s.t.Helper()
 	if err == nil {
@@ -59,7 +59,7 @@ func (s *site) config(pair mtls.Pair, err error) *config {
 	return cfg
 }
 
-// registered leaves what a daemon keeps of a registry that has answered it.
+// registered stores the state of a daemon that a registry has answered.
 func (s *site) registered() {
 	s.t.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, "uplink.json"), []byte(`{"epoch":1}`), 0o600); err != nil {
@@ -73,13 +73,13 @@ func TestOverTLSTheCertificateSaysWhoTheHostIs(t *testing.T) {
 	if err := cfg.checkRegistry(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // at the first start, and with what that has kept
+	for range 2 { // at the first start, and with the state stored then
 		who, err := thisHost(cfg)
 		if err != nil || who.id != alphaID || who.name != "alpha" {
 			t.Errorf("the host is %+v (%v)", who, err)
 		}
 	}
-	// The same directory, and the socket of a registry on this machine.
+	// The same directory, with a registry's socket on this machine.
 	cfg.Registry = "unix:///run/volferry/registry.sock"
 	if who, err := thisHost(cfg); err != nil || who.id != alphaID || who.name != "configured" {
 		t.Errorf("over the socket the host is %+v (%v)", who, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The disk of a cancel that waits behind a copy is one, and is sampled once.
+// A cancel that waits for a copy has the same disk, which is sampled once.
 func TestMetricsSeeEachDiskThatMovesOnceAndCountParkedOps(t *testing.T) {
 	on := func(kind, instance, target string, state op.State) op.Status {
 		input, err := json.Marshal(map[string]any{"spec": map[string]string{"instance_id": instance, "target": target}})

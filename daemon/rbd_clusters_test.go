@@ -57,7 +57,7 @@ func TestTheProgramOfStorageReachesTheClustersOfTheConfigurationAlone(t *testing
 	}
 }
 
-// awayReach is a cluster that does not answer, or does.
+// awayReach is a cluster that may not answer.
 type awayReach struct{ err error }
 
 func (a awayReach) Check(context.Context, string, *os.File) error { return a.err }

@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// Systemd holds the socket, so a request may be there before the daemon has looked for libvirt.
+// Systemd holds the socket, so a request may arrive before the daemon has tried to connect to
+// libvirt.
 func TestARequestWaitsForTheFirstTryToConnectToLibvirt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready, served := make(chan struct{}), make(chan struct{})

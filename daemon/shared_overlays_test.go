@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// sharing is the configuration of a host that shares a directory.
+// sharing returns the configuration of a host with a shared overlay directory.
 func sharing(t *testing.T, dir, id string) *config {
 	t.Helper()
 	cfg := defaultConfig()
@@ -48,7 +48,7 @@ func TestTheSharedOverlayDirectoryItselfIsTheOperators(t *testing.T) {
 	}
 	cfg := sharing(t, dir, "")
 	cfg.OverlayDir = filepath.Join(dir, "gone since it was checked")
-	if err := makeDirs(cfg); err != nil { // which host this is, is not known yet
+	if err := makeDirs(cfg); err != nil { // the host's id is not known yet
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(cfg.OverlayDir); !os.IsNotExist(err) {

@@ -39,7 +39,7 @@ func TestAnErrorInTheConfigurationStopsNoProgramThatDoesNotNeedIt(t *testing.T) 
 	broken := writeConfig(t, "no_such_key = 1")
 	for _, command := range []string{"privileged", "access", "processes"} {
 		err := run(t.Context(), []string{command, "--config", broken}, io.Discard, io.Discard)
-		if err == nil || strings.Contains(err.Error(), "no_such_key") { // systemd has given it no socket
+		if err == nil || strings.Contains(err.Error(), "no_such_key") { // systemd has passed no socket
 			t.Errorf("%s: %v", command, err)
 		}
 	}

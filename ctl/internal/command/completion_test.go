@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// completed is what bash puts into the command line for the word so far, if
-// volferryctl knows these names.
+// completed returns bash's completions of the current word, if volferryctl knows these names.
 func completed(t *testing.T, current string, names ...string) []string {
 	t.Helper()
 	bash, err := exec.LookPath("bash")

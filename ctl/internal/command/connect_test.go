@@ -24,8 +24,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// selfSigned is a certificate that is its own authority, good for a server called
-// localhost and for who calls it, and its files.
+// selfSigned returns a self-signed certificate that is valid for a server called localhost and for
+// a client, with its files.
 func selfSigned(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

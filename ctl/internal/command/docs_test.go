@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What the documentation has people type is understood: each command gets as far as
-// connecting, to where nobody listens.
+// The program accepts the commands of the documentation: each command gets as far as connecting to
+// a socket without a listener.
 func TestCommandsOfTheDocumentationAreUnderstood(t *testing.T) {
 	const root = "../../.."
 	pages := []string{filepath.Join(root, "README.md")}
@@ -44,7 +44,7 @@ func TestCommandsOfTheDocumentationAreUnderstood(t *testing.T) {
 			}
 			seen++
 			want := api.ExitUnavailable
-			if slices.Contains(args, "watch") { // which would wait a minute for somebody to listen
+			if slices.Contains(args, "watch") { // it would wait a minute for a listener
 				args, want = append(args, "--help"), api.ExitDone
 			}
 			app := newApp(io.Discard, io.Discard)
@@ -67,7 +67,7 @@ func outcome(err error) (string, int) {
 	return body.Message, exit
 }
 
-// shellLines are the lines of the blocks of a page that are for a shell, without comments.
+// shellLines returns the lines of a page's shell blocks, without comments.
 func shellLines(page string) []string {
 	var lines []string
 	fenced, shell, before := false, false, ""
@@ -90,8 +90,8 @@ func shellLines(page string) []string {
 	return lines
 }
 
-// typed is a line as the program gets it, without the socket of the page; nil for a line
-// that is not the program's.
+// typed returns the arguments in a line, without the page's socket; nil for a line of another
+// program.
 func typed(line string) []string {
 	line, _, _ = strings.Cut(line, ";")
 	args := words(line)
@@ -119,7 +119,7 @@ func isTheShells(word string) bool {
 	return strings.HasPrefix(word, "|") || strings.HasPrefix(word, "<")
 }
 
-// words are the words of a line, of which some are in single quotes.
+// words splits a line into words; some are in single quotes.
 func words(line string) []string {
 	var out []string
 	for i, part := range strings.Split(line, "'") {

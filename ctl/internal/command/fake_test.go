@@ -23,12 +23,11 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// fake is a daemon that answers from a list of routes. Each route is a line
-// "METHOD PATH STATUS BODY", or "METHOD PATH" with the lines of a stream under
-// it, indented: events, and the words break (cut the connection, once), crash
-// (the whole server is gone, once) and wait (say no more, once). Several
-// routes of one method and path are used up in order; the last one stays. The line
-// "announces" has it announce itself as a program of this version.
+// fake is a daemon that answers from a list of routes. Each route is a line "METHOD PATH STATUS
+// BODY", or "METHOD PATH" with the lines of a stream under it, indented: events, and the words
+// break (break the connection, once), crash (end the whole server, once) and wait (send nothing
+// more, once). Several routes of one method and path are used in order; the last one stays. The
+// line "announces" makes it announce itself as a program of this version.
 type fake struct {
 	socket    string
 	announces bool
@@ -81,7 +80,7 @@ func (f *fake) script(text string) error {
 }
 
 func (f *fake) start() error {
-	// A crash leaves the socket behind.
+	// A crash leaves the socket in place.
 	if err := os.Remove(f.socket); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -186,7 +185,7 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request, found *route) {
 	}
 }
 
-// next is the next line of a stream after event since. Words are used up.
+// next returns the next line of a stream after event since. Words are used once.
 func (f *fake) next(found *route, since *int64) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,8 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/help.golden")
 
-// All the help texts are one golden file, to be read in one go as a new user
-// would.
+// All help texts are in one golden file, so that they can be read together.
 func TestHelpOfEveryCommand(t *testing.T) {
 	var got strings.Builder
 	for _, path := range commandPaths(newApp(nil, nil).Commands, nil) {
@@ -58,7 +57,7 @@ func TestEveryPlaceholderIsExplained(t *testing.T) {
 	check(newApp(nil, nil).Commands)
 }
 
-// commandPaths are the command lines of all commands that a user sees.
+// commandPaths returns the command lines of all visible commands.
 func commandPaths(commands []*cli.Command, above []string) [][]string {
 	paths := [][]string{}
 	if above == nil {

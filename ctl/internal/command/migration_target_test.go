@@ -19,7 +19,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("parseRate(%q) = %d, %v; want %d, which is meant", text, got, err, want)
 		}
 	}
-	// "100" with another unit in mind would have a copy last for years.
+	// "100", meant in another unit, would make a copy last for years.
 	for _, text := range []string{"", "fast", "100Mbit/s", "-1MiB", "100MiB/m", "/s", "100", "100/s", "65535"} {
 		if _, err := parseRate(text); err == nil || !strings.Contains(err.Error(), "MiB/s") {
 			t.Errorf("parseRate(%q) error = %v, want one that shows a rate in MiB/s", text, err)

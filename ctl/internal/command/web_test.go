@@ -74,7 +74,7 @@ func TestWebPrintsALinkToAPageOfTheOtherSideUntilItIsEnded(t *testing.T) {
 	visit(base+"/v1/status", `"host":"hv1"`)
 	visit(base+"/about", `"command":"volferryctl --socket `+f.socket+`"`)
 
-	cancel() // as Ctrl-C does
+	cancel() // like Ctrl-C
 	if err := <-ended; err != nil {
 		t.Errorf("web = %v, stderr: %s", err, &stderr)
 	}

@@ -75,7 +75,7 @@ db-data: completed
 	}
 }
 
-// A log has each line once, whatever comes between two of a kind.
+// A log has each line once, whatever comes between.
 func TestPlainLinesAreNotRepeated(t *testing.T) {
 	var b strings.Builder
 	p := NewPlain(&b)
@@ -97,10 +97,10 @@ func TestTimeLeftIsSaidOnceAPhaseWasMeasuredForLongEnough(t *testing.T) {
 	begin := time.Unix(1800000000, 0)
 	at := func(seconds, done int64) time.Duration {
 		m := copying(done)
-		m.RateBytesPerSecond = 1 // what the other side says of it does not matter
+		m.RateBytesPerSecond = 1 // the reported rate does not matter
 		return p.left(m, begin.Add(time.Duration(seconds)*time.Second)).Round(time.Second)
 	}
-	// A gigabyte goes into memory in a second, and then the storage takes 10 MiB a second.
+	// A gigabyte goes into memory in a second, and then the storage writes 10 MiB a second.
 	const mib = 1 << 20
 	if left := at(0, 0); left != 0 {
 		t.Errorf("at once %s are left", left)

@@ -33,7 +33,7 @@ NAME     ID                                    SIZE    LOCATION
 db-data  0197a1b2-0000-7000-8000-000000000001  20GiB   /var/lib/libvirt/images/db-data.raw
 web      0197a1b2-0001-7000-8000-000000000002  512MiB  -
 `},
-		// Ids of the same moment begin alike: eight digits would not tell.
+		// Ids of the same moment begin alike: eight digits would not distinguish them.
 		"ids shortened": {80, true, `
 NAME     ID             SIZE    LOCATION
 db-data  0197a1b2-0000  20GiB   /var/lib/libvirt/images/db-data.raw

@@ -19,8 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// held is a session at a socket that systemd holds, whose unit stands like that, one after the
-// other.
+// held returns a session at a socket of systemd; the unit has these states, one after the other.
 func held(t *testing.T, states ...unit.State) (s *Session, l net.Listener) {
 	t.Helper()
 	c, l := silent(t)
@@ -30,7 +29,7 @@ func held(t *testing.T, states ...unit.State) (s *Session, l net.Listener) {
 	}}, l
 }
 
-// between is a unit between two starts, the n-th of which has failed.
+// between returns the state of a unit between two starts, after its nth failure.
 func between(n int) unit.State {
 	return unit.State{Active: "activating", Sub: "auto-restart", Result: "exit-code", Restarts: n, StatusText: api.UnitFailed + "overlay_dir is in memory"}
 }
@@ -76,8 +75,8 @@ func TestARequestToADaemonThatDoesNotStartEndsSoonAndSaysWhy(t *testing.T) {
 	}
 }
 
-// What lies in the socket of a daemon that does not start would be done when it starts, whenever
-// that is.
+// A request in the socket of a daemon that does not start would be carried out at its start, at any
+// later time.
 func TestNoChangeIsSentToADaemonThatDoesNotStart(t *testing.T) {
 	s, l := held(t, between(3), between(4))
 	if _, err := Send(t.Context(), s, routes.DeleteVolume, routes.None{}, "db"); !IsStartFailure(err) {
@@ -95,10 +94,10 @@ func TestNoChangeIsSentToADaemonThatDoesNotStart(t *testing.T) {
 	})}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
-	<-done // as a daemon that starts later
+	<-done // like a daemon that starts later
 }
 
-// A daemon that was killed, or is restarted, is back in a moment.
+// A daemon that was killed or restarted is back in a moment.
 func TestARequestWaitsForADaemonThatIsBeingStarted(t *testing.T) {
 	for name, states := range map[string][]unit.State{
 		"it died once and is started again": {between(1), between(1), starting, running},

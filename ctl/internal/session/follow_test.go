@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// streams opens one stream after the other, and the last one again and again.
-// A stream is its events, ended by err where that is not nil.
+// streams opens one stream after the other; the last one is repeated. A stream is its events, ended
+// by err if that is not nil.
 type streams []struct {
 	seqs []int64
 	err  error

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// firstWrite calls then with the first write.
+// firstWrite calls then at the first write.
 type firstWrite struct {
 	bytes.Buffer
 	then func()
@@ -27,7 +27,7 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// silent is a client of a socket that takes connections and never answers.
+// silent returns a client of a socket that accepts connections and never answers.
 func silent(t *testing.T) (*client.Client, net.Listener) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -44,7 +44,7 @@ func silent(t *testing.T) (*client.Client, net.Listener) {
 	return c, l
 }
 
-// A socket that systemd holds takes connections while the daemon behind it does not start.
+// A socket of systemd accepts connections while the daemon does not start.
 func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
 	c, l := silent(t)
 	ctx, cancel := context.WithCancel(t.Context())

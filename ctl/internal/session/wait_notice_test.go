@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// notices is what is said within a while of an op that stands as ask says.
+// notices returns the notices within a time about an op in the states of ask.
 func notices(t *testing.T, within time.Duration, unknown string, ask func(began time.Time) *api.Op) []string {
 	t.Helper()
 	var lines []string
@@ -34,7 +34,7 @@ func notices(t *testing.T, within time.Duration, unknown string, ask func(began 
 
 func TestAWaitIsToldOnceItLastsAndAgainNowAndThen(t *testing.T) {
 	got := notices(t, 50*time.Second, "", func(began time.Time) *api.Op {
-		away := began.Add(-time.Minute) // before anybody looked
+		away := began.Add(-time.Minute) // before the first read
 		return &api.Op{State: "running", Step: "store", WaitingFor: "registry", WaitingSince: &away}
 	})
 	want := []string{

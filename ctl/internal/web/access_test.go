@@ -97,8 +97,8 @@ func TestWithoutTheSessionNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// A browser sends its cookies to all ports: a server at another one has the session, and asks with
-// it.
+// A browser sends its cookies to all ports: a server at another port gets the session, and could
+// use it.
 func TestWhoHasTheCookieAloneReadsNothing(t *testing.T) {
 	s := openSite(t)
 	stolen := newBrowser(t)
@@ -117,7 +117,7 @@ func TestWhoHasTheCookieAloneReadsNothing(t *testing.T) {
 	if n := len(s.requests()); n > 0 {
 		t.Errorf("%d requests reached the other side", n)
 	}
-	// Only the page that takes the token has the key.
+	// Only the page that consumes the token has the key.
 	eachPageFile(t, func(name, _ string) {
 		stolen.Transport = nil
 		if _, body := get(t, stolen, s.page.URL+"/"+strings.TrimSuffix(name, "index.html")); strings.Contains(body, s.server.admission.key) {

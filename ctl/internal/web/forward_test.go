@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// What the page may ask for is read here, and not worked out.
+// The permitted reads are listed here, not computed.
 func TestOnlyTheseReadsReachTheOtherSide(t *testing.T) {
 	want := []string{
 		"GET /v1/doctor", "GET /v1/drains", "GET /v1/events", "GET /v1/hosts", "GET /v1/instances", "GET /v1/migrations",
@@ -100,7 +100,7 @@ func TestLinesOfAStreamComeOneByOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := s.browser.Do(r) // the header comes before any line
+	resp, err := s.browser.Do(r) // the header arrives before any line
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestLinesOfAStreamComeOneByOne(t *testing.T) {
 		t.Errorf("the other side was asked for %s", got)
 	}
 	_ = resp.Body.Close()
-	<-s.ended // a browser that goes away lets go of the other side
+	<-s.ended // when the browser disconnects, so does the page's server
 }
 
 func TestOtherSideThatIsAwayIsToldInTheWordsOfTheAPI(t *testing.T) {

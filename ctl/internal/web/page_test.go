@@ -29,7 +29,7 @@ func eachPageFile(t *testing.T, f func(name, text string)) {
 	}
 }
 
-// Texts come from hosts and guests: none of them is ever taken for HTML.
+// Texts come from hosts and guests, and must never be interpreted as HTML.
 func TestPageMakesNoHTMLOfTexts(t *testing.T) {
 	html := regexp.MustCompile(`(?i)innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|createContextualFragment|\beval\b|new Function|\son\w+=|javascript:|style=`)
 	eachPageFile(t, func(name, text string) {

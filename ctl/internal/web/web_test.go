@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// otherSide is a daemon that answers every request alike, and follows its trail for ever.
+// otherSide is a daemon that gives every request the same answer, and follows its trail for ever.
 type otherSide struct {
 	*httptest.Server
 	target string
@@ -80,7 +80,7 @@ func (o *otherSide) requests() []*http.Request {
 	return append([]*http.Request{}, o.seen...)
 }
 
-// site is the page of an other side, and a browser that may have been let in.
+// site is the page of another side, with a browser.
 type site struct {
 	*otherSide
 	server  *Server
@@ -112,7 +112,7 @@ func newBrowser(t *testing.T) *http.Client {
 	return &http.Client{Jar: jar}
 }
 
-// script sends the key with all that it asks for, as the page's scripts do.
+// script sends the key with every request, like the page's scripts.
 type script struct{ key string }
 
 func (s script) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -120,7 +120,7 @@ func (s script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// keyIn is the key in the page that the link opens.
+// keyIn matches the key in the page that the link opens.
 var keyIn = regexp.MustCompile(`<meta name="key" content="([A-Z2-7]+)">`)
 
 // openSite serves the page to a browser that has opened the link.
@@ -131,7 +131,7 @@ func openSite(t *testing.T) *site {
 	return s
 }
 
-// open opens the link, and has the browser send the key from then on.
+// open opens the link; from then on the browser sends the key.
 func (s *site) open(t *testing.T, link string) {
 	t.Helper()
 	status, body := get(t, s.browser, link)
@@ -224,7 +224,7 @@ func TestLinkNamesTheAddressThatIsListenedAt(t *testing.T) {
 	}
 }
 
-// What another program's page has left in the browser for a port that is known beforehand would see
+// Data that another program's page has stored in the browser for a predictable port would affect
 // this page.
 func TestThePageHasAPortThatNobodyKnowsBeforehand(t *testing.T) {
 	ports := map[int]bool{}

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// runHolding runs a command of the fake, which ends as the test has it.
+// runHolding runs a command of the fake, which ends as the test has set.
 func (h *fakeHost) runHolding(ctx context.Context, lock *os.File, args ...string) ([]byte, error) {
 	h.ran = append(h.ran, strings.ReplaceAll(strings.Join(args, " "), h.root, ""))
 	other, err := os.OpenFile(lock.Name(), os.O_RDWR, 0)
@@ -36,7 +36,7 @@ func (h *fakeHost) runHolding(ctx context.Context, lock *os.File, args ...string
 	return nil, exitStatus(h.t, status)
 }
 
-// copying is a host with both units connected, and what is asked of it.
+// copying returns a host with both units connected, and the request of a copy.
 func copying(t *testing.T) (*fakeHost, connector.Request) {
 	t.Helper()
 	h := newHost(t)
@@ -77,7 +77,7 @@ func TestATargetCopiesBetweenItsUnitsByPathsOfOneSession(t *testing.T) {
 	}
 }
 
-// TestWhatTheTargetSaysOfACopy: what nobody has answered gets no answer.
+// TestWhatTheTargetSaysOfACopy: without the target's answer the connector gives none.
 func TestWhatTheTargetSaysOfACopy(t *testing.T) {
 	for name, c := range map[string]struct {
 		exits   []int
@@ -107,7 +107,7 @@ func TestWhatTheTargetSaysOfACopy(t *testing.T) {
 	}
 }
 
-// TestNothingIsCopiedBetweenOtherUnits than those that are meant.
+// TestNothingIsCopiedBetweenOtherUnits than the requested ones.
 func TestNothingIsCopiedBetweenOtherUnits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(h *fakeHost, in *connector.Request)
@@ -136,7 +136,7 @@ func TestNothingIsCopiedBetweenOtherUnits(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsAVolumeToWhichTheTargetCopies, though the connector that has begun it is gone.
+// TestNobodyGetsAVolumeToWhichTheTargetCopies, even if the connector that began the copy has died.
 func TestNobodyGetsAVolumeToWhichTheTargetCopies(t *testing.T) {
 	for name, ask := range map[string]func(h *fakeHost, in connector.Request) error{
 		"copy":       func(h *fakeHost, in connector.Request) error { _, err := h.ask(in); return err },
@@ -169,7 +169,7 @@ func (h *fakeHost) copyLock(u unit) *os.File {
 	return f
 }
 
-// isWaitedFor reports whether somebody waits for a lock, as the kernel has it.
+// isWaitedFor reports whether, according to the kernel, a process waits for a lock.
 func (h *fakeHost) isWaitedFor(lock *os.File) bool {
 	h.t.Helper()
 	var st unix.Stat_t

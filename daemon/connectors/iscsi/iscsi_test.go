@@ -37,24 +37,24 @@ const (
 type fakeHost struct {
 	t    *testing.T
 	root string
-	// has are the WWIDs of the units that the target has.
+	// has are the WWIDs of the target's units.
 	has []string
-	// away are the portals that are not reached, pending those with which iscsid is at work.
+	// away are the unreachable portals, pending those with which iscsid is making a session.
 	away, pending []string
-	// multipath says which disks multipathd takes: all of them, or those that it is given.
+	// takesAll makes multipathd take all disks, takesGiven only those that it is given.
 	takesAll, takesGiven bool
 	given                map[string]bool
-	// slowUdev: it has not seen a disk yet when the kernel has it.
+	// slowUdev delays udev: it has not processed a disk yet when the kernel has it.
 	slowUdev bool
-	// open are the devices that somebody has open.
+	// open are the open devices.
 	open map[string]bool
-	// udevLooks is how often it is looked until udev has let go of an open device.
+	// udevLooks is the number of looks until udev has closed an open device.
 	udevLooks int
 	records   []string
-	// unreadable: the records cannot be read just now.
+	// unreadable makes the records unreadable.
 	unreadable bool
 	ran        []string
-	// copyExits are the statuses with which the next copies end.
+	// copyExits are the exit statuses of the next copies.
 	copyExits []int
 	flushed   []string
 	// missing is a program that is not installed.
@@ -99,19 +99,19 @@ func (h *fakeHost) drop(paths ...string) {
 
 func (h *fakeHost) session(sid string) string { return h.at("sys/class/iscsi_session/session" + sid) }
 
-// block is what the kernel says of a device.
+// block returns a path in a device's sysfs directory.
 func (h *fakeHost) block(name string, elements ...string) string {
 	return h.at(append([]string{"sys/class/block", name}, elements...)...)
 }
 
-// diskOf is the disk of a unit by a session: sda and sdb by the first one.
+// diskOf returns the disk of a unit in a session: sda and sdb in the first one.
 func diskOf(sid string, number int) string {
 	return "sd" + string(rune('a'+int(sid[0]-'1')*2+number))
 }
 
 func mapOf(number int) string { return fmt.Sprintf("dm-%d", number) }
 
-// show is what the kernel, udev and multipathd do when a session is scanned.
+// show plays the kernel, udev and multipathd when a session is scanned.
 func (h *fakeHost) show(sid string) {
 	for n, wwid := range h.has {
 		d := diskOf(sid, n)
@@ -307,8 +307,8 @@ type openDevice struct {
 
 func (d openDevice) Close() error { d.close(); return d.File.Close() }
 
-// TestItKeepsToTheProtocol, by the kit that is for vendors: by two portals with multipath, and by
-// one without.
+// TestItKeepsToTheProtocol, by the vendors' test kit: with two portals and multipath, and with one
+// portal.
 func TestItKeepsToTheProtocol(t *testing.T) {
 	for _, c := range []struct {
 		name, portals string
@@ -369,7 +369,7 @@ func TestItKeepsToTheProtocol(t *testing.T) {
 	}
 }
 
-// TestAVolumeIsAMapOfAllPathsAndItsDevicesGoBeforeTheSession, which stays for another one.
+// TestAVolumeIsAMapOfAllPathsAndItsDevicesGoBeforeTheSession, which stays for another volume.
 func TestAVolumeIsAMapOfAllPathsAndItsDevicesGoBeforeTheSession(t *testing.T) {
 	h := newHost(t)
 	out, err := h.connect(one)
@@ -398,7 +398,7 @@ func TestAVolumeIsAMapOfAllPathsAndItsDevicesGoBeforeTheSession(t *testing.T) {
 	}
 }
 
-// TestADisconnectThatWasCutOffIsEnded, wherever that was.
+// TestADisconnectThatWasCutOffIsEnded, wherever it was interrupted.
 func TestADisconnectThatWasCutOffIsEnded(t *testing.T) {
 	for name, cut := range map[string]func(h *fakeHost){
 		"the map is gone":    func(h *fakeHost) { _, _ = h.run(h.t.Context(), "multipath", "-f", "mpatha") },
@@ -419,7 +419,7 @@ func TestADisconnectThatWasCutOffIsEnded(t *testing.T) {
 			if err := h.disconnect(one); err != nil || h.sessions() > 0 || h.has1(one) {
 				t.Errorf("%v; sessions %d, there %v", err, h.sessions(), h.has1(one))
 			}
-			_, err = h.connect(one) // and nothing counts as somebody else's
+			_, err = h.connect(one) // no device counts as another program's
 			h.must(err)
 			if h.must(h.disconnect(one)); h.sessions() > 0 {
 				t.Error("the next session has not ended")
@@ -438,8 +438,8 @@ func TestASessionThatWasThereKeepsItsDevices(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenAwayUnderADeviceThatIsOpen: the volume's, or with the last volume any other
-// one.
+// TestNothingIsTakenAwayUnderADeviceThatIsOpen: the volume's device, or with the last volume any
+// device.
 func TestNothingIsTakenAwayUnderADeviceThatIsOpen(t *testing.T) {
 	for name, mapped := range map[string]bool{"the map of another unit": true, "a path": false} {
 		t.Run(name, func(t *testing.T) {
@@ -454,7 +454,7 @@ func TestNothingIsTakenAwayUnderADeviceThatIsOpen(t *testing.T) {
 			if err := h.disconnect(one); connector.CodeOf(err) != connector.CodeInUse || h.sessions() != 2 || !h.has1(one) {
 				t.Errorf("it is %v, sessions %d, device %v", err, h.sessions(), h.has1(one))
 			}
-			// But udev is waited for, which has it for a moment.
+			// It waits for udev, which has the device open for a moment.
 			h.put(h.at("udev/queue"), "")
 			h.udevLooks = 3
 			if err := h.disconnect(one); err != nil || h.sessions() > 0 {
@@ -464,7 +464,7 @@ func TestNothingIsTakenAwayUnderADeviceThatIsOpen(t *testing.T) {
 	}
 }
 
-// TestWhatIsOnAMapKeepsIt, but for its partitions, which nobody has.
+// TestWhatIsOnAMapKeepsIt, except its unused partitions.
 func TestWhatIsOnAMapKeepsIt(t *testing.T) {
 	h := newHost(t)
 	_, err := h.connect(one)
@@ -482,7 +482,8 @@ func TestWhatIsOnAMapKeepsIt(t *testing.T) {
 	}
 }
 
-// TestADiskThatMultipathdWaitsToBeGivenIsGiven: by default it has no map of one path alone.
+// TestADiskThatMultipathdWaitsToBeGivenIsGiven: by default multipathd makes no map of a single
+// path.
 func TestADiskThatMultipathdWaitsToBeGivenIsGiven(t *testing.T) {
 	h := newHost(t)
 	h.takesAll = false
@@ -536,8 +537,7 @@ func TestOnePathIsEnoughAndNoneIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsThereIsLeftAsItIs, with the secret that the operator has put into it.
-// TestAPoolWithoutAProgramThatItNeedsIsUnavailable: with one portal no multipath is needed.
+// TestAPoolWithoutAProgramThatItNeedsIsUnavailable; one portal needs no multipath.
 func TestAPoolWithoutAProgramThatItNeedsIsUnavailable(t *testing.T) {
 	for _, c := range []struct{ missing, portals, says string }{
 		{"iscsiadm", "127.0.0.1:3260", "iscsiadm: open-iscsi"},
@@ -573,7 +573,7 @@ func TestARecordThatIsThereIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// TestARecordThatCannotBeReadIsNotReplaced: it may have the operator's secret.
+// TestARecordThatCannotBeReadIsNotReplaced, because it may have the operator's secret.
 func TestARecordThatCannotBeReadIsNotReplaced(t *testing.T) {
 	h := newHost(t)
 	h.unreadable = true
@@ -588,7 +588,7 @@ func TestARecordThatCannotBeReadIsNotReplaced(t *testing.T) {
 }
 
 // TestAMapWithAPathToAnotherUnitIsNotHandedOut: the target has given the number of a unit to
-// another one, and multipathd has not noticed.
+// another unit, and multipathd has not noticed.
 func TestAMapWithAPathToAnotherUnitIsNotHandedOut(t *testing.T) {
 	h := newHost(t)
 	_, err := h.connect(one)
@@ -638,7 +638,7 @@ func TestAUnitThatSaysNothingOfItselfIsInNobodysWayAndIsNotTakenFromWhoHasIt(t *
 	h.connects(two)
 	unit := filepath.Join(h.session("1"), "device/target1:0:0/1:0:0:7")
 	h.put(filepath.Join(unit, "block/sdy/x"), "")
-	h.must(unix.Mknod(filepath.Join(unit, "wwid"), unix.S_IFSOCK|0o600, 0)) // which cannot be opened, with ENXIO
+	h.must(unix.Mknod(filepath.Join(unit, "wwid"), unix.S_IFSOCK|0o600, 0)) // opening a socket fails with ENXIO
 	h.put(h.block("sdy", "device/state"), "running")
 	h.connects(one)
 	h.must(h.disconnect(one))
@@ -648,7 +648,7 @@ func TestAUnitThatSaysNothingOfItselfIsInNobodysWayAndIsNotTakenFromWhoHasIt(t *
 	}
 }
 
-// TestAUnitBySeveralPathsIsNoDisk: only a map has all of them.
+// TestAUnitBySeveralPathsIsNoDisk: only a map has all paths.
 func TestAUnitBySeveralPathsIsNoDisk(t *testing.T) {
 	h := newHost(t)
 	if _, err := h.connect(single); connector.CodeOf(err) != connector.CodeInvalid || !strings.Contains(err.Error(), one) || h.sessions() > 0 {

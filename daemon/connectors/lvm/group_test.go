@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// groupOn makes a volume group on a new disk, and returns the disk. Other disks are hidden from the
-// command, as from a guest.
+// groupOn makes a volume group on a new disk, and returns the disk. Like a guest, the command does
+// not see other disks.
 func groupOn(t *testing.T, name string) (disk string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
@@ -36,7 +36,7 @@ func groupOn(t *testing.T, name string) (disk string) {
 	return disk
 }
 
-// The real LVM has two groups of one name: by the name it uses neither.
+// With two groups of one name the real LVM uses neither by that name.
 func TestTheRealLVMHasTwoGroupsOfOneNameToldApart(t *testing.T) {
 	if _, err := exec.LookPath("vgcreate"); err != nil || os.Geteuid() != 0 {
 		t.Skipf("SKIPPED: needs root and LVM (%v)", err)

@@ -18,13 +18,13 @@ import (
 
 const extent = 4 << 20
 
-// fakeLVM is a volume group vg with a thin pool, as far as the commands of the connector need it. A
+// fakeLVM is a volume group vg with a thin pool, with the commands that the connector needs. A
 // command that sees two groups of one name refuses the name.
 type fakeLVM struct {
 	volumes []logical
-	// disks have the group that each is of, by its name and its UUID.
+	// disks has the name and UUID of each disk's group.
 	disks map[string][2]string
-	// fails, if set, is the error of the command of this name.
+	// fails, if set, has the errors of commands, by name.
 	fails map[string]error
 	ran   []string
 }
@@ -46,7 +46,7 @@ func (f *fakeLVM) pvs() ([]byte, error) {
 	return json.Marshal(map[string]any{"report": []any{map[string]any{"pv": pvs}}})
 }
 
-// uuidOf is the group of this name that a command sees.
+// uuidOf returns the group of this name that a command sees.
 func (f *fakeLVM) uuidOf(name, devices string) (string, error) {
 	seen := map[string]bool{}
 	for disk, of := range f.disks {
@@ -60,7 +60,7 @@ func (f *fakeLVM) uuidOf(name, devices string) (string, error) {
 	return slices.Collect(maps.Keys(seen))[0], nil
 }
 
-// option is the value of an option of a command.
+// option returns the value of an option of a command.
 func option(args []string, name string) string {
 	i := slices.Index(args, name)
 	if i < 0 {
@@ -120,7 +120,7 @@ func TestAThinPoolSaysWhatItHas(t *testing.T) {
 	}
 }
 
-// A guest writes a group of the pool's name on its own disk.
+// A guest writes the name of the pool's group on its own disk.
 func TestAnotherVolumeGroupOfTheNameIsNotUsed(t *testing.T) {
 	guest := [2]string{"vg", "guest-uuid"}
 	f := newFakeLVM()
@@ -138,7 +138,7 @@ func TestAnotherVolumeGroupOfTheNameIsNotUsed(t *testing.T) {
 			t.Errorf("%s sees other disks", ran)
 		}
 	}
-	// And while the pool's own disks are away.
+	// The same while the pool's own disks are missing.
 	f.disks = map[string][2]string{"/dev/lun": guest}
 	f.ran = nil
 	for _, in := range []connector.Request{
@@ -165,7 +165,7 @@ func TestWithoutTheUUIDOfTheGroupNothingIsUsedAndItIsSaid(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsNotThereIsNotEmpty: its disks may be away.
+// TestAPoolThatIsNotThereIsNotEmpty: its disks may be missing.
 func TestAPoolThatIsNotThereIsNotEmpty(t *testing.T) {
 	for what, c := range map[string]struct {
 		change func(f *fakeLVM)

@@ -10,7 +10,7 @@ import (
 
 func TestTheCommandsOfLVMSayNothingOfDescriptorsThatTheyInherit(t *testing.T) {
 	const variable = "LVM_SUPPRESS_FD_WARNINGS"
-	t.Setenv(variable, "") // and as it was afterwards
+	t.Setenv(variable, "") // restored at the end of the test
 	if err := quieten(); err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,11 @@ const (
 type fakeKernel struct {
 	t    *testing.T
 	root string
-	// has are the names of the namespaces that the subsystem has.
+	// has are the names of the subsystem's namespaces.
 	has []string
-	// away are the hosts that are not reached.
+	// away are the unreachable hosts.
 	away []string
-	// open are the devices that somebody has open.
+	// open are the open devices.
 	open map[string]bool
 	ran  []string
 	// missing is a program that is not installed.
@@ -158,7 +158,7 @@ type device struct {
 
 func (d device) Close() error { d.close(); return d.File.Close() }
 
-// TestItKeepsToTheProtocol, by the kit that is for vendors.
+// TestItKeepsToTheProtocol, by the vendors' test kit.
 func TestItKeepsToTheProtocol(t *testing.T) {
 	k := newKernel(t)
 	real := func(path string) string { return strings.Replace(path, "/dev/", k.at("dev")+"/", 1) }
@@ -217,7 +217,7 @@ func TestASessionThatWasThereIsNotEnded(t *testing.T) {
 	}
 }
 
-// TestASessionIsNotEndedUnderADiskThatIsOpen, though that one was not connected here.
+// TestASessionIsNotEndedUnderADiskThatIsOpen, even if the disk was not connected by the connector.
 func TestASessionIsNotEndedUnderADiskThatIsOpen(t *testing.T) {
 	k := newKernel(t)
 	if _, err := k.connect(one); err != nil {
@@ -234,7 +234,7 @@ func TestASessionIsNotEndedUnderADiskThatIsOpen(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeConnectedLeavesNoSession, and does not end that of another volume.
+// TestWhatCannotBeConnectedLeavesNoSession, and does not end another volume's session.
 func TestWhatCannotBeConnectedLeavesNoSession(t *testing.T) {
 	k := newKernel(t)
 	absent := "nvme-uuid.99999999-2222-4333-8444-555555555555"
