@@ -90,8 +90,8 @@ type config struct {
 	NBDServers []string `toml:"nbd_servers"`
 	// RBDClusters are the Ceph clusters, by id, with RBD images that may be volumes.
 	RBDClusters rbd.Clusters `toml:"rbd_clusters"`
-	// SharedPools are pools in which other hosts see the same bytes. Pools of type netfs need not
-	// be listed.
+	// SharedPools are pools with the same bytes on other hosts. Pools of type netfs need not be
+	// listed.
 	SharedPools []string `toml:"shared_pools"`
 	// ConnectorDir is the directory of the installed connectors.
 	ConnectorDir string `toml:"connector_dir"`

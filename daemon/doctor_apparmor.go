@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// unprofiled are path prefixes for which libvirt's helper virt-aa-helper makes no rule: with an
+// unprofiled are path prefixes that libvirt's helper virt-aa-helper makes no rule for: with an
 // image or a save image there, a guest confined by AppArmor does not start, and no job begins.
 var unprofiled = []string{
 	"/bin/", "/boot/", "/etc/", "/initrd", "/lib", "/lost+found/", "/proc/", "/sbin/", "/selinux/", "/sys/", "/usr/bin/", "/usr/lib",

@@ -21,8 +21,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// fixes repairs what is safe to repair, in order: the daemon's directories, the hook, and libvirt's
-// use of the hook. It touches no guest, no pool, no setting, and nothing that is right.
+// fixes makes the safe repairs, in order: the daemon's directories, the hook, and libvirt's use of
+// the hook. It touches no guest, no pool, no setting, and nothing that is right.
 func (d *doctor) fixes(ctx context.Context) []api.Fix {
 	d.fixing.Lock()
 	defer d.fixing.Unlock()

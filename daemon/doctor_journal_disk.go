@@ -55,8 +55,8 @@ func (d *doctor) shortOfRoom() []api.Check {
 // journalDisk is the name of the checks of the journal's filesystem.
 const journalDisk = "journal disk"
 
-// sharesJournalDisk returns the setting, with its directory, through which guests can fill the
-// journal's filesystem; "" if there is none.
+// sharesJournalDisk returns the setting, with its directory, that lets guests fill the journal's
+// filesystem; "" if there is none.
 func (c *config) sharesJournalDisk() (key, dir string, err error) {
 	state, err := filesystemOf(c.StateDir)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// place is a directory in which a move makes images, with their needs of its filesystem, and the
+// place is a directory for images that a move makes, with their needs of its filesystem, and the
 // status if QEMU could not use them.
 type place struct {
 	what, dir, status string

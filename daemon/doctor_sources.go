@@ -10,7 +10,7 @@ import (
 )
 
 // sources reports images that volumes have left by moves of this host and that were written since,
-// or on which a guest runs.
+// or that a guest uses.
 func (d *doctor) sources(ctx context.Context) []api.Check {
 	const name = "released"
 	left, err := d.written(ctx)
@@ -34,7 +34,7 @@ func (d *doctor) sources(ctx context.Context) []api.Check {
 	return out
 }
 
-// unseen reports the released sources for which it is unknown whether they were written.
+// unseen reports the released sources that may have been written, because that cannot be checked.
 func (d *doctor) unseen(ctx context.Context, name string) []api.Check {
 	all, err := d.released(ctx)
 	if err != nil {

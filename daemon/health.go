@@ -18,9 +18,9 @@ import (
 // journalProbe is the probe with a result that is also a metric.
 const journalProbe = "journal"
 
-// healthOf returns the conditions under which this daemon is ready to move a volume, and the probes
-// that show whether it hangs. The probe of the migrations is not vital: a migration's decision may
-// wait for storage that hangs, and a restart would not help.
+// healthOf returns the conditions of this daemon's readiness to move a volume, and the probes that
+// show whether it hangs. The probe of the migrations is not vital: a migration's decision may wait
+// for storage that hangs, and a restart would not help.
 func healthOf(records *journal.Journal, r *op.Runner, m *migrate.Manager, virt hv.Hypervisor, up *uplink.Uplink, numbers *metrics.Metrics) *service.Health {
 	engine := func(context.Context) error {
 		r.Active() // it takes every lock of the engine; ops hold them for a short time only

@@ -34,7 +34,7 @@ func thisHost(cfg *config) (host, error) {
 	return host{cert.ID, cert.Name}, holdID(cfg, cert.ID)
 }
 
-// holdID makes the state directory that of the certificate's host. It refuses the directory of
+// holdID gives the state directory the id of the certificate's host. It refuses the directory of
 // another host, because the journal and the overlays are that host's. It replaces an id that this
 // host made itself and that no registry has ever seen: a daemon that was started before its
 // certificate was installed has made one.

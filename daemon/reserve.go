@@ -14,7 +14,7 @@ import (
 const (
 	// reserveBytes holds some thousand records and guards.
 	reserveBytes = 32 << 20
-	// reserveEvery is the interval at which a used reserve is checked.
+	// reserveEvery is the interval between checks of a used reserve.
 	reserveEvery = time.Minute
 )
 

@@ -37,7 +37,7 @@ Flags:
 // it reads, and while it makes a change.
 var interruptedAfter = []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
-// watchedFor is the time for which a volume is watched after a copy to it was interrupted.
+// watchedFor is how long a volume is watched after a copy to it was interrupted.
 const watchedFor = 2 * time.Second
 
 // tryConnector is the command connector-test.

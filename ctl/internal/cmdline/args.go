@@ -103,7 +103,7 @@ func (a *arrangement) line(program string) []string {
 	switch {
 	case a.help && (verb || len(a.arguments) == 0):
 		return append(out, "--help")
-	// Without a verb the other words are unknown commands, for which there is no help.
+	// Without a verb the other words are unknown commands, which have no help.
 	case verb && len(a.arguments) > 0:
 		out = append(out, "--")
 	}

@@ -29,7 +29,7 @@ func NearestFlag(flags []cli.Flag, name string) string {
 }
 
 // Nearest returns the name of the command that word probably means, "" if there is none: by
-// api.Nearest, or as another program's word for it.
+// api.Nearest, or as a synonym from another program.
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual

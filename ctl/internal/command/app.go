@@ -137,7 +137,7 @@ func missingVerb(c *cli.Context) error {
 	return cmdline.Usagef("%s", unknown) // report adds where the commands are listed
 }
 
-// maxSuggested is the greatest number of commands whose names still help the user.
+// maxSuggested is the greatest number of suggested commands that still helps the user.
 const maxSuggested = 3
 
 // withVerb returns the two-word commands that end with word, for a user who has omitted the noun.

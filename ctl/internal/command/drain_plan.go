@@ -210,8 +210,8 @@ func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	return v.NeedsPool(&pools[i])
 }
 
-// underWay reports whether a drain waits for a present move of its volume, and does not leave the
-// volume behind.
+// underWay reports whether a drain waits for the present move of its volume, instead of giving the
+// volume up.
 func underWay(m *api.Migration) bool {
 	return !m.State.Final() && m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned
 }
@@ -241,8 +241,8 @@ type room struct {
 	known bool // known reports that free is known
 }
 
-// roomLines returns, for each host, the space that its volumes take together, the size to which
-// they may grow, and the free space. Hosts that share the pool share its space.
+// roomLines returns, for each host, the space that its volumes take together, their maximal size,
+// and the free space. Hosts that share the pool share its space.
 func (d *drainPlans) roomLines() []string {
 	shared := slices.ContainsFunc(d.to, func(p api.Pool) bool { return p.Shared })
 	rooms := map[string]*room{}
@@ -280,8 +280,8 @@ func (d *drainPlans) roomLines() []string {
 	return lines
 }
 
-// room returns the greatest space that a volume takes at its destination, and the size to which it
-// may grow there; both are 0 if that is unknown, or if the volume is not moved.
+// room returns the greatest space that a volume takes at its destination, and its maximal size
+// there; both are 0 if that is unknown, or if the volume is not moved.
 func (p *drainPlan) room() (takes, grown int64) {
 	switch {
 	case p.Plan != nil && p.Plan.NeededBytes != nil && p.Plan.FreeBytes != nil:

@@ -118,7 +118,7 @@ func checkPoolIn(pools []api.Pool, name string) error {
 	return api.NotFound("pool", name)
 }
 
-// volumeHosts returns the hosts at which a volume is attached, otherwise the host that has it.
+// volumeHosts returns the hosts of a volume's attachments; for an unattached volume, its own host.
 func volumeHosts(v api.Volume) []string {
 	var hosts []string
 	for _, a := range v.Attachments {

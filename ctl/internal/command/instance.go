@@ -147,7 +147,8 @@ func instanceShow(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, i.ID, &r)
 }
 
-// lockLine describes the lock of an instance: whether it is locked, by which migration, and why.
+// lockLine describes the lock of an instance: whether it is locked, the migration that holds it,
+// and why.
 func lockLine(i *api.Instance) string {
 	if !i.Locked {
 		return render.YesNo(false)

@@ -33,7 +33,7 @@ type instancePlan struct {
 	// space; FreeBytes is omitted if no volume can be moved.
 	NeededBytes int64  `json:"needed_bytes"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
-	grown       int64  // the size to which the moved volumes may grow
+	grown       int64  // the maximal size of the moved volumes
 }
 
 // volumePlan is a volume of the instance, and its move.

@@ -68,7 +68,7 @@ func migrationList(c *cli.Context, s *session.Session) error {
 }
 
 // printStopped prints, under a list, the reason and the remedies for each migration that has
-// stopped, whose guest does not run, or whose disk another program has changed.
+// stopped, that has a guest which does not run, or that has a disk changed by another program.
 func printStopped(s *session.Session, migrations []api.Migration) error {
 	for i := range migrations {
 		m := &migrations[i]
@@ -160,8 +160,8 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	return &r
 }
 
-// pauseLine describes how the time was spent in which the guests of a move were paused, phase by
-// phase; "" before the pause.
+// pauseLine describes how the pause of a move's guests was spent, phase by phase; "" before the
+// pause.
 func pauseLine(steps []api.PauseStep) string {
 	var (
 		parts []string

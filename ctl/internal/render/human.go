@@ -93,7 +93,7 @@ func Line(w io.Writer, format string, args ...any) {
 // Seconds formats a number of seconds as Duration does.
 func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
 
-// Stall formats the milliseconds for which a guest was paused; nil is "not at all".
+// Stall formats the length of a guest's pause in milliseconds; nil is "not at all".
 func Stall(ms *float64) string {
 	if ms == nil {
 		return "not at all"

@@ -35,8 +35,8 @@ func (t *Table) Add(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Write writes the table to fit the width; 0 is no limit (a pipe). It first shortens ids, each
-// column to the shortest length at which its ids still differ, and then cuts the widest cells. It
+// Write writes the table to fit the width; 0 is no limit (a pipe). It first shortens the ids of
+// each column to the shortest length that keeps them different, and then cuts the widest cells. It
 // reports whether ids were shortened, so that the caller can mention that prefixes work.
 func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
 	rows := make([][]string, 0, len(t.Rows)+1)
@@ -116,8 +116,8 @@ func shortenIDs(rows [][]string) (shortened bool) {
 	return shortened
 }
 
-// distinctPrefix returns the shortest length, at least shortID, at which all ids differ: ids made
-// in the same second begin alike.
+// distinctPrefix returns the shortest length, at least shortID, that keeps all ids different: ids
+// made in the same second begin alike.
 func distinctPrefix(ids map[string]bool) int {
 	for n := shortID; ; n++ {
 		seen := map[string]bool{}

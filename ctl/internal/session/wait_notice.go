@@ -17,8 +17,8 @@ import (
 const (
 	// noticeAfter is the time before the first notice of a wait: most waits are shorter.
 	noticeAfter = 3 * time.Second
-	// noticePoll is the interval at which the op is read, noticeRepeat the interval at which the
-	// same wait is reported again.
+	// noticePoll is the interval between reads of the op, noticeRepeat the interval between reports
+	// of the same wait.
 	noticePoll   = 5 * time.Second
 	noticeRepeat = 30 * time.Second
 )
@@ -36,7 +36,7 @@ type waitNotice struct {
 	// last is the last report, made at lastAt.
 	last   string
 	lastAt time.Time
-	// step is the op's last known step, and since the time at which it began.
+	// step is the op's last known step, and since is its beginning.
 	step  string
 	since time.Time
 }

@@ -39,7 +39,7 @@ type fakeHost struct {
 	root string
 	// has are the WWIDs of the target's units.
 	has []string
-	// away are the unreachable portals, pending those with which iscsid is making a session.
+	// away are the unreachable portals, pending the portals of sessions that iscsid is making.
 	away, pending []string
 	// takesAll makes multipathd take all disks, takesGiven only those that it is given.
 	takesAll, takesGiven bool
@@ -558,6 +558,7 @@ func TestAPoolWithoutAProgramThatItNeedsIsUnavailable(t *testing.T) {
 	}
 }
 
+// TestARecordThatIsThereIsLeftAsItIs, because the operator may have put a secret into it.
 func TestARecordThatIsThereIsLeftAsItIs(t *testing.T) {
 	h := newHost(t)
 	h.records = []string{"127.0.0.1:3260"}

@@ -88,7 +88,7 @@ func (s *session) read(devices target.Devices, dir string) error {
 }
 
 // wwidOf returns the identity that the unit in this directory reports. A unit that reports none in
-// page 0x83, for which the kernel returns these errors, is not ours.
+// page 0x83 is not ours; the kernel then returns these errors.
 func wwidOf(dir string) (string, error) {
 	wwid, err := target.Attribute(dir, "wwid")
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EINVAL) {

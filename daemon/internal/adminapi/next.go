@@ -16,8 +16,8 @@ import (
 )
 
 // nextCommands returns the commands that end an op which waits for the operator: the error's own
-// commands, otherwise the one that repeats the call. It returns "" if no command is known, and for
-// other ops.
+// commands, otherwise the command that repeats the call. It returns "" if no command is known, and
+// for other ops.
 func nextCommands(st *op.Status, o *api.Op) string {
 	if op.State(o.State) != op.StateNeedsOperator {
 		return ""

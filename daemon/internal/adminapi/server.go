@@ -41,7 +41,7 @@ type Registry interface {
 	ForgetInstance(ctx context.Context, opID, ref string) error
 }
 
-// Deps are the parts of the daemon behind the API.
+// Deps are the parts of the daemon that the API uses.
 type Deps struct {
 	HV          hv.Hypervisor
 	Runner      *op.Runner

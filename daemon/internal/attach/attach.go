@@ -136,8 +136,8 @@ func onThisHost(is string, host Host, what string) error {
 	return api.Errorf(api.CodeNotYourHost, "%s is on host %s and this is %s; run this there, or ask the registry", what, is, host.Name)
 }
 
-// checkVolume refuses what the registry would refuse at the reservation, in the cases in which a
-// check of this host would hide the reason.
+// checkVolume refuses some requests that the registry would refuse at the reservation: otherwise a
+// later check of this host would hide the reason.
 func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot attach volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

@@ -214,7 +214,7 @@ func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 }
 
 // clientsBeside counts the clients that belong to other attachments: least counts the guests of
-// this host, most also those of other hosts.
+// this host, most also the guests of other hosts.
 func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, err error) {
 	beside, err := e.beside(ctx, in)
 	if err != nil {
@@ -233,7 +233,7 @@ func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, er
 	return least, least + most, err
 }
 
-// checkDomain refuses an instance whose disks may not be changed now. Verdict begins the error, as
+// checkDomain refuses an instance if its disks may not be changed now. Verdict begins the error, as
 // in "cannot attach volume x".
 func checkDomain(verdict string, dom *hv.Domain) error {
 	switch {

@@ -265,7 +265,7 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	return in, dom, nil
 }
 
-// decideDetachRoot determines whether the attachment is a root, and refuses what is forbidden for a
+// decideDetachRoot determines whether the attachment is a root, and then makes the checks for a
 // root.
 func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
 	in.Root = api.IsRoot(f.BootIndex)

@@ -37,7 +37,7 @@ type env struct {
 	log           *slog.Logger
 }
 
-// queued returns the inputs of the queued releases, for which the registry did not answer.
+// queued returns the inputs of the queued releases, which wait for the registry.
 func (e *env) queued() []input {
 	var out []input
 	for _, st := range e.runner.Active() {

@@ -16,7 +16,7 @@ const (
 	kindDetach = "attachment_detach"
 	// kindDelete ends an attachment that no guest has as a disk.
 	kindDelete = "attachment_delete"
-	// kindRelease is a queued release, for which the registry did not answer.
+	// kindRelease is a queued release, which waits for the registry.
 	kindRelease = "attachment_release"
 	// kindRestore gives a disk back to a guest that released it after the detach was given up.
 	kindRestore = "attachment_restore"

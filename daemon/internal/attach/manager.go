@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Rules limit where an attached volume outside of pools may be.
 	Rules location.Rules
-	// UnplugTimeout is the time in which a running guest must release a disk. After it the guest
+	// UnplugTimeout bounds how long a running guest may take to release a disk. After it the guest
 	// keeps the disk. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
 }

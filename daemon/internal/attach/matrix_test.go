@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// subject is a world in which one op is to run.
+// subject is a world for the run of one op.
 type subject struct {
 	*world
 	kind string

@@ -81,8 +81,7 @@ type Migrations interface {
 	CheckVolumeRecorded(ctx context.Context, vol api.Volume) error
 }
 
-// Known is this host's cache of its own attachments, for the time in which the registry does not
-// answer.
+// Known is this host's cache of its own attachments, used while the registry does not answer.
 type Known interface {
 	// Known returns an attachment of this host by its id.
 	Known(ctx context.Context, id string) (api.Attachment, bool)

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// restoreEvery is the interval at which Run checks the pending unplugs without an event.
+// restoreEvery is the interval between checks of the pending unplugs without an event.
 const restoreEvery = time.Minute
 
 // Run restores the disks of guests that released them after the detach was given up. It returns

@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// withRoot runs a test with a daemon on a world in which instance web boots from the volume, or has
-// lost its root.
+// withRoot runs a test with a daemon on a world with an instance web that boots from the volume, or
+// has lost its root.
 func withRoot(t *testing.T, has bool, f func(t *testing.T, d *daemon), edit ...func(*hv.Disk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, startDaemon(t, newRootWorld(t, has, edit...))) })

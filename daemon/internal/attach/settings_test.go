@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// withSettings runs a test in a world in which the volume is a disk of instance web with its
+// withSettings runs a test in a world that has the volume as a disk of instance web with its
 // owner's settings, in both descriptions.
 func withSettings(t *testing.T, state hv.State, f func(t *testing.T, d *daemon, was hv.Disk)) {
 	t.Helper()

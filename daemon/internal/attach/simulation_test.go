@@ -76,8 +76,8 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 	}
 }
 
-// simulate runs one op in which something happens at the nth call, and checks the world when
-// everything works again. It reports whether that call was made.
+// simulate runs one op with a happening at the nth call, and checks the world when everything works
+// again. It reports whether that call was made.
 func simulate(t *testing.T, state hv.State, image bool, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	kind := goals[goal].kind

@@ -24,8 +24,8 @@ type remembered struct {
 
 // keptSlots returns the recorded disks, in the hypervisor's form, of the instance's empty slots
 // except the op's own; a later volume takes over each of them. A slot with a queued release is
-// empty too, though the registry does not know it yet. Queued releases are read first: one that is
-// carried out between the two reads is then in the registry.
+// empty too, though the registry does not know it yet. Queued releases are read first: a release
+// that is carried out between the two reads is then in the registry.
 func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range e.queued() {

@@ -73,8 +73,8 @@ func (e *env) stepBegin() op.Step {
 	return step(stepNameBegin, do, undo, observe)
 }
 
-// beginsFrom are the states from which an attachment is detached. An attachment in another state
-// was left by an ended op, and nothing is reported before the release.
+// beginsFrom are the states that permit a detach. An attachment in another state was left by an
+// ended op, and nothing is reported before the release.
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
 // giveUp reports to the registry that the instance keeps the volume. It also corrects the state if
@@ -179,8 +179,8 @@ func (e *env) stepRemember() op.Step {
 	return step(stepNameRemember, do, nil, nil)
 }
 
-// comesBack refuses a disk that could not be attached again unchanged: the secret with which QEMU
-// opens a LUKS image is not kept.
+// comesBack refuses a disk that could not be attached again unchanged: a LUKS disk, because its
+// secret is not kept.
 func (in *input) comesBack(dom *hv.Domain) error {
 	if dom == nil {
 		return nil

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// askEvery is the interval at which a guest is asked again: a booting guest may ignore the
-	// first request.
+	// askEvery is the interval between requests to a guest: a booting guest may ignore the first
+	// request.
 	askEvery = 5 * time.Second
-	// lookEvery is the interval at which the domain is read without an event.
+	// lookEvery is the interval between reads of the domain without an event.
 	lookEvery = time.Second
 )
 
@@ -76,8 +76,8 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	}
 }
 
-// answers reports whether the domain can release the disk now. A paused guest can if its disk is on
-// a bus from which the hypervisor removes disks alone.
+// answers reports whether the domain can release the disk now. A paused guest can if the hypervisor
+// removes disks from the disk's bus without the guest.
 func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
 }

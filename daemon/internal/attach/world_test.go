@@ -117,7 +117,7 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 // imagePath is the volume's address in a world with a Ceph cluster.
 const imagePath = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/vol"
 
-// atImage moves the volume to an RBD image, which the kernel does not know, and whose clients are
+// atImage moves the volume to an RBD image, which the kernel does not know; the image's clients are
 // counted.
 func (w *world) atImage(t *testing.T) {
 	t.Helper()
@@ -202,7 +202,7 @@ func (w *world) look() {
 	}
 }
 
-// settled returns the faults of a world in which no op runs.
+// settled returns the faults of a world without running ops.
 func (w *world) settled() error {
 	w.look()
 	doms, err := w.Fake.Domains(context.Background())

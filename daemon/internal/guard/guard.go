@@ -19,7 +19,7 @@ import (
 
 // Dir is a directory with one file per domain that must not be started. While the file exists, the
 // libvirt hook volferry-guard refuses the start and prints the file's text as the reason. A guard
-// outlives this process and a reboot of the host: before Set, write a journal record from which
+// outlives this process and a reboot of the host: before Set, write a journal record, so that
 // recovery will clear the guard.
 //
 // A domain may have several guards, each with its owner: the file has a line "REASON [OWNER]" for

@@ -106,8 +106,8 @@ func (d *Dir) InstallHook(script []byte) error {
 	return nil
 }
 
-// hookDirs reads from the hook's text the directories in which the hook looks for guards, and the
-// path of the file that may list them.
+// hookDirs reads from the hook's text the hook's guard directories, and the path of the file that
+// may list them.
 func hookDirs(hook string) (dirs []string, file string, err error) {
 	text, err := os.ReadFile(hook)
 	if err != nil {

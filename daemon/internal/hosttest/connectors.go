@@ -36,8 +36,8 @@ type Connectors struct {
 	newest map[string]chan struct{}
 }
 
-// verbTakes is the time for which a program works before it changes something. Nothing else takes
-// exactly that time, so that a seed determines the run.
+// verbTakes is how long a program works before it changes something. Nothing else takes exactly
+// that time, so that a seed determines the run.
 const verbTakes = 1037 * time.Millisecond
 
 // On returns a hypervisor with the connectors' pools, as a starting daemon has it. It has the pools

@@ -81,7 +81,7 @@ type Images struct {
 	Mu sync.Mutex
 	// Users has, in words, the users of an image besides the domains.
 	Users map[string]string
-	// Marks are the texts with which raw images were marked.
+	// Marks are the texts that raw images were marked with.
 	Marks map[string]string
 	// FlushFails, if set, returns the error of the next flush of an image, and is then reset: Linux
 	// reports a lost write once, and drops its pages. Lost counts the lost blocks.
@@ -154,7 +154,7 @@ func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 	return info.Allocated == 0, err
 }
 
-// CheckSecret refuses a container whose secret is Private.
+// CheckSecret refuses a container with the secret Private.
 func (i *Images) CheckSecret(_ context.Context, img hv.Image) error {
 	if i.Private != "" && img.LUKSSecret == i.Private {
 		return api.Errorf(api.CodeStateForbidden, "the secret is private")

@@ -18,9 +18,9 @@ import (
 // Pass lets fake time pass in a bubble.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// EveryCall makes a trial in which something happens at its first call, then a trial in which it
-// happens at a later call, and so on, each in a bubble, until a trial ends before it happened.
-// Stride returns the distance to the next call.
+// EveryCall makes a trial with a happening at its first call, then a trial with a happening at a
+// later call, and so on, each in a bubble, until a trial ends before it happened. Stride returns
+// the distance to the next call.
 func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n int) (happened bool)) {
 	t.Helper()
 	for n := 1; ; n += stride(n) {

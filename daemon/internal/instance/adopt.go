@@ -87,8 +87,8 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdop
 	return out, already, nil
 }
 
-// stoppedAt adds to an error the domain at which the adoption of all domains ended, and the number
-// of adopted domains.
+// stoppedAt adds to an error the domain that ended the adoption of all domains, and the number of
+// adopted domains.
 func stoppedAt(domain string, before int, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -237,7 +237,7 @@ const noAddress = "not a volume: it is reached over a network, and of such disks
 	"RBD images of a Ceph cluster of rbd_clusters in volferryd.toml, with the very monitors, user and secret (by its uuid) that are listed there, with letters, digits and . _ - + in their names, and with no snapshot, configuration file, encryption or other setting in the <source>"
 
 // otherChain returns how the chain of a disk differs from the header of its image. It is unknown
-// then with which of the two the guest's data was written.
+// then which of the two was used when the guest's data was written.
 func otherChain(d *hv.Disk, l api.Location) string {
 	names := func(images []string) string { return cmp.Or(strings.Join(images, ", "), "none") }
 	var stated, written []string

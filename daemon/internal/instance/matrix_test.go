@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// trial is a world in which one op is to run.
+// trial is a world for the run of one op.
 type trial struct {
 	*world
 	kind string

@@ -498,7 +498,7 @@ func (d *pauseDaemon) moveWithTrouble(t *testing.T, tr trouble, state hv.State, 
 	return came
 }
 
-// expected returns the state in which an instance must end: its earlier state, unless the fault
+// expected returns the required final state of an instance: its earlier state, unless the fault
 // powered it off.
 func (w *pauseWorld) expected(tr trouble, was hv.State) hv.State {
 	dom, err := w.Fake.Domain(context.Background(), pausedWeb)
@@ -508,7 +508,7 @@ func (w *pauseWorld) expected(tr trouble, was hv.State) hv.State {
 	return was
 }
 
-// pauseSubject is a world in which a save or a restore runs.
+// pauseSubject is a world for the run of a save or a restore.
 type pauseSubject struct {
 	*pauseWorld
 	kind         string
@@ -580,7 +580,7 @@ func TestMatrixOfSuspend(t *testing.T) {
 	}
 }
 
-// The check of each kind of restore: the state in which it leaves its guest.
+// The check of each kind of restore: the resulting state of its guest.
 var restores = map[string]func(*pauseSubject) error{
 	steps.KindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
 	steps.KindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },

@@ -53,7 +53,7 @@ type pauseWorld struct {
 	// refused are the permissions that the registry refuses; asked those that it was asked for.
 	refused map[string]bool
 	asked   []string
-	// unmovable is the reason for which any move of the volume would be refused.
+	// unmovable is the refusal of any move of the volume.
 	unmovable error
 	// second is an attachment of web's other volume, if it has one.
 	second *api.Attachment

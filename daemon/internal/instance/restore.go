@@ -38,5 +38,5 @@ func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in
 	})
 }
 
-// WakingSteps returns the steps of a restore in which the guest may be paused.
+// WakingSteps returns the steps of a restore that may have the guest paused.
 func WakingSteps() []string { return steps.WakingSteps() }

@@ -91,8 +91,8 @@ func everyCall(t *testing.T, what func(d *daemon) hosttest.Happening) {
 	}
 }
 
-// simulate runs one op in which something happens at the nth call, and checks the world when
-// everything works again. It reports whether that call was made.
+// simulate runs one op with a happening at the nth call, and checks the world when everything works
+// again. It reports whether that call was made.
 func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	w := newWorld(t, goals[goal].from)

@@ -149,7 +149,7 @@ func (w *world) unheard() error {
 	return nil
 }
 
-// settled returns the faults of a world in which no op runs.
+// settled returns the faults of a world without running ops.
 func (w *world) settled() error {
 	w.look()
 	for _, n := range w.nodes {

@@ -30,7 +30,7 @@ type Sources struct {
 	TasksRunning func() int
 	// Parked counts the ops, and the guests on released sources, that wait for the operator.
 	Parked func() int
-	// OnReleased counts the released sources on which a guest runs.
+	// OnReleased counts the released sources that a guest uses.
 	OnReleased func() int
 	// OpenMigrations returns the migrations that have not ended.
 	OpenMigrations func(ctx context.Context) ([]migrate.PacedMigration, error)
@@ -54,7 +54,7 @@ type Sources struct {
 	DiskStats  func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
 }
 
-// scrapeTimeout bounds the time for which a scrape may read the journal.
+// scrapeTimeout bounds how long a scrape may read the journal.
 const scrapeTimeout = 5 * time.Second
 
 var (

@@ -18,7 +18,7 @@ type GuestDisk struct {
 }
 
 const (
-	// sampleEvery is the interval at which the guests' counters are read.
+	// sampleEvery is the interval between reads of the guests' counters.
 	sampleEvery = time.Second
 	// sampleTimeout bounds one round of reads.
 	sampleTimeout = 5 * time.Second

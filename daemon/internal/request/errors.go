@@ -29,8 +29,7 @@ const (
 // BusyDelay is the delay before a step's next attempt if libvirt is busy.
 const BusyDelay = 200 * time.Millisecond
 
-// HV gives an error of the hypervisor the type by which the runner decides: wait, try again, or
-// fail.
+// HV gives an error of the hypervisor the type that makes the runner wait, try again, or fail.
 func HV(err error) error {
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -55,7 +54,7 @@ func NoHypervisor(err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
 }
 
-// Registry gives an error of the registry the type by which the runner decides: wait or fail.
+// Registry gives an error of the registry the type that makes the runner wait or fail.
 func Registry(err error) error {
 	if Away(err) {
 		return op.WaitFor(WaitRegistry, err)

@@ -2,7 +2,7 @@
 
 package request
 
-// The keys (op.Op.Keys) by which the ops of all managers exclude each other.
+// The keys (op.Op.Keys) of all managers' ops. Ops with the same key exclude each other.
 
 // InstanceKey is the key of ops that change the disks or the definition of an instance. A
 // migration holds it for hours.

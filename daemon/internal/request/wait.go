@@ -15,12 +15,12 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// grantPoll is the interval at which a new op is polled.
+// grantPoll is the interval between polls of a new op.
 const grantPoll = 5 * time.Millisecond
 
 // Granted waits until the op is past its first steps, which only check whether it may begin. So a
 // refusal is the answer to the request. It waits a short time only for an op that waits; it
-// withdraws an op that still waits behind a long op. It returns an error if the op was undone.
+// withdraws an op that still waits for a long op. It returns an error if the op was undone.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {

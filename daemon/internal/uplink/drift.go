@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Notes returns how instances differ from the state in which Volferry left them. The uplink repairs
-// none of it.
+// Notes returns how instances have changed since Volferry's last operation. The uplink repairs none
+// of it.
 func (u *Uplink) Notes() []Note {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -91,7 +91,7 @@ func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
 	})
 }
 
-// Its definition is right again, but it still writes to the image with which it was started.
+// Its definition is right again, but it still writes to the image that it was started with.
 func TestAGuestThatRunsOnAnotherImageThanItsDefinitionIsNoted(t *testing.T) {
 	running(t, func(w *world) {
 		w.must(w.fake.CreateImage("/nfs/old.raw", "raw", 4096))

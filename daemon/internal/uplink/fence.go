@@ -34,8 +34,8 @@ func (u *Uplink) Admit() error {
 
 // refused handles an error of the registry for a request under this epoch. If the error reports a
 // fence of this host, refused stores the fence before anything else is done. Sure is true for a
-// request with no other token than the host's epoch; for other requests the stale epoch may be the
-// one in which an op began.
+// request with no other token than the host's epoch; for other requests the stale epoch may be an
+// op's older epoch.
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// wantBack checks a world in which the host lost web's volume and has come back in this epoch.
+// wantBack checks that the host lost web's volume and has come back in this epoch.
 func (w *world) wantBack(epoch int64) {
 	w.t.Helper()
 	if got := w.state(web); got != hv.StateStopped {

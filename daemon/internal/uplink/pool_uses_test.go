@@ -133,7 +133,7 @@ func TestADomainThatCannotBeReadMayUseEveryPool(t *testing.T) {
 	}
 }
 
-// The registry itself finds volumes whose path is literally below the pool's.
+// The registry itself finds volumes with a path that is literally below the pool's.
 func TestAVolumeThatLeadsIntoAPoolByALinkIsAUse(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

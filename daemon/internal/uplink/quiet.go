@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// reportEvery is the interval at which this host is examined, and the interval between reports
-	// unless the registry has set another one (quietFor).
+	// reportEvery is the interval between examinations of this host, and between reports unless the
+	// registry has set another interval (quietFor).
 	reportEvery = 5 * time.Second
 	// quietMax bounds the silence that a registry may request of a host; quietUnpolled bounds it
 	// while no poll for tasks is open. A fence ends the host's poll, so the host learns of it at
@@ -21,7 +21,7 @@ const (
 	// fetchWait is the normal length of a poll for tasks. A registry with so many hosts that it
 	// wants rarer reports gets longer polls, see pollFor.
 	fetchWait = 20 * time.Second
-	// reportPause limits the rate of reports from a host on which much changes.
+	// reportPause limits the rate of reports from a fast-changing host.
 	reportPause = 300 * time.Millisecond
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// lateForce is a registry at which the operator takes one more attachment by force, after the host
+// lateForce is a registry with an operator who takes one more attachment by force, after the host
 // has read its attachments and before it is admitted.
 type lateForce struct {
 	*registry

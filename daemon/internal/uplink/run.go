@@ -91,8 +91,8 @@ func (u *Uplink) ReportNow(ctx context.Context) error {
 	return out.blind
 }
 
-// putOffPause is the interval at which a deferred report is repeated, and putOffBound bounds how
-// long an operation waits for that.
+// putOffPause is the interval between attempts to send a deferred report, and putOffBound bounds
+// how long an operation waits for that.
 const (
 	putOffPause = 500 * time.Millisecond
 	putOffBound = 5 * time.Second

@@ -23,7 +23,7 @@ type savedState struct {
 	Epoch int64 `json:"epoch"`
 	// Mark is the registry's newest mark.
 	Mark *api.RegistryMark `json:"mark,omitempty"`
-	// Fence is set from the moment in which the host learned of its fence until it has come back.
+	// Fence is set from the time when the host learned of its fence until it has come back.
 	Fence *Fence `json:"fence,omitempty"`
 	// Granted has the attachments that the registry has granted this host since the view was read.
 	Granted []grant `json:"granted,omitempty"`

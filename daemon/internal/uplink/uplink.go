@@ -140,8 +140,8 @@ type Uplink struct {
 	passing map[string]bool
 }
 
-// finding is a difference between an instance and the state in which Volferry left it. The view may
-// be old, so a finding is published only once a newer view confirms it.
+// finding is a change of an instance since Volferry's last operation. The view may be old, so a
+// finding is published only once a newer view confirms it.
 type finding struct {
 	Note
 	since time.Time

@@ -410,7 +410,7 @@ func running(t *testing.T, f func(w *world)) {
 	})
 }
 
-// interrupted arranges a happening at the nth call, in which the daemon may die. It lasts a minute,
+// interrupted arranges a happening at the nth call, which may kill the daemon. It lasts a minute,
 // or until the daemon is dead, and returns the call, or "" if the host was back before.
 func (w *world) interrupted(n int, h hosttest.Happening, dies bool) (name string) {
 	w.t.Helper()

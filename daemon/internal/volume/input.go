@@ -18,7 +18,7 @@ const (
 	kindResize = "volume_resize"
 )
 
-// The steps whose outputs other code reads.
+// The steps with outputs that other code reads.
 const (
 	stepNameRegister    = "register"
 	stepNameCreateImage = "create_image"

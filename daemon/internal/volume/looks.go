@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// looksEvery is the interval at which this host inspects its images. A `virsh blockresize`, a
-// `qemu-img resize` or an extended logical volume causes no event.
+// looksEvery is the interval between this host's inspections of its images. A `virsh blockresize`,
+// a `qemu-img resize` or an extended logical volume causes no event.
 const looksEvery = 30 * time.Second
 
 // Run inspects the images of this host's volumes at intervals, until ctx ends. It has the registry

@@ -16,8 +16,8 @@ import (
 type Config struct {
 	// Rules limit where an image that is adopted by its path may be.
 	Rules location.Rules
-	// SharedPools are pools in which other hosts see the same bytes, in addition to pools of a
-	// shared type.
+	// SharedPools are pools with the same bytes on other hosts, in addition to pools of a shared
+	// type.
 	SharedPools []string
 }
 

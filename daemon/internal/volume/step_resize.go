@@ -116,7 +116,7 @@ func (e *env) extend(ctx context.Context, in *resizeInput) error {
 		return nil
 	case why == nil:
 		return in.tooSmall(info.SizeBytes)
-	case errors.Is(why, hv.ErrNotFound): // whose device is there
+	case errors.Is(why, hv.ErrNotFound): // the pool does not know the volume, but its device exists
 		return in.cannot(api.CodeNotFound, "%v", why)
 	}
 	return request.HV(why)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package target has the common parts of the connectors of targets. It records for which volumes a
-// session with a target was made, so that the session ends with the last of them; the records are
-// lost at a reboot, like the sessions. And it reads devices: their identity and their users. It
-// does not know how sessions are made.
+// Package target has the common parts of the connectors of targets. It records the volumes of each
+// session with a target, so that the session ends with the last of them; the records are lost at a
+// reboot, like the sessions. And it reads devices: their identity and their users. It does not know
+// how sessions are made.
 package target
 
 import (

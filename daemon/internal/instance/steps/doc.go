@@ -5,7 +5,7 @@
 // made before an op is admitted and again by its first step, and the parts that steps share: their
 // environment, the save images, and the journal's records of a guest's state before its save.
 //
-// It does not know its callers or their answers: package instance does. It does not know how
-// libvirt, the registry or a migration work: they are behind hv.Hypervisor and the interfaces of
-// ports.go. DESIGN.md of package instance has every interruption.
+// Its callers, and their answers, are the matter of package instance. It does not know how libvirt,
+// the registry or a migration work: it uses hv.Hypervisor and the interfaces of ports.go. DESIGN.md
+// of package instance has every interruption.
 package steps

@@ -8,9 +8,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckForget refuses to forget an instance with disks that are not at the locations of its
-// volumes, or for which registry and journal disagree: after that nothing would show that the guest
-// uses the wrong image. It changes nothing.
+// CheckForget refuses to forget an instance if its disks are not at the locations of its volumes,
+// or if registry and journal disagree about it: after that nothing would show that the guest uses
+// the wrong image. It changes nothing.
 func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if inst.State == api.InstanceShelvedOffloaded {
 		return nil // no host has its domain
@@ -35,7 +35,7 @@ func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	return nil
 }
 
-// atRest returns the attachments of an instance whose volumes do not move.
+// atRest returns the attachments of an instance, except the attachments of moving volumes.
 func (e *Env) atRest(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.Registry.Attachments(ctx, "", id)
 	if err != nil {

@@ -36,10 +36,10 @@ var pauseKinds = map[string]bool{
 	KindSuspend: false, KindSave: false, KindRestore: true, KindRestorePaused: true, KindDiscard: true, KindResume: true,
 }
 
-// StepNameAdmit is the step in which every op but a restore may still be refused.
+// StepNameAdmit is the step that may still refuse an op of any kind but a restore.
 const StepNameAdmit = "admit"
 
-// The steps whose outputs or ends other code reads.
+// The steps with outputs or ends that other code reads.
 const (
 	stepNameReport = "report"
 

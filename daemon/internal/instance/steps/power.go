@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// askEvery is the interval at which a guest is asked again to shut down: a booting guest may
-	// ignore the first request.
+	// askEvery is the interval between shutdown requests to a guest: a booting guest may ignore the
+	// first request.
 	askEvery = 10 * time.Second
-	// lookEvery is the interval at which the domain is read without an event.
+	// lookEvery is the interval between reads of the domain without an event.
 	lookEvery = time.Second
 )
 

@@ -24,7 +24,7 @@ type Stopping struct {
 
 const defaultStopTimeout = 120 * time.Second
 
-// timeout is the time in which the guest must shut down.
+// timeout bounds how long the guest may take to shut down.
 func (s Stopping) timeout() time.Duration {
 	return cmp.Or(time.Duration(s.TimeoutSeconds)*time.Second, defaultStopTimeout)
 }

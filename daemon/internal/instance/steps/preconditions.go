@@ -58,7 +58,7 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 	return e.notGuarded(ctx, &in.Subject)
 }
 
-// onItsVolumes refuses to start a guest whose disks are not its volumes, as with a definition that
+// onItsVolumes refuses to start a guest if its disks are not its volumes, as with a definition that
 // was restored after a move: those disks lack the guest's later writes. MayStart checks moving
 // volumes. While the registry does not answer, the check is impossible and the guest may start, as
 // it may without a daemon.

@@ -37,7 +37,7 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 	return nil
 }
 
-// otherDisks returns a disk whose image in a process or in its save image differs from the
+// otherDisks returns a disk that has another image in a process, or in its save image, than in the
 // persistent definition; "" if there is none. It ignores the disk with the target except, and
 // drives, because their medium may change at any time.
 func otherDisks(process, config []hv.Disk, except string) string {

@@ -33,8 +33,8 @@ func stateOf(dom *hv.Domain) SavedState {
 }
 
 // SavedState reads from the journal the state of an instance before its save for a migration. It is
-// zero if the instance was never saved, or if its save was undone. A save whose undo lacks only the
-// restore of the guest still counts.
+// zero if the instance was never saved, or if its save was undone. A save still counts if its undo
+// lacks only the restore of the guest.
 func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
 	var is SavedState
 	asleep, err := e.asleep(ctx, in)

@@ -43,7 +43,7 @@ func (e *Env) stepStop() op.Step {
 
 func off(s hv.State) bool { return !s.Active() }
 
-// stepReboot is one call. It cannot be observed: a rebooting guest looks like one that never
+// stepReboot is one call. It cannot be observed: a rebooting guest looks like a guest that never
 // rebooted.
 func (e *Env) stepReboot() op.Step {
 	return step("reboot", func(ctx context.Context, _ *op.Run, in *PowerInput) error {

@@ -22,8 +22,8 @@ type RepairInput struct {
 	SourceUnwritten bool `json:"source_unwritten,omitempty"`
 }
 
-// CheckRepair refuses the repair of a running instance, and of an instance whose right images are
-// unknown. It changes nothing. Its errors are typed for the runner.
+// CheckRepair refuses the repair of a running instance, and of an instance with unknown right
+// images. It changes nothing. Its errors are typed for the runner.
 func (e *Env) CheckRepair(ctx context.Context, in *RepairInput) error {
 	if !in.Whole {
 		_, err := e.mayRepair(ctx, in)
@@ -122,8 +122,8 @@ func (e *Env) mayRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error
 	return dom, nil
 }
 
-// misnamed returns the disks whose definition does not name the image of their volume, with the
-// right chain. For a moving volume the migration has the right chain.
+// misnamed returns the disks that have another image in the definition than their volume's, with
+// the right chain. For a moving volume the migration has the right chain.
 func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]hv.NamedChain, error) {
 	out, err := e.Migrations.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
 	if err != nil {
@@ -154,8 +154,8 @@ func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]h
 	return out, nil
 }
 
-// plugAgain returns how an operator adds a disk to a definition from which it was removed. The
-// disk's other settings are lost, so it is attached like a new disk.
+// plugAgain returns how an operator adds a disk that was removed from a definition. The disk's
+// other settings are lost, so it is attached like a new disk.
 func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	if a.Location.IsLUKS() {
 		return "Such a disk cannot be attached anew: define the instance by a copy of its definition that has the disk (`virsh define FILE`), and repair it then"

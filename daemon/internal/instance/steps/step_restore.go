@@ -21,7 +21,7 @@ const (
 	stepNameResume          = "resume"
 )
 
-// WakingSteps are the steps of a restore in which the guest may be paused: the guest is restored
+// WakingSteps are the steps of a restore that may have the guest paused: the guest is restored
 // paused, and resumes once its save image is removed.
 func WakingSteps() []string { return []string{stepNameWake, stepNameRemoveSaveImage, stepNameResume} }
 

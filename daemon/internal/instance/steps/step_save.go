@@ -39,8 +39,8 @@ func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState,
 }
 
 // ranOnDetail is the detail of a refusal that reports to the registry that a guest has run while
-// others may be saved already. InstanceDetail names that guest's instance if it is not the one that
-// is being saved.
+// others may be saved already. InstanceDetail names that guest's instance if another instance is
+// being saved.
 const (
 	ranOnDetail    = "ran_on"
 	instanceDetail = "instance_id"

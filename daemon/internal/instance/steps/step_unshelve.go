@@ -149,7 +149,7 @@ func (e *Env) stepConnectVolumes() op.Step {
 		}
 		for _, a := range got.Attachments {
 			err := e.Locations.Disconnect(ctx, api.Volume{ID: a.VolumeID}, a)
-			if err != nil && api.CodeOf(err) != api.CodePermissionDenied { // a permission error is a link, through which nothing was connected
+			if err != nil && api.CodeOf(err) != api.CodePermissionDenied { // a permission error means a link, and a link was never connected
 				return err
 			}
 		}

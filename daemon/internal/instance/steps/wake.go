@@ -67,7 +67,7 @@ func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark 
 	return "", e.wakeFromFile(ctx, in, dom)
 }
 
-// saveImageGone is the remark about an instance whose save image is missing.
+// saveImageGone is the remark about an instance with a missing save image.
 func (in *PauseInput) saveImageGone(was SavedState) string {
 	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
 }
