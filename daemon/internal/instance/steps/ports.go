@@ -116,8 +116,8 @@ type Migrations interface {
 	// volumes, if this host's journal has another location of one of them, from a move that the
 	// registry does not know. The error has each witness's location, and the remedy.
 	CheckRecorded(ctx context.Context, instanceID string) error
-	// Misnamed returns the disks of an instance that is off if their definition lacks the overlay of
-	// a migration and must name it. It returns an error if naming the overlay is not safe.
+	// Misnamed returns the disks of an instance that is off if their definition lacks the overlay
+	// of a migration and must name it. It returns an error if naming the overlay is not safe.
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
 	// Standing reports whether an operation of a migration of the instance waits for the operator.
 	Standing(ctx context.Context, instanceID string) (bool, error)
