@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Attach attaches a volume to an instance of this host, which may be running, paused or stopped. It
-// returns the attachment when both the guest and its definition have the disk. VolumeRef is the
-// volume's id, its name, or the beginning of its id. A repeated request gets the same answer.
+// Attach attaches a volume to an instance of this host: running, paused or stopped. It returns the
+// attachment when guest and definition have the disk. VolumeRef is the volume's id, name, or the
+// beginning of its id. A repeated request gets the same answer.
 func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	_, st, err := m.perform(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -32,8 +32,8 @@ func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.Vol
 	return att, nil
 }
 
-// BeginAttach is Attach, but returns as soon as the registry has reserved the volume or refused it.
-// The op with this id continues on its own.
+// BeginAttach is Attach, but returns once the registry has reserved or refused the volume. The op
+// with this id continues on its own.
 func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	what, err := m.begin(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -136,8 +136,8 @@ func onThisHost(is string, host Host, what string) error {
 	return api.Errorf(api.CodeNotYourHost, "%s is on host %s and this is %s; run this there, or ask the registry", what, is, host.Name)
 }
 
-// checkVolume refuses some requests that the registry would refuse at the reservation: otherwise a
-// later check of this host would hide the reason.
+// checkVolume makes checks that the registry would make at the reservation, because later checks of
+// this host would hide their reasons.
 func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot attach volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkLocation refuses a location with an image that contradicts the registry, or that another
-// user on this host holds. Errors are typed for the runner.
+// checkLocation refuses an image that contradicts the registry, or that has another user on this
+// host. Errors are typed for the runner.
 func (e *env) checkLocation(ctx context.Context, in *input) error {
 	if err := e.rules.CheckLocation(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
@@ -47,8 +47,8 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 	return err
 }
 
-// checkBefore is checkLocation before the volume is connected: a volume that has no device until
-// then is checked by stepConnect.
+// checkBefore is checkLocation before the volume is connected. A volume without a device until then
+// is checked by stepConnect.
 func (e *env) checkBefore(ctx context.Context, in *input) error {
 	connectable, err := location.Connectable(ctx, e.HV, in.Location.Path)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *env) checkBefore(ctx context.Context, in *input) error {
 	return e.checkLocation(ctx, in)
 }
 
-// checkReachable refuses an image in a directory that the guest's QEMU cannot traverse. Otherwise a
+// checkReachable refuses an image in a directory that the guest's QEMU cannot traverse, because a
 // guest that is off would fail only at its next start.
 func (e *env) checkReachable(ctx context.Context, in *input) error {
 	user, confined, err := e.qemuUser(ctx, in)
@@ -78,8 +78,8 @@ func (e *env) checkReachable(ctx context.Context, in *input) error {
 	return image.Refused("attach volume "+in.VolumeName, dir, e.Images.Reach(user, dir))
 }
 
-// checkOpens refuses an image that the guest's QEMU could not open for writing. It does not try to
-// open a shared volume, because the attempt might take the volume from its other guests.
+// checkOpens refuses an image that the guest's QEMU could not open for writing. It does not try a
+// shared volume: the attempt might take it from other guests.
 func (e *env) checkOpens(ctx context.Context, in *input) error {
 	if in.Shareable || in.Mode != api.ModeRW {
 		return nil
@@ -91,8 +91,8 @@ func (e *env) checkOpens(ctx context.Context, in *input) error {
 	return image.Refused("attach volume "+in.VolumeName, in.Location.Path, e.Images.MayOpen(user, in.Location.Path))
 }
 
-// qemuUser returns the user of the guest's QEMU (hv.ConfinedUser); for a shelved_offloaded instance
-// the user that it would have on this host. Errors are typed for the runner.
+// qemuUser returns the user of the guest's QEMU (hv.ConfinedUser), or of its future QEMU for a
+// shelved_offloaded instance. Errors are typed for the runner.
 func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
 	user, confined, err = hv.ConfinedUser(ctx, e.HV, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -101,9 +101,8 @@ func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, con
 	return user, confined, request.HV(err)
 }
 
-// checkOwn refuses an image that, under another name, belongs to another volume or to a migration
-// of another volume. It also refuses an image over such a base image, because another host named
-// the base images.
+// checkOwn refuses an image that, under another name, is another volume's or its migration's. It
+// also checks the base images, because another host named them.
 func (e *env) checkOwn(ctx context.Context, in *input) error {
 	look, err := e.Claims.Look(ctx)
 	if err != nil {
@@ -131,7 +130,7 @@ type user struct {
 	disk                 hv.Disk
 }
 
-// users returns the disks of this host's domains, running or defined, that name the image at path.
+// users returns the disks of this host's domains, live and defined, that name the image at path.
 func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -154,9 +153,8 @@ func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	return all, nil
 }
 
-// notUnderAnotherID refuses to end the attachment of an instance without a domain while a domain
-// with its name has the volume: the domain was defined under another UUID, and its guest has the
-// disk.
+// notUnderAnotherID refuses to end the attachment of an instance without a domain while another
+// domain of that name has the volume: the domain was defined under another UUID.
 func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil {
@@ -171,8 +169,8 @@ func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) 
 	return nil
 }
 
-// checkUsers refuses an image that has another user on this host, except for other attachments of
-// the same multiattach volume.
+// checkUsers refuses an image with another user on this host, except other attachments of the same
+// multiattach volume.
 func (e *env) checkUsers(ctx context.Context, in *input) error {
 	inUse := func(who string) error {
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s is in use: %s", in.VolumeName, in.Location.Path, who)
@@ -233,7 +231,7 @@ func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, er
 	return least, least + most, err
 }
 
-// checkDomain refuses an instance if its disks may not be changed now. Verdict begins the error, as
+// checkDomain refuses an instance while its disks may not be changed. Verdict begins the error, as
 // in "cannot attach volume x".
 func checkDomain(verdict string, dom *hv.Domain) error {
 	switch {

@@ -15,22 +15,22 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Detach detaches a volume from an instance of this host. It returns the attachment as it was, once
-// the guest has released the disk and the registry has released the attachment. If the registry
-// does not answer, the guest still loses the disk, and the volume stays reserved until the registry
-// answers: the returned attachment is then detaching. A repeated request gets the same answer.
+// Detach detaches a volume from an instance of this host. It returns the earlier attachment once
+// the guest has released the disk and the registry the attachment. If the registry does not answer,
+// the guest still loses the disk, and the attachment stays detaching until the registry answers. A
+// repeated request gets the same answer.
 func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// BeginDetach is Detach, but returns as soon as the registry has recorded or refused it. The op
-// with this id continues on its own.
+// BeginDetach is Detach, but returns once the registry has recorded or refused it. The op with this
+// id continues on its own.
 func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
 // Delete ends one attachment. Without force it is Detach. With force it ignores the attachment's
-// state and does not touch the guest: if the guest has the disk, the error is state_forbidden.
+// state and does not touch the guest; if the guest has the disk, the error is state_forbidden.
 func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
@@ -110,8 +110,8 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-// Queued returns the attachments with a queued release: the guest has released the disk, and the
-// registry has not been informed yet.
+// Queued returns the attachments that the guests have released and that the registry has not
+// released yet.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
 	for _, in := range m.env.queued() {
@@ -125,8 +125,7 @@ func (m *Manager) Queued() []api.Attachment {
 type found struct {
 	api.Attachment
 	volume string
-	// remembered reports that the data is from this host's cache, because the registry did not
-	// answer.
+	// remembered reports that the data is from this host's cache.
 	remembered bool
 }
 
@@ -265,8 +264,7 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	return in, dom, nil
 }
 
-// decideDetachRoot determines whether the attachment is a root, and then makes the checks for a
-// root.
+// decideDetachRoot determines whether the attachment is a root, and makes the checks for a root.
 func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
 	in.Root = api.IsRoot(f.BootIndex)
 	inst, known, err := m.instanceOf(ctx, f, in.Root)

@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// chooseDevice returns the requested device if the instance can have it, otherwise the first free
-// virtio disk. Free means unused in the running and the defined domain, and in the registry's slots
-// of the instance. Root is the recorded disk of an empty root slot, otherwise nil.
+// chooseDevice returns the requested device if the instance can have it, otherwise the first virtio
+// disk that is free in the live domain, the definition, and the registry's slots. Root is the
+// recorded disk of an empty root slot, or nil.
 func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk) (string, error) {
 	if asked == "" {
 		for n := 0; ; n++ {
@@ -48,8 +48,7 @@ func letters(n int) string {
 }
 
 // bootsBefore reports whether a disk at this device would take the boot position of a detached
-// root. A root without a boot number boots as the first disk; libvirt orders the disks of a bus by
-// name.
+// root. A root without a boot number boots first; libvirt orders the disks of a bus by name.
 func bootsBefore(device string, root *hv.Disk) bool {
 	return root != nil && root.BootOrder == 0 && root.Bus == diskspec.BusOf(device) &&
 		(len(device) < len(root.Target) || len(device) == len(root.Target) && device < root.Target)

@@ -58,7 +58,7 @@ const (
 	stepNameRelease      = "release"
 )
 
-// input is the input of every op of an attachment: the decisions made before anything was changed.
+// input is the input of every op of an attachment: the decisions made before any change.
 type input struct {
 	AttachmentID string `json:"attachment_id"`
 	VolumeID     string `json:"volume_id"`
@@ -71,11 +71,11 @@ type input struct {
 	Location  api.Location `json:"location"`
 	Block     bool         `json:"block"`
 
-	// Root reports that the volume is a root. Slot is the recorded disk of the root slot, or the
-	// disk that a data volume was when it was last at the instance; nil if none is recorded.
+	// Root reports that the volume is a root. Slot is the recorded disk of the root slot, or of the
+	// data volume's last attachment at the instance; nil if none is recorded.
 	Root bool                `json:"root,omitempty"`
 	Slot *api.SlotDefinition `json:"slot,omitempty"`
-	// WasRoot reports that a data volume was the root when it was last at the instance.
+	// WasRoot reports that a data volume was last the root of the instance.
 	WasRoot bool `json:"was_root,omitempty"`
 
 	// Host, Epoch and Generation are the op's fencing tokens.
@@ -97,10 +97,9 @@ type input struct {
 // chain returns the chain of the attachment: the volume's image and its base images.
 func (in *input) chain() []hv.Image { return location.Chain(in.Location, in.Block) }
 
-// Keys implements request.Input. The ops of one instance run one after the other, so that each
-// finds the domain as the previous op left it. So do the ops of one volume: if two attachments end
-// together, exactly one is the last. The ops of a root volume also exclude starts and stops of the
-// instance.
+// Keys implements request.Input. Ops of one instance run one after the other, so that each finds
+// the domain as the previous op left it. So do ops of one volume, so that exactly one attachment is
+// the last to end. Ops of a root volume also exclude starts and stops.
 func (in *input) Keys() []string {
 	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
 	if in.Root {
@@ -126,7 +125,7 @@ func (in *input) attachment(state api.AttachmentState) api.Attachment {
 // cannotDetach returns the beginning of a refusal.
 func (in *input) cannotDetach() string { return "cannot detach volume " + in.VolumeName }
 
-// step returns an op.Step made of functions that take the input. Undo and observe may be nil.
+// step returns an op.Step. Undo and observe may be nil.
 func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
 	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

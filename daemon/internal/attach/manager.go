@@ -16,8 +16,8 @@ import (
 type Config struct {
 	// Rules limit where an attached volume outside of pools may be.
 	Rules location.Rules
-	// UnplugTimeout bounds how long a running guest may take to release a disk. After it the guest
-	// keeps the disk. 0 is DefaultUnplugTimeout.
+	// UnplugTimeout bounds how long a running guest may take to release a disk before it keeps the
+	// disk. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
 }
 
@@ -31,8 +31,8 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New returns a manager and registers its plans with the runner. Journal is the runner's journal.
-// Host returns this host's identity once the registry has sent it.
+// New returns a manager and registers its plans with the runner. Journal is the runner's. Host
+// returns this host's identity once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	if cfg.UnplugTimeout <= 0 {
 		cfg.UnplugTimeout = DefaultUnplugTimeout

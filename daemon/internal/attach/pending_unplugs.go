@@ -19,7 +19,7 @@ import (
 
 // PendingUnplugs has the unplug requests that a guest did not answer in time. Their detaches were
 // given up, so the attachments still hold. QEMU keeps such a request: the guest may release the
-// disk later, at its next reboot at the latest. PendingUnplugs is safe for concurrent use.
+// disk later, at its next reboot at the latest. It is safe for concurrent use.
 type PendingUnplugs struct {
 	hv      hv.Hypervisor
 	journal UnplugJournal
@@ -46,16 +46,16 @@ type process struct {
 	Run  int    `json:"run,omitempty"`
 }
 
-// unplugNote is written before the first request to the guest: from then on the guest may release
-// the disk at any time, even after the detach was given up. Gone is written once the guest was seen
-// without the disk: a state saved after that does not contain the disk.
+// unplugNote is written before the first request to the guest, which from then on may release the
+// disk at any time. Gone is written once the guest was seen without the disk: states saved after
+// that do not contain it.
 type unplugNote struct {
 	Asked process `json:"process,omitzero"`
 	Gone  bool    `json:"gone,omitempty"`
 }
 
-// NewPendingUnplugs returns the pending unplugs of this host. It reads the journal at the first
-// use. BootID identifies this boot of the host.
+// NewPendingUnplugs returns the pending unplugs of this host, which it reads from the journal at
+// the first use. BootID identifies this boot of the host.
 func NewPendingUnplugs(h hv.Hypervisor, journal UnplugJournal, bootID string) *PendingUnplugs {
 	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
@@ -74,9 +74,8 @@ func (p *PendingUnplugs) add(in *input, asked process) {
 // ended unplug.
 const unplugOverPrefix = "unplug_over/"
 
-// isOver reports whether the unplug request of a process has ended because the guest was booted
-// since. Another process alone proves nothing: a process restored from a save image has the
-// requests of the saved one.
+// isOver reports whether the unplug request of a process has ended with a boot of the guest. A new
+// process alone proves nothing: if restored from a save image, it has the old requests.
 func (p *PendingUnplugs) isOver(in *pendingUnplug, v *view) bool {
 	return v.active && v.dom.Booted && in.asked != p.processOf(v)
 }
@@ -123,9 +122,8 @@ func (p *PendingUnplugs) list() []pendingUnplug {
 	return slices.Collect(maps.Values(p.all))
 }
 
-// load reads from the journal, once, the unplugs that were pending when the previous daemon ended.
-// Like that daemon it considers every detach of an attachment: the last one may have been given up
-// before it asked the guest.
+// load reads the previous daemon's pending unplugs from the journal, once. It reads every detach of
+// an attachment: the last one may have been given up before it asked the guest.
 func (p *PendingUnplugs) load(ctx context.Context) error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
@@ -196,9 +194,8 @@ func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	return asked, end
 }
 
-// MayMove refuses to move a volume with a pending unplug: in the middle of the move QEMU could lose
-// the disk, with its overlay or its block job. The unplug is pending until the next start of the
-// guest.
+// MayMove refuses to move a volume with a pending unplug: during the move QEMU could lose the disk,
+// with its overlay or its block job. The unplug is pending until the next start of the guest.
 func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
 	if err := p.load(ctx); err != nil {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)

@@ -30,14 +30,13 @@ type Ports struct {
 }
 
 // Registry is the part of the registry that attachments need. Every change has an op id and may be
-// repeated. Errors are *api.Error; registry_unavailable means that the outcome is unknown.
+// repeated. Errors are *api.Error; after registry_unavailable the outcome is unknown.
 type Registry interface {
 	Volume(ctx context.Context, ref string) (api.Volume, error)
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 	Instance(ctx context.Context, ref string) (api.Instance, error)
 	Attachment(ctx context.Context, ref string) (api.Attachment, error)
-	// Attachments returns the attachments of a volume at an instance. An empty reference means
-	// every volume, or every instance.
+	// Attachments returns the attachments of a volume at an instance. An empty reference means all.
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 	ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error)
 	TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error)
@@ -46,13 +45,13 @@ type Registry interface {
 
 // Images gives access to the image files and devices of this host, by path (image.Storage).
 type Images interface {
-	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent if the
-	// path does not exist, and an *api.Error if the image contradicts the location, or has other
-	// base images.
+	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent for a
+	// missing path, and an *api.Error if the image contradicts the location, or has other base
+	// images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// InUse returns in words the holder of an image: a mount, a device mapper or loop device, swap
-	// or, for an RBD image, more clients than ours counts; ours may be nil. It returns "" if this
-	// host sees no holder.
+	// InUse describes the holder of an image: a mount, a device mapper or loop device, swap or, for
+	// an RBD image, more clients than ours counts; ours may be nil. It returns "" if this host sees
+	// none.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
 	// Reach returns nil if a process of this user can reach the files in a directory, otherwise an
 	// *image.ReachError.
@@ -60,24 +59,23 @@ type Images interface {
 	// MayOpen returns nil if a process of this user can open an image that no process has open,
 	// otherwise an *image.OpenError.
 	MayOpen(user hv.ProcessUser, path string) error
-	// Connect prepares the image at path for a guest of this host: it drops this host's cached
-	// pages of the image.
+	// Connect prepares the image at path for a guest of this host: it drops cached pages of the
+	// image.
 	Connect(ctx context.Context, path string) error
-	// Disconnect is called when the last guest of this host has released the image. When it
-	// returns, all of this host's cached pages of the image are on stable storage. A missing or
-	// broken image is no error.
+	// Disconnect is called when the last guest of this host has released the image. It writes all
+	// cached pages of the image to stable storage. A missing or broken image is no error.
 	Disconnect(ctx context.Context, path string) error
 }
 
-// Migrations gives access to the migrations of this host (migrate.Manager). They are checked in
-// addition to the registry, which may not answer: a migration of a volume that is attached on this
-// host always belongs to this host.
+// Migrations gives access to the migrations of this host (migrate.Manager), in addition to the
+// registry, which may not answer. A migration of a volume attached on this host belongs to this
+// host.
 type Migrations interface {
 	// List returns the open migrations of this host, or all of them.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
-	// CheckVolumeRecorded refuses a volume if this host's journal and the registry have different
-	// locations of it, from a move that the registry does not know. The error has each witness's
-	// location, and the remedy.
+	// CheckVolumeRecorded refuses a volume if this host's journal and the registry disagree about
+	// its location, because of a move that the registry does not know. The error has both
+	// locations, and the remedy.
 	CheckVolumeRecorded(ctx context.Context, vol api.Volume) error
 }
 

@@ -27,8 +27,8 @@ func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	}
 }
 
-// transition requests one change of state from the registry. The call's op id is made of the op and
-// the request, so that a repeated call gets the same answer.
+// transition requests one change of state from the registry. The call's op id is made of op and
+// request, so that a repeated call gets the same answer.
 func (e *env) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
 	return e.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
 }
@@ -40,8 +40,8 @@ func (e *env) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int6
 	return request.Registry(err)
 }
 
-// row reads the attachment from the registry. An attachment of another host counts as not found.
-// Its errors are typed for the runner.
+// row reads the attachment from the registry. Another host's attachment counts as not found. Errors
+// are typed for the runner.
 func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
 	att, err = e.Registry.Attachment(ctx, in.AttachmentID)
 	if request.Lost(err) {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// begin stores and starts the op of a request, or finds the op of a repeated request. It returns
-// once the op is granted or refused, or waits for a system that does not answer.
+// begin starts the op of a request, or finds the op of a repeated one. It returns once the op is
+// granted or refused, or waits for a system that does not answer.
 func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
 	req.Variants = []string{kindFor(req.Kind, true)}
 	o, err := m.admission.Submit(ctx, req)

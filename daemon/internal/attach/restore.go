@@ -18,8 +18,7 @@ import (
 // restoreEvery is the interval between checks of the pending unplugs without an event.
 const restoreEvery = time.Minute
 
-// Run restores the disks of guests that released them after the detach was given up. It returns
-// when ctx ends.
+// Run restores, until ctx ends, the disks that guests released after the detach was given up.
 func (m *Manager) Run(ctx context.Context) error {
 	events := m.env.HV.Events(ctx)
 	tick := time.NewTicker(restoreEvery)
@@ -44,8 +43,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// restoreUnplugged checks every guest with a pending unplug, and submits an op that restores the
-// disk if the guest has released it.
+// restoreUnplugged submits an op for each pending unplug if the guest has released the disk.
 func (m *Manager) restoreUnplugged(ctx context.Context) {
 	pending := m.env.Unplugs
 	for _, l := range pending.list() {

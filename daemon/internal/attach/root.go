@@ -15,7 +15,7 @@ import (
 )
 
 // A root volume is attached and detached only while its instance is off. While its slot is empty, a
-// guard prevents every start of the instance.
+// guard prevents starts.
 
 // rootChange is a change of a root slot, as its refusal describes it.
 type rootChange struct {
@@ -50,8 +50,8 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 	return api.Errorf(what.code, "%s: it is %s; stop it first", in.cannot(what), dom.State).With("state", dom.State)
 }
 
-// onShelf refuses a change of the root slot of a shelved instance: before its offload the slot does
-// not change, and afterwards the registry changes it.
+// onShelf refuses a change of a shelved instance's root slot: before the offload the slot does not
+// change, and afterwards the registry changes it.
 func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	if inst.State != api.InstanceShelved && inst.State != api.InstanceShelvedOffloaded {
 		return nil
@@ -71,8 +71,8 @@ func checkLocked(verdict string, inst api.Instance) error {
 	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `%s` if that is over", verdict, inst.Name, inst.LockReason, api.ShellLine("volferryctl", "instance", "unlock", inst.Name))
 }
 
-// freshen reports this host's present state before the registry is asked about a root volume: the
-// registry's rules want a stopped instance, and the instance may have been stopped a moment ago.
+// freshen reports this host's present state before a root operation: the registry's rules want a
+// stopped instance, and the instance may just have stopped.
 func (e *env) freshen(ctx context.Context, in *input) {
 	if in.Root {
 		e.Report(ctx)

@@ -8,8 +8,8 @@ import (
 )
 
 // A data volume that returns to an instance gets its earlier disk, with all settings of its owner:
-// limits, cache, queues, threads, error policies, names. It is attached at its earlier device if
-// that is free and the request names no other.
+// limits, cache, queues, threads, error policies, names. It gets its earlier device if that is free
+// and the request names no other.
 
 // chooseSlot chooses the device of a data volume, and finds the recorded disk of its slot. Root is
 // as in chooseDevice.

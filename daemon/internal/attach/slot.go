@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// remembered is the definition of the disk before the detach, so that the disk can be restored
-// exactly. A definition is empty where there was no disk.
+// remembered is the disk's definition before the detach, for an exact restore; empty where there
+// was no disk.
 type remembered struct {
 	Config string `json:"config,omitempty"`
 	Live   string `json:"live,omitempty"`
@@ -22,10 +22,10 @@ type remembered struct {
 	SerialOfVolume bool `json:"serial_of_volume,omitempty"`
 }
 
-// keptSlots returns the recorded disks, in the hypervisor's form, of the instance's empty slots
-// except the op's own; a later volume takes over each of them. A slot with a queued release is
-// empty too, though the registry does not know it yet. Queued releases are read first: a release
-// that is carried out between the two reads is then in the registry.
+// keptSlots returns the recorded disks, in the hypervisor's form, of the instance's other empty
+// slots, because later volumes take them over. A slot with a queued release is empty too, before
+// the registry knows it. Queued releases are read first: if one is carried out between the two
+// reads, the registry has it.
 func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range e.queued() {
@@ -51,8 +51,8 @@ func (e *env) slotDisk(in *input) (*hv.Disk, error) {
 	return e.diskOf(in.Slot, in.Device, in.InstanceName)
 }
 
-// rootAway returns the recorded disk of an instance's empty root slot; nil if the slot has a
-// volume, or if no disk is recorded.
+// rootAway returns the recorded disk of an instance's empty root slot; nil if the slot has a volume
+// or no record.
 func (e *env) rootAway(inst api.Instance) (*hv.Disk, error) {
 	s := inst.RootSlot()
 	if s == nil || s.VolumeID != nil {
@@ -72,8 +72,8 @@ func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv
 	return &d, nil
 }
 
-// slotKept returns the record of the disk that is detached: its definition before the detach, or
-// the record from before its attach.
+// slotKept returns the record of the detached disk: its definition before the detach, or the record
+// from before its attach.
 func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil || cmp.Or(kept.Config, kept.Live) == "" {
@@ -82,8 +82,7 @@ func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	return &api.SlotDefinition{Disk: cmp.Or(kept.Config, kept.Live), SerialOfVolume: kept.SerialOfVolume}, nil
 }
 
-// serialOf returns the serial that the disk must have: the volume's id, or the recorded disk's own
-// serial.
+// serialOf returns the disk's required serial: the volume's id, or the recorded disk's own serial.
 func serialOf(in *input, was *hv.Disk) string {
 	if was == nil || in.Slot.SerialOfVolume {
 		return in.VolumeID

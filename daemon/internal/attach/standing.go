@@ -14,8 +14,7 @@ import (
 )
 
 // stands makes an op wait for the operator because another program has changed its disk. The error
-// has the commands that bring the op to its end. ToBe is whether the disk must be present as
-// before, or absent.
+// has the commands that end the op. ToBe is whether the disk must be present or absent.
 func (in *input) stands(v *view, toBe place) error {
 	return op.UnknownOutcome(in.withCommands(in.changed(v), in.mend(v, toBe)))
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepAttachConfig adds the disk to the persistent definition. It comes before the hotplug, so that
-// libvirt chooses the address in the definition and every later boot has the disk at the same
-// address.
+// stepAttachConfig adds the disk to the persistent definition, before the hotplug: so libvirt
+// chooses the address in the definition, and every later boot has the same address.
 func (e *env) stepAttachConfig() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -62,7 +61,7 @@ func (e *env) stepAttachConfig() op.Step {
 	return step(stepNameAttachConfig, do, undo, observe)
 }
 
-// define adds the disk to the definition. A data disk that returns gets its earlier address, unless
+// define adds the disk to the definition. A returning data disk gets its earlier address unless
 // another disk uses it: the settings are its owner's, but the address was libvirt's choice.
 func (e *env) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
 	if disk.Slot == "" || in.Root {
@@ -81,8 +80,8 @@ func (e *env) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.Dis
 	return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 }
 
-// namedNote is written before the definition gets the disk: a guest started after that may have the
-// disk, and so may its saved state.
+// namedNote is written before the definition gets the disk: from then on the guest, and its saved
+// state, may have the disk.
 type namedNote struct {
 	Named bool `json:"named"`
 }
@@ -96,8 +95,8 @@ func (e *env) seenWithout(ctx context.Context, in *input) error {
 	return err
 }
 
-// disk returns the disk of the attachment. A root volume, and a volume that returns, gets the
-// recorded disk.
+// disk returns the disk of the attachment. A root volume, and a returning volume, gets the recorded
+// disk.
 func (in *input) disk() hv.DiskSpec {
 	spec := diskspec.New(in.VolumeID, in.DiskAttachment, in.Shareable, in.chain(), in.Slot)
 	switch {
@@ -144,15 +143,15 @@ func (in *input) attachError(err error) error {
 	return request.HV(err)
 }
 
-// plugNote is written before the hotplug: a state saved after that may have the disk. It is written
-// again, with Seen, once the running guest was seen with the disk: a state saved after that has it.
+// plugNote is written before the hotplug: states saved after that may have the disk. It is written
+// again, with Seen, once the guest was seen with the disk: states saved after that have it.
 type plugNote struct {
 	Plugged bool `json:"plugged"`
 	Seen    bool `json:"seen,omitempty"`
 }
 
-// stepAttachLive plugs the disk into the running guest, as in the definition. A guest that is off
-// gets it at its next start.
+// stepAttachLive plugs the defined disk into the running guest. A guest that is off gets it at its
+// next start.
 func (e *env) stepAttachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -216,10 +215,10 @@ func (e *env) plug(ctx context.Context, r *op.Run, in *input) error {
 	return r.Note(ctx, plugNote{Plugged: true, Seen: true})
 }
 
-// takeBack unplugs the disk from the running guest, which may not keep it. It waits as long as
-// necessary, because nothing is released before. It also waits for a guest that was saved when it
-// may have had the disk, because its restore brings the disk back. A guest that runs from the disk
-// is not asked; takeBack waits until it is off.
+// takeBack unplugs the disk from the running guest and waits as long as necessary, because nothing
+// is released before. It also waits for a guest that was saved while it may have had the disk: the
+// restore brings the disk back. A guest that runs from the disk is not asked; takeBack waits until
+// it is off.
 func (e *env) takeBack(ctx context.Context, in *input, plugged bool) error {
 	letGo := e.unplug
 	if in.Root {
@@ -269,8 +268,8 @@ func (e *env) stepVerify() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// runsFromIt waits until a guest is off that was started from a root volume which it may not keep.
-// That happens only on a host without the hook, which ignores the guard.
+// runsFromIt waits until a guest is off that runs from a root volume which it may not keep. Such a
+// guest was started on a host without the hook, where guards have no effect.
 func (e *env) runsFromIt(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err != nil || v.live == absent {

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepConnect prepares the location on this host and checks it again: only from here on is it sure
-// that no other user takes it. A volume of a target has a device from here on.
+// stepConnect prepares the location on this host and checks it again: only now can no other user
+// take it. A target's volume has a device from here on.
 func (e *env) stepConnect() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		if err := e.connectDevice(ctx, in); err != nil {
@@ -36,8 +36,7 @@ func (e *env) connectDevice(ctx context.Context, in *input) error {
 	return request.HV(location.Connect(ctx, e.HV, in.Location.Path, "cannot attach volume "+in.VolumeName))
 }
 
-// stepDisconnect ends the use of the location on this host, unless another attachment on this host
-// needs it.
+// stepDisconnect ends the use of the location on this host, unless another attachment needs it.
 func (e *env) stepDisconnect() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.disconnect(ctx, in, func(in *input, why error) { e.auditNotStored(r.OpID(), in, why) })
@@ -47,9 +46,8 @@ func (e *env) stepDisconnect() op.Step {
 
 // disconnect disconnects the location unless a domain of this host names it, or the registry has
 // another attachment of it on this host. Ops of one volume run one after the other, so of two that
-// end together the second is the last user. NotStored is called if writes may not be on stable
-// storage. The location is disconnected even then: its guest does not have it any more, and no
-// later flush would report the loss.
+// end together the second finds itself the last. NotStored is called if writes may be lost. The
+// location is disconnected even then: no guest has it, and no later flush would report the loss.
 func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {
@@ -83,8 +81,8 @@ func (e *env) logNotStored(in *input, why error) {
 	e.log.Error("a volume that is disconnected may lack what its guest wrote last, if it had one", "volume", in.VolumeID, "instance", in.InstanceName, "err", why)
 }
 
-// auditNotStored adds to the audit trail that a volume may lack its guest's last writes: otherwise
-// only the log shows that.
+// auditNotStored records in the audit trail that a volume may lack its guest's last writes, because
+// otherwise only the log has that.
 func (e *env) auditNotStored(opID string, in *input, why error) {
 	e.logNotStored(in, why)
 	if e.Audit == nil {

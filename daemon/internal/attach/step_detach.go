@@ -25,8 +25,8 @@ type beginNote struct {
 }
 
 // stepBegin reports the detach to the registry, so that no migration of the volume begins. If the
-// registry does not answer, the detach continues: a new migration needs the registry too, and an
-// open migration belongs to this host.
+// registry does not answer, the detach continues: new migrations need the registry too, and an open
+// one belongs to this host.
 func (e *env) stepBegin() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if err := e.notMoving(ctx, in); err != nil {
@@ -74,12 +74,11 @@ func (e *env) stepBegin() op.Step {
 }
 
 // beginsFrom are the states that permit a detach. An attachment in another state was left by an
-// ended op, and nothing is reported before the release.
+// ended op, and nothing is reported before its release.
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
-// giveUp reports to the registry that the instance keeps the volume. It also corrects the state if
-// the answer to stepBegin was lost, or if an ended op left the attachment detaching: its guest has
-// the disk.
+// giveUp reports to the registry that the instance keeps the volume. It also corrects a detaching
+// state after a lost answer to stepBegin, or left by an ended op: the guest has the disk.
 func (e *env) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	var note beginNote
 	if _, err := r.Noted(stepNameBegin, &note); err != nil {
@@ -103,10 +102,10 @@ func (e *env) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	return err
 }
 
-// notMoving refuses a volume that, according to the journal, a migration of this host moves. It
-// also refuses any volume of an instance that, according to its guard, is saved while another
-// volume moves: the saved state contains the disk, and needs it at the restore. The registry, which
-// has that instance locked, may not answer.
+// notMoving refuses a volume that a migration of this host moves, according to the journal. It also
+// refuses any volume of an instance that, according to its guard, is saved while another volume
+// moves, because the restore needs the disk. The registry has that instance locked, but may not
+// answer.
 func (e *env) notMoving(ctx context.Context, in *input) error {
 	guards, err := e.Guards.Of(in.InstanceID)
 	if err != nil {
@@ -179,8 +178,7 @@ func (e *env) stepRemember() op.Step {
 	return step(stepNameRemember, do, nil, nil)
 }
 
-// comesBack refuses a disk that could not be attached again unchanged: a LUKS disk, because its
-// secret is not kept.
+// comesBack refuses a LUKS disk: it could not be attached again, because its secret is not kept.
 func (in *input) comesBack(dom *hv.Domain) error {
 	if dom == nil {
 		return nil
@@ -199,8 +197,7 @@ func (in *input) comesBack(dom *hv.Domain) error {
 	return nil
 }
 
-// comesBackAs is comesBack for the hypervisor's definition of a disk, which may have more details;
-// "" is no disk.
+// comesBackAs is comesBack for a disk's definition, which may have more details; "" is no disk.
 func (e *env) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil
@@ -220,8 +217,8 @@ func volatile(err error) error {
 	return request.HV(err)
 }
 
-// stepDetachConfig removes the disk from the persistent definition, so that a guest that restarts
-// comes back without it.
+// stepDetachConfig removes the disk from the persistent definition, so that a restarted guest comes
+// back without it.
 func (e *env) stepDetachConfig() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -280,7 +277,7 @@ func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where)
 var errLookAgain = errors.New("the disk was put back and is to be looked at")
 
 // stepDetachLive waits until no process has the disk and no start will bring it back. It is the
-// commit point: a released disk is not given back.
+// commit point: released disks are not given back.
 func (e *env) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: e.Unplugs.processOf(v)}) }

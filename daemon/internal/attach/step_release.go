@@ -17,8 +17,8 @@ import (
 
 // released is the result of a release: the note and the output of the step.
 type released struct {
-	// Queued reports that the registry did not answer. A separate op informs it, and blocks no
-	// other op on this host.
+	// Queued reports that the registry did not answer. A separate op informs it, without blocking
+	// other ops.
 	Queued bool `json:"queued,omitempty"`
 	// Lost reports that the attachment is not this host's any more.
 	Lost bool `json:"lost,omitempty"`
@@ -72,8 +72,8 @@ func (e *env) stepRelease() op.Step {
 	return step(stepNameRelease, do, nil, observe)
 }
 
-// overlooks reports whether the state of the attachment is ignored: because of Force, or because
-// the registry was not informed of the detach.
+// overlooks reports whether the attachment's state is ignored: because of Force, or because the
+// registry was not informed of the detach.
 func overlooks(r *op.Run, in *input) (bool, error) {
 	var note beginNote
 	_, err := r.Noted(stepNameBegin, &note)
@@ -103,7 +103,7 @@ func (e *env) queueRelease(ctx context.Context, r *op.Run, in *input, force bool
 	return r.Note(ctx, released{Queued: true})
 }
 
-// lateID returns the id of the release that an op queues. It is the same after a crash, so that the
+// lateID returns the id of an op's queued release. It is the same after a crash, so that the
 // release is not queued twice.
 func lateID(opID string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("release of "+opID)).String()

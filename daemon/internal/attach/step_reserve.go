@@ -11,8 +11,8 @@ import (
 )
 
 // stepReserve reserves the volume for the instance: the registry checks the site's rules, and gives
-// the volume to no other instance. It comes before anything names the image, and is undone after
-// everything has released the image.
+// the volume to no other instance. It comes before anything names the image; its undo comes after
+// everything has released it.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		e.freshen(ctx, in)
@@ -45,11 +45,11 @@ func (e *env) stepReserve() op.Step {
 	return step(stepNameReserve, do, undo, observe)
 }
 
-// seenGone verifies that no domain has the disk before its volume is released. A guest that was
-// started while the disk was in its definition has it, and must release it.
+// seenGone verifies that no domain has the disk before its volume is released. A guest started
+// while the definition had the disk has it, and must release it.
 //
-// A guest that was saved since the definition got the disk may have been started with it before:
-// its disks are known when it is restored, or when its saved state is removed.
+// A guest saved since the definition got the disk may have been started with it: its disks are
+// known when it is restored, or its saved state removed.
 func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	var note namedNote
 	if _, err := r.Noted(stepNameAttachConfig, &note); err != nil {

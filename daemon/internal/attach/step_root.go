@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepGuard prevents every start of the instance while it has no root volume. It comes before the
-// change of the definition. It is undone after the definition has the disk again; if the definition
-// has not, the guard stays.
+// stepGuard prevents starts of the instance while it has no root volume. It comes before the change
+// of the definition. Its undo keeps the guard if the definition does not have the disk again.
 func (e *env) stepGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
 		if err := e.Guards.Set(in.InstanceID, guard.OwnerRoot, instance.RootReason(in.InstanceName)); err != nil {
@@ -52,10 +51,10 @@ func (e *env) guarded(want bool) op.ObserveFunc[input] {
 	}
 }
 
-// stepStayOff checks again that the instance is off, now that its definition has no root. A start
-// that the hook permitted before the guard existed is seen by this step, because libvirt finished
-// that start before it changed the definition. After this step nothing can start the instance, so
-// it is the commit point.
+// stepStayOff checks again that the instance is off, after its definition has lost the root. It
+// sees a start that the hook permitted before the guard existed, because libvirt finishes that
+// start before it changes the definition. After this step nothing can start the instance, so it is
+// the commit point.
 func (e *env) stepStayOff() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
@@ -77,8 +76,8 @@ func (e *env) stepStayOff() op.Step {
 	return step(stepNameStayOff, do, nil, nil)
 }
 
-// stepVerifyRoot checks the resulting definition: the instance is off, and boots from this disk, at
-// the previous root's address in the guest.
+// stepVerifyRoot checks that the instance is off, and boots from this disk at the previous root's
+// address.
 func (e *env) stepVerifyRoot() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		was, err := e.slotDisk(in)
@@ -103,8 +102,8 @@ func (e *env) stepVerifyRoot() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot returns an error unless the definition's disk is the wanted one and appears to the guest
-// like the previous disk.
+// asInSlot returns an error unless the definition has the wanted disk, which appears to the guest
+// like the previous one.
 func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	d := v.configDisk
 	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {

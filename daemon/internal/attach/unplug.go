@@ -21,16 +21,16 @@ const (
 	lookEvery = time.Second
 )
 
-// unplug asks the running guest to release the disk and waits until libvirt shows that it has, or
+// unplug asks the running guest to release the disk and waits until libvirt shows the release, or
 // that the guest is off. After the timeout it returns instance_busy; the guest may still release
-// the disk later. A paused guest is asked only once it runs: it could not answer now, and would
-// answer when no op waits for it.
+// the disk later. A paused guest is asked only once it runs: it would answer when no op waits for
+// it.
 func (e *env) unplug(ctx context.Context, in *input) error {
 	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
-// unplugAfter is unplug, but calls asking before the first request to a process of the guest, and
-// does not request anything if asking fails.
+// unplugAfter is unplug, but calls asking before the first request to a process; if asking fails
+// there is no request.
 func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,8 +76,8 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	}
 }
 
-// answers reports whether the domain can release the disk now. A paused guest can if the hypervisor
-// removes disks from the disk's bus without the guest.
+// answers reports whether the domain can release the disk now. If paused it can only on a bus from
+// where the hypervisor removes disks alone.
 func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
 }

@@ -19,8 +19,8 @@ import (
 // place is how the disks of a domain use the image of an attachment.
 type place string
 
-// The places. Odd is a use that no step creates: the image at another target, under another image,
-// in two disks, or in a block job. Steps do not touch it.
+// The places. Odd is a use that no step creates, and that steps do not touch: the image at another
+// target, under another image, in two disks, or in a block job.
 const (
 	absent   place = "absent"
 	attached place = "attached"
@@ -37,8 +37,8 @@ type view struct {
 	live, config place // live is valid only if active
 	liveDisk     *hv.Disk
 	configDisk   *hv.Disk
-	// displaced is a disk that is the attachment's except for its image, nil if there is none: the
-	// instance has the volume's disk on another image (see displacedIn).
+	// displaced is the attachment's disk on another image than the volume's (see displacedIn), nil
+	// if there is none.
 	displaced *hv.Disk
 }
 
@@ -100,9 +100,9 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 }
 
 // displacedIn returns the attachment's disk if it is on another image than the volume's: a disk at
-// the attachment's device, or with the volume's id as its serial. A definition from before a move
-// looks like that. Then the absence of the volume's image proves nothing: the guest may have the
-// volume by its old image.
+// the attachment's device, or with the volume's id as serial. Definitions from before a move look
+// like that. Then the absence of the volume's image proves nothing: the guest may have the old
+// image.
 func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	image := location.PlaceOf(in.Location.Path)
 	for i := range disks {
@@ -122,8 +122,8 @@ func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	return nil, nil
 }
 
-// onItsImage refuses to end an attachment if the instance has its disk on another image. Verdict
-// begins the error, as in "cannot detach volume x".
+// onItsImage refuses to end an attachment with its disk on another image. Verdict begins the error,
+// as in "cannot detach volume x".
 func (in *input) onItsImage(verdict string, v *view) error {
 	if v.displaced == nil {
 		return nil
@@ -138,8 +138,8 @@ func (in *input) cannotSee(d *hv.Disk, err error) error {
 	return fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
 }
 
-// overItsBases reports whether a disk has, according to its definition, only base images of the
-// volume below its top.
+// overItsBases reports whether a disk's definition has only base images of the volume below its
+// top.
 func (in *input) overItsBases(d *hv.Disk) bool {
 	bases := in.Location.Backing.Images()
 	if len(d.Chain) > 1+len(bases) {

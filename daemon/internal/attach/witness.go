@@ -14,9 +14,8 @@ import (
 // last write to it.
 var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
-// sure is look with a second witness: the kernel or, for an image at an address, QEMU reports what
-// the guest's process has open, because libvirt may not show a disk that the guest has got since.
-// Its errors are typed for the runner.
+// sure is look with a second witness: the kernel, or QEMU for an image at an address. libvirt may
+// not show a disk that the guest has got since. Errors are typed for the runner.
 func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	return witness.Agreed(ctx, agreement, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
 		if h.View, err = e.look(ctx, in); err != nil {
@@ -34,8 +33,8 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	})
 }
 
-// agrees reports whether both witnesses can be right. It is true for a disk that another program
-// has changed, because the witnesses cannot be compared then.
+// agrees reports whether both witnesses can be right. After another program's change of the disk
+// they cannot be compared, and it is true.
 func (v *view) agrees(open bool) bool {
 	return v.live == odd || open == (v.active && v.live == attached)
 }

@@ -30,8 +30,8 @@ type Registry interface {
 // Inspect returns the size of an image of known format, and the base images that its header names.
 type Inspect func(ctx context.Context, path string, format api.Format) (api.Location, error)
 
-// Adopter adopts the disks of existing domains: each disk becomes a volume with one attachment, at
-// its present location. Adoption changes nothing on the host.
+// Adopter adopts the disks of existing domains: each becomes a volume with one attachment, at its
+// present location. Adoption changes nothing on the host.
 type Adopter struct {
 	HV       hv.Hypervisor
 	Registry Registry
@@ -48,8 +48,8 @@ type Adopter struct {
 	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
-// Adopt registers the domain that in names. If this host has registered the domain already, Adopt
-// returns the existing instance, and already is true.
+// Adopt registers the domain named in in. If this host has registered it already, Adopt returns the
+// existing instance, and already is true.
 func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -62,9 +62,8 @@ func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) 
 	return a.adopt(ctx, opID, &doms[i], in)
 }
 
-// AdoptAll registers every domain of the host that is not registered yet. It returns all instances,
-// and the names of the instances that were registered before. It stops at the first domain that
-// cannot be registered.
+// AdoptAll registers every unregistered domain of the host. It returns all instances, and the names
+// of those registered before. It stops at the first domain that cannot be registered.
 func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdopt) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -87,8 +86,7 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdop
 	return out, already, nil
 }
 
-// stoppedAt adds to an error the domain that ended the adoption of all domains, and the number of
-// adopted domains.
+// stoppedAt adds to an error the domain that ended the adoption, and the number of adopted domains.
 func stoppedAt(domain string, before int, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -170,8 +168,8 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 	return a.Registry.RegisterInstance(ctx, opID, reg)
 }
 
-// findPool sets the pool of a disk. It returns a reason if the definition must name the image by
-// another path first.
+// findPool sets the pool of a disk. It returns a reason if the definition must first name the image
+// by another path.
 func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why string, err error) {
 	named := disk.Location.Path
 	if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil || disk.Location.Path == named {
@@ -236,8 +234,8 @@ const noAddress = "not a volume: it is reached over a network, and of such disks
 	"exports of an NBD server at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names; " +
 	"RBD images of a Ceph cluster of rbd_clusters in volferryd.toml, with the very monitors, user and secret (by its uuid) that are listed there, with letters, digits and . _ - + in their names, and with no snapshot, configuration file, encryption or other setting in the <source>"
 
-// otherChain returns how the chain of a disk differs from the header of its image. It is unknown
-// then which of the two was used when the guest's data was written.
+// otherChain returns how a disk's chain differs from the header of its image. Then it is unknown
+// which of them was in use when the guest wrote.
 func otherChain(d *hv.Disk, l api.Location) string {
 	names := func(images []string) string { return cmp.Or(strings.Join(images, ", "), "none") }
 	var stated, written []string
@@ -250,8 +248,8 @@ func otherChain(d *hv.Disk, l api.Location) string {
 	return fmt.Sprintf("its domain has it over other images (<backingStore>: %s) than its header names (%s); make both the same", names(stated), names(written))
 }
 
-// place gives the disk its volume (identify), or returns the reason why an image at this location
-// cannot become a volume.
+// place gives the disk its volume (identify), or returns why an image at this location cannot
+// become a volume.
 func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool, force bool) (why string, err error) {
 	if why, err = bases(look, disk.Location); why != "" || err != nil {
 		return why, err
@@ -279,8 +277,8 @@ func openedWith(luksSecret string) string {
 	return "as LUKS with the secret " + luksSecret
 }
 
-// bases returns the reason why base images keep an image from becoming a volume, "" if there is
-// none: a base image may not be written, and a base image of a volume may not be another volume.
+// bases returns why base images keep an image from becoming a volume, "" if they do not: a base
+// image may not be written, and a volume's base image may not be another volume.
 func bases(look *location.Look, l api.Location) (string, error) {
 	holder, err := look.Holder(l.Path, location.Self{})
 	if err == nil && holder.BaseOf != nil {
@@ -299,8 +297,8 @@ func bases(look *location.Look, l api.Location) (string, error) {
 	return "", err
 }
 
-// outside returns the reason why the place of an image, or of one of its base images, keeps it from
-// becoming a volume; "" if there is none. An image that is a volume already stays a volume.
+// outside returns why the place of an image, or of a base image, keeps it from becoming a volume;
+// "" if it does not. An existing volume stays a volume.
 func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (string, error) {
 	if known {
 		return "", nil
@@ -320,10 +318,9 @@ func isShared(dom *hv.Domain, d *hv.Disk) bool {
 }
 
 // identify gives the disk its volume. If the registry has a volume of this image, by any path, that
-// volume is used: the instance was forgotten and comes back, or another instance has the volume.
-// Otherwise the volume is new; its id is the disk's serial if the serial is a UUID that no volume
-// of any host has. Known reports whether the volume exists already. An image that something else
-// needs is refused.
+// volume is used: the instance was forgotten and comes back, or another instance has it. Otherwise
+// the volume is new; its id is the disk's serial if that is a UUID without a volume on any host.
+// Known reports whether the volume exists already. An image with another user is refused.
 func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})
@@ -373,9 +370,8 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// Reported returns the state of an instance for a report to the registry. An older registry does
-// not know the standstill states, so the report has the state paused and the standstill in a field
-// of its own.
+// Reported returns the state of an instance for a report. An older registry does not know the
+// standstill states, so the report has the state paused and a separate standstill.
 func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	state = StateOf(dom)
 	if state.Standstill() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package instance does the work on whole guests: it starts, stops, shelves, unshelves and saves
-// them for the API, adopts existing domains, and compares domains with the registry.
+// Package instance works on whole guests: it starts, stops, shelves, unshelves and saves them for
+// the API, adopts existing domains, and compares domains with the registry.
 //
-// Package steps changes the domains. The manager here admits requests and reads their results; it
-// changes no domain itself. Neither package knows how migrations and attachments are made, or SQL.
-// DESIGN.md of this directory has every interruption.
+// Package steps changes the domains; the manager here only admits requests and reads their results.
+// Neither knows how migrations and attachments are made, or SQL. DESIGN.md of this directory has
+// every interruption.
 package instance

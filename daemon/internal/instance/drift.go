@@ -24,13 +24,13 @@ type Drift struct {
 	// Elsewhere reports that the guest was moved to another host: it may run although its domain is
 	// off.
 	Elsewhere bool
-	// NoRoot reports that the root slot is empty and that the definition has no root disk. The
-	// domain must be guarded (guard.OwnerRoot, RootReason).
+	// NoRoot reports that root slot and definition have no root disk. The domain must be guarded
+	// (guard.OwnerRoot, RootReason).
 	NoRoot bool
 }
 
 // DriftOf compares the domain of an instance, nil if it does not exist, with the registry's record.
-// The caller omits attachments that an op or a migration is changing.
+// The caller omits attachments that are being changed.
 func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	switch {
 	case inst.State.OnShelf():
@@ -49,8 +49,8 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 // Remark returns a note about an instance with an unchanged domain.
 func Remark(text string) Drift { return Drift{Note: printable(text)} }
 
-// UnderAnotherID returns the note about an instance without a domain while a domain of the same
-// name exists under another UUID, as after `virsh define` of a definition without a UUID.
+// UnderAnotherID returns the note about an instance without a domain if a domain of its name has
+// another UUID, as after `virsh define` of a definition without a UUID.
 func UnderAnotherID(inst api.Instance, dom *hv.Domain) string {
 	return printable(fmt.Sprintf("a domain of its name is defined, with UUID %s and not %s: to libvirt and to Volferry it is another domain, which nothing here guards or moves. If it is the same guest, give it its UUID back: shut it down, `%s`, put <uuid>%s</uuid> into what that prints, `%s`, and `virsh define` the file",
 		dom.ID, inst.ID, api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), inst.ID, api.ShellLine("virsh", "undefine", "--keep-nvram", "--", dom.Name)))

@@ -52,12 +52,12 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host fu
 // Plans returns the plans of all op kinds of instances.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
-// Unresumed returns the reasons why guests stay paused that a move has suspended and that libvirt
-// does not resume.
+// Unresumed returns why guests stay paused that a move has suspended and that libvirt does not
+// resume.
 func (m *Manager) Unresumed() []string { return m.env.Unresumed() }
 
-// CheckForget refuses to forget an instance with disks that are not at the locations of its
-// volumes: after that nothing would show that the guest uses the wrong image. It changes nothing.
+// CheckForget refuses to forget an instance if its disks are not at its volumes' locations, because
+// nothing else would show that the guest uses the wrong image. It changes nothing.
 func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {
 	return m.env.CheckForget(ctx, inst)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Saved returns from the journal this host's work for a move with all guests paused: an entry for
-// each domain that it was asked to suspend, save or restore. A registry restored from a backup may
-// lack that information.
+// Saved returns the journal's records of a move with all guests paused: an entry for each domain
+// that this host was asked to suspend, save or restore. A registry restored from a backup may lack
+// them.
 func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedInstance, error) {
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
@@ -59,8 +59,8 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	return out, nil
 }
 
-// OrphanedSave returns a note about an instance that is guarded for a move with all guests paused
-// that the registry does not know; "" if there is no such guard.
+// OrphanedSave returns a note about an instance that is guarded for a move unknown to the registry;
+// "" if there is no such guard.
 func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
 	for _, held := range guards {
 		id, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)

@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginStart starts an instance that is off. Every Begin method returns the instance as soon as the
-// op is admitted, or the refusal; the op with this id continues on its own. A repeated request gets
-// the same answer. InstanceRef is the instance's id, its name, or the beginning of its id.
+// BeginStart starts an instance that is off. Every Begin method returns the instance once the op is
+// admitted, or the refusal; the op with this id continues on its own. A repeated request gets the
+// same answer. InstanceRef is the instance's id, name, or the beginning of its id.
 func (m *Manager) BeginStart(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.begin(ctx, opID, steps.KindStart, instanceRef, steps.Stopping{})
 }
 
-// BeginStop stops an instance. It asks the guest to shut down; a guest that does not shut down in
-// time keeps running (instance_busy). With Force the power is cut.
+// BeginStop stops an instance. A guest that does not shut down in time keeps running
+// (instance_busy). With Force the power is cut.
 func (m *Manager) BeginStop(ctx context.Context, opID, instanceRef string, in api.InstanceStop) (api.Instance, error) {
 	return m.begin(ctx, opID, steps.KindStop, instanceRef, steps.Stopping(in))
 }

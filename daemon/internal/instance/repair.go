@@ -11,10 +11,9 @@ import (
 )
 
 // BeginRepair corrects the definition of an instance that is off: each disk names the image of its
-// volume or, for a moving volume, the overlay. It leaves a correct definition unchanged. It refuses
-// the repair if a move's source was written since, and if that is unknown. While an operation of a
-// migration of the instance waits for the operator, it corrects only the disk of that migration,
-// also for a running guest. See BeginStart.
+// volume or, for a moving volume, the overlay. It refuses if a move's source was written since, or
+// if that is unknown. While a migration's op waits for the operator, it corrects only the disk of
+// that migration, also for a running guest. See BeginStart.
 func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how api.InstanceRepair) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindRepair, Body: repairBody(instanceRef, how),
@@ -37,8 +36,8 @@ func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how
 	})
 }
 
-// repairBody returns the body of a repair. Without flags it equals the body of versions that had no
-// flags, because the journal recognises a repeated request by its body.
+// repairBody returns the body of a repair. Without flags it equals an older version's body, because
+// the journal recognises repeated requests by the body.
 func repairBody(instance string, how api.InstanceRepair) instanceBody {
 	if how == (api.InstanceRepair{}) {
 		return instanceBody{Instance: instance}

@@ -20,7 +20,7 @@ type instanceBody struct {
 }
 
 // submit stores the op of a request, waits until it is granted, and returns the instance. Asks are
-// the steps, besides the first, that may still refuse it.
+// the steps, besides the first, that may refuse it.
 func (m *Manager) submit(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
 	o, err := m.admission.Submit(ctx, req)
 	if err != nil {
@@ -31,8 +31,8 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
 	st, err := m.admission.Granted(ctx, o.ID, append(asks, steps.StepNameAdmit)...)
-	// A save that was admitted is not refused, whatever its result: it may have left the guest
-	// paused. Its op has the result.
+	// An admitted save is not refused, whatever its result: it may have left the guest paused. Its
+	// op has the result.
 	if _, admitted := st.Outputs[steps.StepNameAdmit]; err != nil && !admitted {
 		return api.Instance{}, err
 	}

@@ -21,8 +21,7 @@ func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.Inst
 }
 
 // BeginSuspend suspends and guards an instance for the migration that has locked it, before any
-// guest of the volume is saved. It stays suspended until BeginResume. An instance that does not run
-// is only guarded.
+// guest of the volume is saved, until BeginResume. An instance that does not run is only guarded.
 func (m *Manager) BeginSuspend(ctx context.Context, opID, instanceRef string, in api.InstanceSuspend) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindSuspend, Body: instanceBody{instanceRef, in},

@@ -12,9 +12,9 @@ import (
 // limit of their own.
 const domainNameBytes = 128
 
-// volumeName returns the name for the volume of a domain's disk. libvirt permits any domain name; a
-// volume's name has only plain letters, digits, dots, underscores and hyphens. Other characters
-// become hyphens, and then the beginning of the domain's id makes the name unique.
+// volumeName returns the name for the volume of a domain's disk. libvirt permits any domain name,
+// but a volume's name has only letters, digits, dots, underscores and hyphens. Other characters
+// become hyphens; then the beginning of the domain's id makes the name unique.
 func volumeName(dom *hv.Domain, target string) string {
 	plain := strings.Map(func(r rune) rune {
 		if isPlain(r) || r == '.' || r == '_' {

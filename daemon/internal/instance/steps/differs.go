@@ -11,9 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Differs returns how the disks of a domain differ from its attachments, "" if they match: in the
-// persistent definition and in the running guest each disk must be at its location, or at an
-// overlay over it.
+// Differs returns how a domain's disks differ from its attachments, "" if they match: in the
+// definition and in the running guest each disk must be at its location, or at an overlay over it.
 func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	for i := range atts {
 		a := &atts[i]

@@ -70,17 +70,15 @@ func (e *Env) Unresumed() []string { return e.unresumed.All() }
 // SavesInMemory reports whether save images are in this host's own memory.
 func (e *Env) SavesInMemory() (bool, error) { return e.Images.InMemory(e.cfg.SaveDir) }
 
-// stepReport reports the instance's new state to the registry, so that a caller who waited for the
-// op finds it there. It waits for a libvirtd that has died, because without libvirtd this host has
-// no state to report.
+// stepReport reports the instance's new state, so that a caller who waited for the op finds it at
+// the registry. It waits for a dead libvirtd, because without it this host has no state to report.
 func (e *Env) stepReport() op.Step {
 	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
 		return e.reported(ctx)
 	}}
 }
 
-// reported reports this host's instances to the registry. If libvirt does not answer, the op waits
-// for it.
+// reported reports this host's instances. If libvirt does not answer, the op waits for it.
 func (e *Env) reported(ctx context.Context) error {
 	if err := e.Report(ctx); errors.Is(err, hv.ErrUnavailable) {
 		return request.HV(err)

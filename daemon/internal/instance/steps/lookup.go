@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FindInstance returns an instance from the registry or, while the registry does not answer, from
-// this host's cache.
+// FindInstance returns an instance from the registry or, if that does not answer, from this host's
+// cache.
 func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error) {
 	inst, err := e.Registry.Instance(ctx, ref)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -52,8 +52,8 @@ func (e *Env) isOurs(ctx context.Context, s *Subject) (bool, error) {
 	return found && !inst.State.OnShelf(), err
 }
 
-// row reads the instance from the registry. An instance of another host counts as not found. Its
-// errors are typed for the runner.
+// row reads the instance from the registry. Another host's instance counts as not found. Errors are
+// typed for the runner.
 func (e *Env) row(ctx context.Context, s *Subject) (inst api.Instance, found bool, err error) {
 	inst, err = e.Registry.Instance(ctx, s.InstanceID)
 	if request.Lost(err) {

@@ -20,14 +20,14 @@ type PauseInput struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// Device is the device of the volume's disk in the instance. Location is the volume's present
-	// location or, for a restore, its future one.
+	// Device is the volume's disk in the instance. Location is the volume's present location or,
+	// for a restore, its future one.
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
 	// Memory is the path of the save image.
 	Memory string `json:"memory"`
-	// Suspended reports that an earlier op has suspended and guarded the instance, so that the undo
-	// of a save does not resume it.
+	// Suspended reports that an earlier op has suspended and guarded the instance: the undo of a
+	// save must not resume it.
 	Suspended bool `json:"suspended,omitempty"`
 }
 
@@ -77,8 +77,8 @@ func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID
 	return in, nil
 }
 
-// lockedFor refuses every migration except the one that has locked the instance: another migration
-// would find the guests in the middle of a move.
+// lockedFor refuses every migration but the one that has locked the instance: another would find
+// the guests in the middle of a move.
 func lockedFor(inst api.Instance, migrationID string) error {
 	switch {
 	case inst.Locked && inst.LockedBy == migrationID:

@@ -20,23 +20,22 @@ type Ports struct {
 	Images     Images
 	Migrations Migrations
 	Known      Known
-	// Report reports to the registry now. It returns when the registry has answered or cannot be
-	// reached; a lost report is repeated later. The error is the hypervisor's if the state of the
-	// instances is unknown.
+	// Report reports to the registry now, and returns when the registry has answered or cannot be
+	// reached; a lost report is repeated later. The error is the hypervisor's if the instances'
+	// state is unknown.
 	Report func(ctx context.Context) error
 }
 
 // Site is the part of the registry that the ops of instances need. Every change has an op id and
-// may be repeated. Errors are *api.Error; registry_unavailable means that the outcome is unknown.
+// may be repeated. Errors are *api.Error; after registry_unavailable the outcome is unknown.
 type Site interface {
 	Volume(ctx context.Context, ref string) (api.Volume, error)
 	Instance(ctx context.Context, ref string) (api.Instance, error)
-	// Attachments returns the attachments of a volume at an instance. An empty reference means
-	// every volume, or every instance.
+	// Attachments returns the attachments of a volume at an instance. An empty reference means all.
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 	TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error)
-	// PermitPause asks whether a guest of a move with all guests paused may be suspended, restored
-	// or resumed now. Each question needs a new op id.
+	// PermitPause asks whether a guest of a move may be suspended, restored or resumed now. Each
+	// question needs a new op id.
 	PermitPause(ctx context.Context, opID, migration string, in api.PausePermit) (api.Migration, error)
 }
 
@@ -46,8 +45,8 @@ type GuardKeeper interface {
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]guard.Guard, error)
-	// IssueStartToken lets one start through the owner's guard: a start with a definition that
-	// contains the returned text. It holds until RevokeStartToken.
+	// IssueStartToken lets one start through the owner's guard: of a definition that contains the
+	// returned text. It holds until RevokeStartToken.
 	IssueStartToken(domainID, owner string) (string, error)
 	RevokeStartToken(domainID string) error
 	// HookKnowsStartTokens returns nil if no hook refuses a start with a token.
@@ -59,15 +58,15 @@ type GuardKeeper interface {
 
 // Locations gives access to the images of volumes on this host (attach.Manager).
 type Locations interface {
-	// Connect prepares the location of an attachment for a future domain of this host: it checks
-	// pool, image, size and users as an attach does, and returns the chain. Its errors are typed
-	// for the runner. It may be repeated.
+	// Connect prepares the location of an attachment for a future domain of this host: it makes an
+	// attach's checks of pool, image, size and users, and returns the chain. Errors are typed for
+	// the runner. It may be repeated.
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// Chain makes the checks of Connect and returns the chain. It changes nothing.
 	Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// CheckLocation refuses a location from the registry that no volume of this host may have.
-	// CheckImages refuses a path that is a link or no longer an image. Their errors are typed for
-	// the runner.
+	// CheckImages refuses a link, and a path that is no image any more. Errors are typed for the
+	// runner.
 	CheckLocation(ctx context.Context, l api.Location, verdict string) error
 	CheckImages(l api.Location) error
 	// Disconnect ends the use of the location on this host, unless another domain
@@ -78,19 +77,19 @@ type Locations interface {
 // Images gives access to the images of volumes, and to the directory of save images
 // (image.Storage).
 type Images interface {
-	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent if the
-	// path does not exist, and an *api.Error if the image contradicts the location, or has other
-	// base images.
+	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent for a
+	// missing path, and an *api.Error if the image contradicts the location, or has other base
+	// images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// Fingerprint distinguishes an image from a later image at the same path, also after a reboot.
-	// It returns image.ErrAbsent if the path does not exist.
+	// It returns image.ErrAbsent for a missing path.
 	Fingerprint(ctx context.Context, path string) (string, error)
-	// InUse returns in words the holder of an image: a mount, a device mapper or loop device, swap
-	// or, for an RBD image, more clients than ours counts; ours may be nil. It returns "" if this
-	// host sees no holder.
+	// InUse describes the holder of an image: a mount, a device mapper or loop device, swap or, for
+	// an RBD image, more clients than ours counts; ours may be nil. It returns "" if this host sees
+	// none.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Connect prepares the image at path for a guest of this host: it drops this host's cached
-	// pages of the image.
+	// Connect prepares the image at path for a guest of this host: it drops cached pages of the
+	// image.
 	Connect(ctx context.Context, path string) error
 	// Disconnect writes this host's cached pages of an image to stable storage.
 	Disconnect(ctx context.Context, path string) error
@@ -109,30 +108,29 @@ type Migrations interface {
 	List(ctx context.Context, all bool) ([]api.Migration, error)
 	// Switching reports whether a migration may have paused the instance now.
 	Switching(instanceID string) bool
-	// MayStart refuses the start of an instance if it is unknown whether its disks have the right
-	// chains. The error has the reason and the remedy.
+	// MayStart refuses the start of an instance if its disks may have wrong chains. The error has
+	// reason and remedy.
 	MayStart(ctx context.Context, instanceID string) error
 	// CheckRecorded refuses an action that relies on the registry's locations of the instance's
-	// volumes, if this host's journal has another location of one of them, from a move that the
-	// registry does not know. The error has each witness's location, and the remedy.
+	// volumes, if this host's journal contradicts one of them because of a move that the registry
+	// does not know. The error has both locations, and the remedy.
 	CheckRecorded(ctx context.Context, instanceID string) error
-	// Misnamed returns the disks of an instance that is off if their definition lacks the overlay
-	// of a migration and must name it. It returns an error if naming the overlay is not safe.
+	// Misnamed returns the disks of an instance that is off that lack the required overlay of a
+	// migration in the definition. It returns an error if naming the overlay is not safe.
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
 	// Standing reports whether an operation of a migration of the instance waits for the operator.
 	Standing(ctx context.Context, instanceID string) (bool, error)
 	// NameStanding makes the definition of such an instance name the present image of that
-	// migration's disk. It returns an error if that image is unknown. Its errors are typed for the
+	// migration's disk. It returns an error if that image is unknown. Errors are typed for the
 	// runner.
 	NameStanding(ctx context.Context, instanceID string) error
 	// CheckPaused refuses a move with all guests paused if the volume could not be moved in another
-	// way either: because of its image, its disk in this instance, or its other users on this host.
-	// Beside has the ids of the instances that have the volume according to the registry. It
-	// changes nothing.
+	// way either: because of its image, its disk in this instance, or other users on this host.
+	// Beside has the ids of the registry's instances of the volume. It changes nothing.
 	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
 	// StoodStill refuses to save an instance that has written to its volume after the last read of
-	// its changed blocks, in a move while all guests write. Call it right before the guest's
-	// process ends.
+	// changed blocks, in a move while all guests write. Call it right before the guest's process
+	// ends.
 	StoodStill(ctx context.Context, migrationID, instanceID string) error
 }
 

@@ -48,9 +48,8 @@ func (e *Env) powerOn(ctx context.Context, s *Subject) error {
 	return s.refusal("start", e.HV.PowerOn(ctx, s.InstanceID))
 }
 
-// connectDisks connects the images of targets that the definition names: after a boot of the host
-// none is connected. They stay connected when the instance stops, so that its definition can be
-// started at any time.
+// connectDisks connects the defined images of targets, because after a boot of the host none is
+// connected. They stay connected when the instance stops, so that it can be started at any time.
 func (e *Env) connectDisks(ctx context.Context, s *Subject) error {
 	dom, err := e.domain(ctx, s.InstanceID)
 	if err != nil || dom == nil {
@@ -67,8 +66,7 @@ func (e *Env) connectDisks(ctx context.Context, s *Subject) error {
 }
 
 // powerOff returns when the domain is off. A guest that does not shut down in time keeps running.
-// If a stop with force is queued for the instance, the power is cut at once, because the guest may
-// never shut down.
+// If a stop with force is queued, the power is cut at once.
 func (e *Env) powerOff(ctx context.Context, s *Subject, how Stopping) error {
 	if how.Force {
 		return s.refusal("stop", e.HV.PowerOff(ctx, s.InstanceID))

@@ -21,7 +21,7 @@ var verbs = map[string]string{
 }
 
 // CheckPower refuses a start, stop, reboot, pause or unpause that is not possible now. It changes
-// nothing. Its errors are typed for the runner.
+// nothing. Errors are typed for the runner.
 func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst api.Instance) error {
 	verb := verbs[kind]
 	if inst.Locked { // first, as in the registry, which learns the state later
@@ -58,10 +58,9 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 	return e.notGuarded(ctx, &in.Subject)
 }
 
-// onItsVolumes refuses to start a guest if its disks are not its volumes, as with a definition that
-// was restored after a move: those disks lack the guest's later writes. MayStart checks moving
-// volumes. While the registry does not answer, the check is impossible and the guest may start, as
-// it may without a daemon.
+// onItsVolumes refuses to start a guest on disks that are not its volumes, as after the restore of
+// an old definition: those lack the guest's later writes. MayStart checks moving volumes. While the
+// registry does not answer, the guest may start unchecked, as without a daemon.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
 	atts, err := e.restingOf(ctx, inst.ID)
 	if err != nil {
@@ -82,9 +81,8 @@ func (e *Env) restingOf(ctx context.Context, id string) ([]api.Attachment, error
 	return atts, err
 }
 
-// onItsDevices refuses to start a guest if the path of its volume now leads to another device or
-// RBD image. QEMU detects other faults of an image. A cluster that does not answer is asked only
-// once.
+// onItsDevices refuses to start a guest if its volume's path now leads to another device or RBD
+// image. QEMU detects other faults. A silent cluster is asked only once.
 func (e *Env) onItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {
@@ -131,8 +129,8 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	return nil
 }
 
-// notGuarded refuses the start of a guarded instance, for any reason: the hook refuses it too, but
-// may not be installed. A stale guard (staleGuard) does not count.
+// notGuarded refuses the start of a guarded instance: the hook may not be installed. A stale guard
+// (staleGuard) does not count.
 func (e *Env) notGuarded(ctx context.Context, s *Subject) error {
 	guards, err := e.Guards.Of(s.InstanceID)
 	if err != nil {
@@ -160,10 +158,9 @@ func (e *Env) notGuarded(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// staleGuard reports whether a guard remains of a move with all guests paused that, according to
-// the registry, does not hold the instance any more: this host was fenced, and the move ended
-// since. While the save image exists the guard is not stale: the operator must first discard the
-// memory.
+// staleGuard reports whether a guard remains of a move that, according to the registry, does not
+// hold the instance any more: this host was fenced, and the move ended since. While the save image
+// exists the guard is not stale: the operator must discard the memory.
 func (e *Env) staleGuard(ctx context.Context, s *Subject, held guard.Guard) (bool, error) {
 	migrationID, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)
 	if !ok {

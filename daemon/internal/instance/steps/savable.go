@@ -37,9 +37,9 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 	return nil
 }
 
-// otherDisks returns a disk that has another image in a process, or in its save image, than in the
-// persistent definition; "" if there is none. It ignores the disk with the target except, and
-// drives, because their medium may change at any time.
+// otherDisks returns a disk that has another image in a process or its save image than in the
+// definition; "" if there is none. It ignores the disk with the target except, and drives, because
+// their media may change.
 func otherDisks(process, config []hv.Disk, except string) string {
 	defined := make(map[string]*hv.Disk)
 	for i := range config {

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// partSuffix, followed by the id of this boot of the host, ends the name of an unfinished save
-// image. So a save image is complete and durable, or it does not exist. Whether a part of an
-// earlier boot is complete is unknown.
+// partSuffix and the id of this boot of the host end the name of an unfinished save image. So a
+// save image is complete and durable, or does not exist. A part of an earlier boot may be
+// incomplete.
 const partSuffix = ".part."
 
 // SaveImageExists reports whether the save image exists. After an error this is unknown.
@@ -53,14 +53,14 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
-// unprovenSuffix replaces the id of the boot in the name of a part while the part is flushed; such
-// a part counts as a part of an earlier boot.
+// unprovenSuffix replaces the boot's id in the name of a part during its flush; such a part counts
+// as an earlier boot's.
 const unprovenSuffix = "not-stored"
 
 // commitSaveImage renames the complete part of this boot to the save image, once it is on stable
-// storage. During the flush the part has a name of no boot, because the kernel reports a lost write
-// only once: if the daemon died then, or could not rename the part, the next flush would succeed
-// and prove nothing.
+// storage. During the flush its name has no boot, because the kernel reports a lost write only
+// once: if the daemon died then, or could not rename it, the next flush would succeed and prove
+// nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
 	err := os.Rename(part, unproven)
@@ -85,9 +85,9 @@ func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	return nil
 }
 
-// recoverSaveImage cleans up after an interrupted save, when the instance is off: a part that
-// libvirt has completed in this boot becomes the save image, and all other parts are removed. Its
-// errors are typed for the runner.
+// recoverSaveImage cleans up after an interrupted save of an instance that is off: a part that
+// libvirt has completed in this boot becomes the save image, and other parts are removed. Errors
+// are typed for the runner.
 func (e *Env) recoverSaveImage(ctx context.Context, in *PauseInput) error {
 	there, err := fileExists(e.partPath(in))
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// SavedState is the state of an instance before its suspend or save. It is the output of the step
-// that suspended or saved it.
+// SavedState is the state of an instance before its suspend or save: the output of that step.
 type SavedState struct {
 	// State is running, paused or stopped; empty if the instance was neither suspended nor saved.
 	State hv.State `json:"state"`
@@ -24,7 +23,7 @@ type SavedState struct {
 func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
 // stateOf returns the saved state of a domain. A guest that an I/O error has paused counts as
-// running: it continues afterwards, as it would once the error is repaired.
+// running, because it would continue after the repair.
 func stateOf(dom *hv.Domain) SavedState {
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
 		return SavedState{hv.StateRunning}
@@ -32,9 +31,9 @@ func stateOf(dom *hv.Domain) SavedState {
 	return SavedState{dom.State}
 }
 
-// SavedState reads from the journal the state of an instance before its save for a migration. It is
-// zero if the instance was never saved, or if its save was undone. A save still counts if its undo
-// lacks only the restore of the guest.
+// SavedState reads from the journal the state of an instance before its save for a migration; zero
+// if it was never saved, or if the save was undone. A save counts while its undo lacks the restore
+// of the guest.
 func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
 	var is SavedState
 	asleep, err := e.asleep(ctx, in)
@@ -52,7 +51,7 @@ func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error
 }
 
 // suspendedState reads from the journal the state of an instance before its suspend for a
-// migration; zero if there was none, or if it was undone.
+// migration; zero without a suspend, or if it was undone.
 func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState, err error) {
 	err = e.PauseOps(ctx, in, func(st op.Status) error {
 		if data, ok := st.Outputs[stepNameSuspend]; ok && st.Op.Kind == KindSuspend && st.State != op.StateUndone {
@@ -63,8 +62,8 @@ func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState
 	return is, err
 }
 
-// stateBefore returns the state of an instance before the migration touched it. An older version
-// saved instances without suspending them first.
+// stateBefore returns the state of an instance before the migration. An older version saved
+// instances without suspending them first.
 func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, error) {
 	is, err := e.suspendedState(ctx, in)
 	if err != nil || is.State != "" {
@@ -83,8 +82,8 @@ func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	return dom == nil || !dom.State.Active(), err
 }
 
-// wakeRequested reports whether a restore or resume of the instance was requested: no save for the
-// same migration may follow.
+// wakeRequested reports whether a restore or resume was requested: then no save for the same
+// migration may follow.
 func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false
 	err := e.PauseOps(ctx, in, func(st op.Status) error {

@@ -12,9 +12,9 @@ import (
 
 const stepNameDiscard = "discard_memory"
 
-// stepDiscard discards the memory of an instance, in its save image or in a paused process: then
-// the instance is off, as after a power cut. Its guard stays until it may be started (BeginResume).
-// A running instance is left unchanged.
+// stepDiscard discards the memory of an instance, in its save image or in a paused process: the
+// instance is off then, as after a power cut. Its guard stays until BeginResume. A running instance
+// is not changed.
 func (e *Env) stepDiscard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.Guards.Set(in.InstanceID, in.Owner(), in.reason()); err != nil {

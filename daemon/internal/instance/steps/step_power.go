@@ -13,7 +13,7 @@ import (
 )
 
 // stepAdmitPower repeats the checks while no other op works on the instance. A stop of an instance
-// that is off succeeds: an earlier stop has ended it.
+// that is off succeeds.
 func (e *Env) stepAdmitPower(kind string) op.Step {
 	return step(StepNameAdmit, func(ctx context.Context, _ *op.Run, in *PowerInput) error {
 		if kind == KindStop {
@@ -72,8 +72,8 @@ func (e *Env) stepUnpause() op.Step {
 var callsEnd = witness.Retry{Poll: 50 * time.Millisecond, Bound: 10 * time.Second}
 
 // observeState observes the state of the domain; a missing domain is off. It waits while a call on
-// the process is under way: a libvirtd that died in a start reports the guest until it has ended
-// the start.
+// the process is under way: after its libvirtd has died in a start, the guest is reported until
+// libvirtd has ended the start.
 func (e *Env) observeState(as func(hv.State) bool) op.ObserveFunc[PowerInput] {
 	return func(ctx context.Context, _ *op.Run, in *PowerInput) (op.Observation, error) {
 		dom, err := witness.Agreed(ctx, callsEnd, in.InstanceName, func(ctx context.Context) (heard witness.Heard[*hv.Domain], err error) {

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// RepairInput is the input of an op that makes the definition of an instance name the images of its
-// volumes. Without Whole an op of a migration waits for the operator and holds the instance: then
-// the op corrects only the disk of that migration.
+// RepairInput is the input of an op that makes the definition of an instance name its volumes'
+// images. Without Whole a migration's op waits for the operator and holds the instance: then only
+// the disk of that migration is corrected.
 type RepairInput struct {
 	Subject
 	// SourceUnwritten is api.InstanceRepair's.
@@ -77,8 +77,8 @@ func (e *Env) stepNameVolumes() op.Step {
 
 const stepNameVolumes = "name_volumes"
 
-// namedNote is written once the definition names the right image for the disk of a migration that
-// waits for the operator.
+// namedNote is written once the definition names the right disk of a migration that waits for the
+// operator.
 type namedNote struct {
 	Named bool `json:"named"`
 }

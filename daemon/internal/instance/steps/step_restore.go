@@ -36,8 +36,8 @@ func (e *Env) stepSavedState() op.Step {
 	}, nil, nil)
 }
 
-// stepConnect checks the future image of the instance, and drops stale cached pages: another host
-// may have written the image.
+// stepConnect checks the instance's future image, and drops stale cached pages: another host may
+// have written it.
 func (e *Env) stepConnect() op.Step {
 	return step("connect", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.checkPlace(ctx, in); err != nil {
@@ -55,8 +55,7 @@ func (e *Env) stepConnect() op.Step {
 }
 
 // checkPlace refuses a location that no volume of this host may have: the copying host chose the
-// path, and the registry passed it on. The image that the definition names may be anywhere, unless
-// its path is a link.
+// path. The image in the definition may be anywhere, unless its path is a link.
 func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil {
@@ -77,8 +76,8 @@ func (e *Env) image(ctx context.Context, in *PauseInput) (hv.Image, error) {
 	return location.Image(in.Location, info.Block), err
 }
 
-// stepName makes the persistent definition name the location. It comes before the guard is cleared,
-// so that any start in between finds the right volume.
+// stepName makes the persistent definition name the location, before the guard is cleared, so that
+// any start in between finds the right volume.
 func (e *Env) stepName() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		img, err := e.image(ctx, in)
@@ -102,8 +101,7 @@ func (e *Env) stepName() op.Step {
 }
 
 // stepWake restores the guest from its save image, paused. While the save image exists the guest
-// has not run since its save, so the step may be repeated after any crash. Guard and save image
-// stay, whether the step fails or not.
+// has not run, so the step may be repeated after any crash. Guard and save image stay.
 func (e *Env) stepWake() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

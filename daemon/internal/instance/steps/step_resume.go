@@ -24,9 +24,8 @@ func (e *Env) stepStateBefore() op.Step {
 }
 
 // stepRemoveSaveImage removes the save image before the guest runs. After that the process has the
-// only RAM, and the guard is not needed. A guest that was lost with its host after the restore has
-// not run: it is restored again, if the registry reports that no other guest of the volume has been
-// resumed.
+// only RAM, and no guard is needed. A guest lost with its host after the restore has not run: it is
+// restored again, if the registry reports that no other guest of the volume has been resumed.
 func (e *Env) stepRemoveSaveImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

@@ -17,9 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// CheckSave makes every check that is possible before any change. If an earlier op has already
-// saved the instance for the migration, and its answer did not reach the registry, before is the
-// state that that op found. The errors are typed for the runner.
+// CheckSave makes every check that needs no change. If an earlier op has already saved the instance
+// for the migration, before is the state that it found. Errors are typed for the runner.
 func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
@@ -38,16 +37,15 @@ func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState,
 	return before, e.maySaveNow(ctx, in)
 }
 
-// ranOnDetail is the detail of a refusal that reports to the registry that a guest has run while
-// others may be saved already. InstanceDetail names that guest's instance if another instance is
-// being saved.
+// ranOnDetail is the detail of a refusal that reports that a guest has run while others may be
+// saved already. InstanceDetail names its instance if another instance is being saved.
 const (
 	ranOnDetail    = "ran_on"
 	instanceDetail = "instance_id"
 )
 
-// checkSuspended refuses to save a guest that was not suspended, or that runs again: the saved
-// memory of the other guests would be older than its writes.
+// checkSuspended refuses to save a guest that was not suspended, or that runs again: other guests'
+// saved memory would be older than its writes.
 func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
 	if was.State == "" {
 		return forbidden("save", in.InstanceName, "it was not suspended for migration %s; is the registry older than this host's volferryd?", in.MigrationID)
@@ -93,7 +91,7 @@ func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 }
 
 // checkRoomForAll refuses to save an instance without enough free space for the memory of all
-// guests of the volume on this host, which are saved together. None of them is saved yet.
+// guests of the volume on this host, which are saved together; none is saved yet.
 func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
 	atts, err := e.Registry.Attachments(ctx, in.VolumeID, "")
 	if err != nil {
@@ -178,8 +176,8 @@ func admittedState(r *op.Run) (SavedState, error) {
 	return was, err
 }
 
-// stepPauseGuard prevents every start of the instance, from before the end of its process until its
-// restore. If the instance cannot be restored the guard stays.
+// stepPauseGuard prevents starts of the instance, from before the end of its process until its
+// restore. If the restore fails the guard stays.
 func (e *Env) stepPauseGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *PauseInput) error {
 		return e.Guards.Set(in.InstanceID, in.Owner(), in.reason())
@@ -200,8 +198,8 @@ func (e *Env) stepPauseGuard() op.Step {
 	return step("guard", do, undo, observe)
 }
 
-// stepSave writes the RAM to the save image and ends the process. The state before is noted first.
-// A guest that powers off during the step is off, which is enough for the move.
+// stepSave writes the RAM to the save image and ends the process. It first notes the state. A guest
+// that powers off meanwhile is off, which is enough for the move.
 func (e *Env) stepSave() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)
@@ -299,9 +297,9 @@ func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain)
 	return nil
 }
 
-// unsave brings back a guest that was saved, or was about to be saved. A guest that cannot be
-// restored (needs_operator) stays saved: the registry requests its restore in any case, and an
-// operator may repeat the restore.
+// unsave brings back a guest that was saved, or was about to be. A guest that cannot be restored
+// (needs_operator) stays saved: the registry requests its restore anyway, and an operator may
+// repeat it.
 func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err == nil && dom != nil {
@@ -328,8 +326,8 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 }
 
 // othersStandStill refuses (needs_operator) to restore a guest while another guest of this host
-// runs with the volume open, for example after `virsh resume`: the running guest's writes are newer
-// than the saved memory.
+// runs with the volume open, for example after `virsh resume`: its writes are newer than the saved
+// memory.
 func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -351,9 +349,8 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	return nil
 }
 
-// stepReleased verifies that on this host only guests that the migration has yet to save have the
-// volume open, and writes this host's cached pages of the volume back, because other hosts will
-// read it.
+// stepReleased verifies that on this host only guests that are still to be saved have the volume
+// open, and writes back cached pages of the volume, because other hosts will read it.
 func (e *Env) stepReleased() op.Step {
 	return step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		doms, err := e.HV.Domains(ctx)

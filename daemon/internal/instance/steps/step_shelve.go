@@ -107,8 +107,8 @@ type stored struct {
 	Digest string `json:"digest"`
 }
 
-// stepStore sends this host's definition of the instance to the registry; from then on the registry
-// has the instance as shelved. A repeated step stores the present definition.
+// stepStore sends the instance's definition to the registry, which then has the instance as
+// shelved. A repeated step stores the present definition.
 func (e *Env) stepStore() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if err := e.reported(ctx); err != nil { // it was stopped a moment ago
@@ -156,8 +156,8 @@ func (e *Env) store(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	return request.Registry(err)
 }
 
-// stepUndefine removes the domain from this host, after which there is no way back. First it
-// verifies that the registry has the present definition on its shelf.
+// stepUndefine removes the domain from this host, irrevocably, after it has verified that the
+// registry has the present definition.
 func (e *Env) stepUndefine() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if in.Keep {

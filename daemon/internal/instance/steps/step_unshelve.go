@@ -84,8 +84,8 @@ type claimNote struct {
 	Claiming bool `json:"claiming"`
 }
 
-// keptOnHost reports whether the domain of an instance that is shelved on this host never left it.
-// If an interrupted offload has already removed the domain, the instance is offloaded now.
+// keptOnHost reports whether the domain of an instance shelved on this host is still there. If an
+// interrupted offload has removed the domain, the instance is offloaded now.
 func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst api.Instance) (bool, error) {
 	var note claimNote
 	if _, err := r.Noted(StepNameClaim, &note); err != nil || note.Claiming {
@@ -116,8 +116,8 @@ func (e *Env) stepGuardUnshelved() op.Step {
 	return step("guard", do, nil, observe)
 }
 
-// stepConnectVolumes prepares every location on this host. The output is the disks, the root first,
-// because it keeps its address.
+// stepConnectVolumes prepares every location on this host. It outputs the disks, the root first,
+// because the root keeps its address.
 func (e *Env) stepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -176,9 +176,8 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv
 }
 
 // slotOf returns the recorded slot of an attachment, nil if there is none. The registry keeps it
-// with the slot if the slot was emptied, on the shelf or before, and with the instance if the
-// volume comes back at another device. WasRoot reports that it was the root slot then: its
-// addresses belong to the present root.
+// with the slot if the slot was emptied, and with the instance if the volume comes back at another
+// device. WasRoot reports that it was the root slot then: its addresses belong to the present root.
 func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device
 	if got.Definition != nil {
@@ -298,8 +297,8 @@ func (e *Env) stepVerify() op.Step {
 		if got.Kept {
 			return nil
 		}
-		// Another host wrote the definition. libvirt's own parse of it must show that it needs no
-		// file of this host, also if stepDefine was interrupted before that check.
+		// Another host wrote the definition. libvirt must confirm that it needs no file of this
+		// host, also if stepDefine was interrupted before that check.
 		_, err = e.HV.DomainDefinition(ctx, in.InstanceID)
 		return in.refusal("unshelve", err)
 	}, nil, nil)

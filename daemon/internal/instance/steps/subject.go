@@ -32,7 +32,7 @@ func (s *Subject) Keys() []string {
 // Group implements request.Input.
 func (s *Subject) Group() string { return s.InstanceID }
 
-// step returns an op.Step made of functions that take the input. Undo and observe may be nil.
+// step returns an op.Step. Undo and observe may be nil.
 func step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) op.Step {
 	return op.StepOf(op.InputOf[I], name, do, undo, observe)
 }

@@ -47,9 +47,9 @@ func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	return nil
 }
 
-// notFromShelf refuses an instance if this host has its domain although the registry has it on no
-// host. The disks show which of the two is right: a registry that was restored from a backup may
-// have an instance on the shelf that has come back since.
+// notFromShelf refuses an instance if this host has its domain and the registry has it on no host.
+// The disks show which is right: a registry restored from a backup may have shelved an instance
+// that has come back since.
 func (e *Env) notFromShelf(ctx context.Context, inst api.Instance, dom *hv.Domain) error {
 	refused := func(format string, args ...any) error {
 		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain %s with its id, which the registry has on no host; "+format, append([]any{inst.Name, dom.Name}, args...)...)

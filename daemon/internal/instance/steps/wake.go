@@ -28,7 +28,7 @@ type woken struct {
 }
 
 // wake restores an instance from its save image, paused, with the disk of its persistent
-// definition. The remark has what could not be restored. It may be repeated. The guard stays until
+// definition; the remark has what could not be restored. It may be repeated. The guard stays until
 // the save image is removed.
 func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark string, err error) {
 	dom, err := e.domain(ctx, in.InstanceID)
@@ -72,8 +72,8 @@ func (in *PauseInput) saveImageGone(was SavedState) string {
 	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
 }
 
-// sameDisks verifies that the other disks in the save image are the disks of the persistent
-// definition: a definition edited since names other images than the restored guest would have.
+// sameDisks verifies that the other disks in the save image match the definition: an edited
+// definition names other images than the restored guest would have.
 func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saved, err := e.HV.SavedDisks(ctx, in.InstanceID, in.Memory)
 	switch {
@@ -88,9 +88,9 @@ func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) err
 	return nil
 }
 
-// othersOnTheirDevices refuses to wake a guest if the path of another of its volumes now leads to
-// another device, as after a reboot: the guest's memory has data of the right device. The copy
-// checks the volume that moves.
+// othersOnTheirDevices refuses to wake a guest if the path of another volume now leads to another
+// device, as after a reboot: the guest's memory has the right device's data. The copy checks the
+// moving volume.
 func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	atts, err := e.restingOf(ctx, in.InstanceID)
 	if err != nil {
@@ -100,8 +100,8 @@ func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	return e.onItsDevices(ctx, "wake", in.InstanceName, others)
 }
 
-// wakeFromFile restores an instance that is off. Its guard stays set, so that no other start and no
-// reboot of the host boots it without its RAM; a start token lets only the restore through.
+// wakeFromFile restores an instance that is off. Its guard stays set, so that no other start boots
+// it without its RAM; a start token lets only the restore through.
 func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	if err := e.Migrations.MayStart(ctx, in.InstanceID); err != nil { // because of its other volumes
 		return in.needsOperator(err)
@@ -154,8 +154,8 @@ func (in *PauseInput) placeRefused(err error) error {
 }
 
 // awake checks an instance that has a process again. If it runs while its save image exists,
-// another program has started or resumed it: the save image is then outdated, and is kept under a
-// name that is never restored.
+// another program has resumed it: the save image is outdated, and gets a name that is never
+// restored.
 func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
 		return "", in.needsOperator(in.chainChanged("running domain"))
@@ -176,8 +176,8 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 }
 
 // needsOperator returns the error for an instance that cannot be restored: it stays saved and
-// guarded. The error names its files, and the commands for both ways on, because only the registry
-// knows which call continues the move.
+// guarded. The error has its files, and the commands for both ways on: only the registry knows
+// which call continues the move.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
@@ -186,8 +186,8 @@ func (in *PauseInput) needsOperator(err error) error {
 }
 
 // permit asks the registry whether the move still permits the next action, and waits for the
-// answer: only the registry knows which guests of a volume have run. Each question has a new op id,
-// because an old answer may not be reused.
+// answer: only the registry knows which guests of a volume have run. Each question has a new op id:
+// an old answer is useless.
 func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	host, err := e.host(ctx) // as it is now: the host may have rejoined since the op began
 	if err != nil {
