@@ -26,8 +26,7 @@ type question struct {
 	query     url.Values
 }
 
-// stale answers a read from the uplink's last view, with the view's age. It returns false if there
-// is no view.
+// stale answers a read from the uplink's last view, with the view's age; false without a view.
 func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], lookup cached[Out]) (done bool, err error) {
 	view, age, known := s.Uplink.View()
 	if !known {
@@ -68,7 +67,7 @@ func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 }
 
 // asMoved returns the view with the present locations of the volumes that this host has moved
-// since, and of their attachments.
+// since.
 func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	if len(moved) == 0 {
 		return v
@@ -93,8 +92,8 @@ func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	return v
 }
 
-// letGo returns the view with the attachments in queued as detaching: the guest has released the
-// disk, and the release waits for the registry.
+// letGo returns the view with the attachments in queued as detaching: only their release at the
+// registry is missing.
 func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	if len(queued) == 0 {
 		return v
@@ -120,13 +119,12 @@ func all[T any](of func(*uplink.View) []T) cached[[]T] {
 	return func(v *uplink.View, _ question) ([]T, error) { return append([]T{}, of(v)...), nil }
 }
 
-// one returns a lookup of one thing by its id, its name, or the beginning of its id.
+// one returns a lookup of one thing by its id, name, or the beginning of its id.
 func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) cached[T] {
 	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }
 
-// find returns one thing. A thing that is not in the view may exist at the registry, so the error
-// is not not_found.
+// find returns one thing. A missing thing may exist at the registry, so the error is not not_found.
 func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (T, error) {
 	var none T
 	found := api.Lookup(things, ref, key)

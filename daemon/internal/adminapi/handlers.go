@@ -39,7 +39,7 @@ func do[In, Out any](route routes.Route[In, Out], status int, c change[In, Out])
 	})
 }
 
-// begin serves a change that has only begun when it answers; the answer has its op.
+// begin serves a change that continues after the answer, which has its op.
 func begin[In, Out any](s *Server, route routes.Route[In, Out], c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, r *http.Request, opID string, out Out) error {
 		return begun(s, route, w, r, opID, out)
@@ -64,8 +64,8 @@ func changes[In, Out any](route routes.Route[In, Out], c change[In, Out], write 
 	})
 }
 
-// opID returns the id of the op for a request. It is the caller's idempotency key, so that a
-// repeated request finds the first one's op; without a key it is a new id.
+// opID returns the id of a request's op: the caller's idempotency key, so that a repeated request
+// finds the first one's op, or a new id.
 func opID(r *http.Request) (string, error) {
 	key, err := httpjson.IdempotencyKey(r)
 	if err != nil {

@@ -83,12 +83,12 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
-// startTimeout bounds how long the answer to a start waits for the check of the sources that the
-// instance's volumes have left.
+// startTimeout bounds how long the answer to a start waits for the check of its volumes' released
+// sources.
 const startTimeout = 5 * time.Second
 
-// startInstance also returns the sources, left by moves of the instance's volumes, that may have
-// data which the guest does not see.
+// startInstance also returns the released sources of the instance's volumes that may have data
+// which the guest does not see.
 func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
 	id, err := opID(r)
 	if err != nil {
@@ -116,9 +116,9 @@ func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
 	return begun(s, routes.StartInstance, w, r, id, inst, httpjson.Noun{Name: "written_sources", Value: left})
 }
 
-// writtenSources returns the sources that volumes have left and that may have data which the
-// volumes lack. If the check does not end before ctx, it returns the sources known already: an old
-// image may be on a filesystem that does not answer.
+// writtenSources returns the released sources that may have data which their volumes lack. If the
+// check does not end before ctx, it returns those known already: an old image may be on a silent
+// filesystem.
 func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.ReleasedSource {
 	type answer struct {
 		left []api.ReleasedSource

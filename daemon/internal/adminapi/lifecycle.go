@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// power begins an action on an instance that only this host records, with an event for the audit
-// trail.
+// power begins an action on an instance that only this host records, with an audit event.
 func (s *Server) power(what string, begin func(ctx context.Context, opID, instance string) (api.Instance, error)) change[routes.None, api.Instance] {
 	return func(ctx context.Context, opID, instance string, _ routes.None) (api.Instance, error) {
 		return s.audited(ctx, opID, instance, what, nil, func() (api.Instance, error) { return begin(ctx, opID, instance) })
@@ -33,8 +32,8 @@ func (s *Server) repairInstance(ctx context.Context, opID, instance string, in a
 	})
 }
 
-// audited begins an action and stores an event that names the caller. For a task the registry has
-// that event already.
+// audited begins an action and stores an event with the caller. For a task the registry has that
+// event.
 func (s *Server) audited(ctx context.Context, opID, instance, what string, details map[string]any, begin func() (api.Instance, error)) (api.Instance, error) {
 	if ctx.Value(taskKey{}) != nil {
 		return begin()
@@ -47,9 +46,9 @@ func (s *Server) audited(ctx context.Context, opID, instance, what string, detai
 	return inst, err
 }
 
-// noteAsked stores an event for the audit trail before a request is carried out. The action
-// continues even if the event cannot be stored: a host with a full state directory must still be
-// able to stop a guest. Call end with the result of the request.
+// noteAsked stores an audit event before a request is carried out. The action continues even if
+// that fails: a host with a full state directory must still be able to stop a guest. Call end with
+// the request's result.
 func (s *Server) noteAsked(ctx context.Context, e api.EventPost) (end func(instanceID string, err error)) {
 	details := map[string]any{"who": whoAsks(ctx)}
 	maps.Copy(details, e.Details)

@@ -12,8 +12,8 @@ import (
 )
 
 // liveRoutes are this host's part of a move while all guests write. The registry calls them by
-// tasks. For another caller they do nothing, because each step first asks the registry whether its
-// migration still wants the step.
+// tasks. They do nothing for other callers, because each step first asks the registry whether its
+// migration wants the step.
 func (s *Server) liveRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.CheckLive, s.checkLive),

@@ -14,7 +14,7 @@ import (
 )
 
 // migrateVolume moves a volume on this host. It passes a move with all guests paused on to the
-// registry, because some of the guests may be on other hosts.
+// registry, because other hosts may have some of the guests.
 func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	var target api.MigrationTarget
 	r, err := decodeAndKeep(r, &target)
@@ -100,15 +100,14 @@ func (s *Server) byAttachments(r *http.Request, in api.MigrationComplete) (migra
 }
 
 // byMigration returns the call for a migration that is named by its own id. A complete needs no
-// destination in that case, because only one is possible.
+// destination then.
 func (s *Server) byMigration(r *http.Request, _ routes.None) (migrate.Call, error) {
 	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
 	return migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID}, err
 }
 
-// attachmentID resolves the attachment in a path. The registry does not have an attachment that a
-// completed migration has ended, but a repeated call must still find its migration, so attachmentID
-// also reads the journal.
+// attachmentID resolves the attachment in a path. It also reads the journal, because a repeated
+// call must find its migration after a complete has removed the attachment from the registry.
 func (s *Server) attachmentID(r *http.Request) (string, error) {
 	name := r.PathValue("attachment")
 	att, err := s.Registry.Attachment(r.Context(), name)
@@ -133,9 +132,9 @@ func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListMigrations.Write(w, http.StatusOK, list)
 }
 
-// allMigrations returns the open migrations of this host, or all of them. The registry makes a move
-// with all guests paused; this host's journal has at most a part of it, and does not follow its
-// progress. So such a move is shown as the registry has it, if the registry answers.
+// allMigrations returns the open migrations of this host, or all of them. This host's journal has
+// at most a part of a move with all guests paused, so such a move is shown as the registry has it,
+// if that answers.
 func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, error) {
 	list, err := s.Migrations.List(ctx, all)
 	if err != nil || !s.Uplink.Up() {

@@ -15,9 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// nextCommands returns the commands that end an op which waits for the operator: the error's own
-// commands, otherwise the command that repeats the call. It returns "" if no command is known, and
-// for other ops.
+// nextCommands returns the commands that end an op which waits for the operator: its error's own,
+// otherwise the command that repeats the call; "" if none is known, and for other ops.
 func nextCommands(st *op.Status, o *api.Op) string {
 	if op.State(o.State) != op.StateNeedsOperator {
 		return ""
@@ -40,8 +39,8 @@ func nextCommands(st *op.Status, o *api.Op) string {
 // byInstance are the verbs of `volferryctl instance` that begin ops of instances.
 var byInstance = []string{"start", "stop", "reboot", "pause", "unpause", "repair", "shelve", "unshelve"}
 
-// again returns the command that continues an op, nil if none is known: the registry continues some
-// ops by itself.
+// again returns the command that continues an op, nil if none is known or needed: the registry
+// continues some ops.
 func again(st *op.Status) []string {
 	volume, instance := request.Names(st.Op.Input)
 	what, verb, _ := strings.Cut(st.Op.Kind, "_")

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// mostOpWaits bounds the number of callers that wait for the end of an op: a waiting task takes the
-// place of another task (uplink).
+// mostOpWaits bounds the number of callers that wait for ops: a waiting task takes another task's
+// place (uplink).
 const mostOpWaits = 12
 
 func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
@@ -38,12 +38,12 @@ func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
 	return s.requested(r.Context(), id)
 }
 
-// awaitEnd returns when an op has ended or stopped, at the latest after this time. The caller then
-// reads the op again.
+// awaitEnd returns when an op has ended or stopped, at the latest after wait. The caller then reads
+// the op again.
 func (s *Server) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	// The caller reads the op's state again, so the result of the wait does not matter.
+	// The caller reads the op again, so the result does not matter.
 	if o.MigrationID != "" {
 		_, _ = s.Migrations.Await(ctx, o.ID)
 	} else {
@@ -51,8 +51,8 @@ func (s *Server) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 	}
 }
 
-// requested returns the state of the request that began with this op. A request for a migration may
-// need several ops; every other request is one op.
+// requested returns the state of the request that began with this op. Only a request for a
+// migration may need several ops.
 func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 	st, err := s.Runner.Status(ctx, opID)
 	if err != nil {
@@ -79,8 +79,7 @@ func render(st *op.Status) (out api.Op) {
 	return out
 }
 
-// listOps returns the unfinished ops of this host, of every kind, oldest first: running, waiting,
-// and those that need the operator.
+// listOps returns the unfinished ops of this host, of every kind and state, oldest first.
 func (s *Server) listOps(*http.Request, routes.None) ([]api.Op, error) { return OpenOps(s.Runner), nil }
 
 // OpenOps returns the unfinished ops of a runner, of every kind, oldest first.
@@ -96,8 +95,8 @@ func OpenOps(runner *op.Runner) []api.Op {
 }
 
 // watchOp streams the progress of a request. The last line has its result: done, undone or
-// needs_operator. The first line always has the present state, so a reader that was cut off asks
-// again and misses nothing.
+// needs_operator. The first line has the present state, so a reader that was cut off can ask again
+// and misses nothing.
 func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	o, err := s.requested(r.Context(), r.PathValue("op"))
 	if err != nil {

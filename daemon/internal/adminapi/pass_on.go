@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Some calls are served by this host or by the registry, depending on their object: no host has a
+// The object of a call decides whether this host or the registry serves it: no host has a
 // shelved_offloaded instance, so the registry serves its calls.
 
 // taskKey marks calls made for the registry.
@@ -30,7 +30,7 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, why string) erro
 	return s.proxied(w, r)
 }
 
-// decodeAndKeep is httpjson.Decode, but the returned request has a body that can be read again.
+// decodeAndKeep is httpjson.Decode, but keeps the body readable in the returned request.
 func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 	var read bytes.Buffer
 	again := r.Clone(r.Context())
@@ -43,8 +43,7 @@ func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 }
 
 // onShelf reports whether no host has the instance. It returns false for a request that this host
-// has begun before, whatever the instance's state, and if the state is unknown: the handler then
-// checks it.
+// has already begun, and if the state is unknown: then the handler checks it.
 func (s *Server) onShelf(ctx context.Context, opID, instance string) bool {
 	if instance == "" || s.begunHere(ctx, opID) {
 		return false

@@ -16,8 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// proxied passes the request on to the registry. The registry treats it as this host's request, and
-// refuses what the host may not do.
+// proxied passes the request on to the registry, which refuses what this host may not do.
 func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
 	if s.CheckRegistry != nil {
 		if err := s.CheckRegistry(protocol.RequiredBy(r.Header)); err != nil {
@@ -39,8 +38,8 @@ func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
 	return s.proxied(w, r)
 }
 
-// endOf returns how an operator ends the state that keeps a volume from being forgotten. It does
-// not propose to delete the image of a volume that grows, because the image has its data.
+// endOf returns how an operator ends the state that keeps a volume from being forgotten. For a
+// growing volume it must not propose to delete the image, which has the data.
 func endOf(vol *api.Volume) string {
 	if vol.Status == api.VolumeResizing {
 		return "wait until that is over; if it stands, `volferryctl op list` has the command that goes on with it"
@@ -48,8 +47,8 @@ func endOf(vol *api.Volume) string {
 	return "wait until that is over, or delete what there is of its image, too (`" + api.ShellLine("volferryctl", "volume", "delete", vol.Name, "--force") + "`)"
 }
 
-// remembered is proxied for a read that the last view can answer. While the registry does not
-// answer, it is answered from the view and marked as stale.
+// remembered is proxied for a read that the last view can answer, marked as stale, while the
+// registry does not.
 func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup cached[Out]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		if hasBegun(r) {
@@ -76,8 +75,7 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 	})
 }
 
-// hasBegun reports whether a request asks for a later page of a list. Only the registry has the
-// rest of a list that it has begun.
+// hasBegun reports whether a request asks for a later page of a list, which only the registry has.
 func hasBegun(r *http.Request) bool { return r.URL.Query().Get(routes.AfterParameter) != "" }
 
 // readTimeout bounds how long a read waits for the registry before the last view answers it.
@@ -85,9 +83,8 @@ const readTimeout = 5 * time.Second
 
 func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
-// fresh first reports this host to the registry, so that the registry's answer is current. If that
-// fails because the registry does not answer, or has fenced this host, the registry's own answer
-// shows it.
+// fresh first reports this host to the registry, so that the answer is current. If the report
+// fails, the registry's own answer shows why.
 func (s *Server) fresh(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {

@@ -60,8 +60,8 @@ func (s *Server) libvirtPart() api.Check {
 const refreshTimeout = time.Second
 
 // registryPart reports whether the registry answers, with its own text if it takes no changes, and
-// the age of the last view. It calls a registry that did not answer, because it may have been
-// started since.
+// the age of the last view. It calls a silent registry again, because it may have been started
+// since.
 func (s *Server) registryPart(ctx context.Context) api.Check {
 	err := s.Uplink.Err()
 	if err != nil && away(err) {
@@ -87,7 +87,7 @@ func (s *Server) registryPart(ctx context.Context) api.Check {
 }
 
 // endpoint returns which of several URLs is in use, and which did not answer. With one active
-// registry the others do not answer, so that is no fault.
+// registry the others are silent, which is no fault.
 func (s *Server) endpoint() string {
 	if s.Endpoints == nil {
 		return ""
@@ -169,8 +169,8 @@ func (s *Server) instancesPart() api.Check {
 	}
 }
 
-// runningElsewhere returns the notes of instances with guests that run on other images than their
-// volumes, except those on released sources, which sourcesPart counts.
+// runningElsewhere returns the notes of instances with guests on other images than their volumes,
+// except on released sources, which sourcesPart counts.
 func (s *Server) runningElsewhere() []uplink.Note {
 	sources := s.Migrations.KnownWrittenSources()
 	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {
@@ -188,8 +188,7 @@ func (s *Server) chainsPart() api.Check {
 	return api.CheckChains(found)
 }
 
-// sourcesPart reports images that volumes have left by moves and that may have data which the
-// volumes lack.
+// sourcesPart reports released sources that may have data which their volumes lack.
 func (s *Server) sourcesPart() api.Check {
 	const name = "released"
 	left := s.Migrations.KnownWrittenSources()

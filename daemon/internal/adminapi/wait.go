@@ -29,9 +29,8 @@ func waitOf(r *http.Request) (time.Duration, error) {
 	return d, nil
 }
 
-// answerMove answers a call on a migration that began this op. For a waiting caller the answer is
-// the op's end, or its error. If the op does not end in time, the answer is the running op, as for
-// callers that do not wait.
+// answerMove answers a call on a migration that began this op. A waiting caller gets the op's end,
+// or its error; if the op does not end in time, the running op, like other callers.
 func (s *Server) answerMove(w http.ResponseWriter, r *http.Request, wait time.Duration, opID string, m api.Migration) error {
 	o, err := s.awaitOp(r.Context(), wait, opID)
 	if err != nil {

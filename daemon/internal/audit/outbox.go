@@ -2,8 +2,7 @@
 
 // Package audit adds two sorts of events to the registry's audit trail: requests at this host's
 // socket that only this host has carried out, and the daemon's unrequested actions on guests. Each
-// event is kept on disk until the registry has it. The package keeps the events in order; callers
-// write their content.
+// event is kept on disk, in order, until the registry has it. Callers write the content.
 package audit
 
 import (
@@ -61,9 +60,9 @@ type Entry struct {
 	lost bool
 }
 
-// Begin stores an event. The outbox posts the event once the request has ended, or after a restart
-// of the daemon if the request has not ended. The event's OpID must be the request's. If Begin
-// fails, the event is not on disk; the entry may still be ended.
+// Begin stores an event with the request's OpID. The outbox posts it once the request has ended, or
+// after a restart of the daemon during the request. If Begin fails, the event is not on disk; the
+// entry may still be ended.
 func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 	sum := sha256.Sum256([]byte(e.OpID))
 	n := &Entry{outbox: o, file: filepath.Join(o.dir, hex.EncodeToString(sum[:])+suffix), event: e}
@@ -199,8 +198,8 @@ func (o *Outbox) isOpen(file string) bool {
 	return o.open[file] > 0
 }
 
-// postOne posts an event and removes its file. It returns false if the registry did not take the
-// event and may take it later.
+// postOne posts an event and removes its file. It returns false if the registry may take the event
+// later.
 func (o *Outbox) postOne(ctx context.Context, k kept) bool {
 	_, err := o.post(ctx, k.OpID+".asked", k.EventPost)
 	switch code := api.CodeOf(err); {

@@ -20,10 +20,10 @@ import (
 // Dir is a directory with one file per domain that must not be started. While the file exists, the
 // libvirt hook volferry-guard refuses the start and prints the file's text as the reason. A guard
 // outlives this process and a reboot of the host: before Set, write a journal record, so that
-// recovery will clear the guard.
+// recovery will clear it.
 //
 // A domain may have several guards, each with its owner: the file has a line "REASON [OWNER]" for
-// each of them, and is removed with the last.
+// each, and is removed with the last.
 //
 // It is safe for concurrent use in one process.
 type Dir struct {
@@ -36,9 +36,9 @@ type Dir struct {
 // libvirt hook (DefaultHook), for Enforced.
 func New(dir, hook string) *Dir { return &Dir{dir: dir, hook: hook} }
 
-// Set guards the domain with this UUID, durably before it returns. Owner names the guard's owner
-// ("migration UUID"). Reason is the sentence printed to a person who starts the domain. A second
-// Set by the same owner replaces the reason.
+// Set guards the domain with this UUID, durably before it returns. Owner is like "migration UUID".
+// Reason is the sentence printed to a person who starts the domain. A second Set by the same owner
+// replaces the reason.
 func (d *Dir) Set(id, owner, reason string) error {
 	line := reason + ownerSuffix(owner)
 	err := d.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
@@ -179,7 +179,7 @@ func (d *Dir) List() (map[string]string, error) {
 }
 
 // path returns the path of a domain's guard file. It takes only a UUID as libvirt writes it (lower
-// case, with dashes): the hook compares names byte by byte, and any other text is unsafe as a file
+// case, with dashes): the hook compares names byte by byte, and other text is unsafe as a file
 // name.
 func (d *Dir) path(id string) (string, error) {
 	parsed, err := uuid.Parse(id)
@@ -190,7 +190,7 @@ func (d *Dir) path(id string) (string, error) {
 }
 
 // makeDir makes the directory and syncs its parent, because a guard must survive a power cut. It
-// also syncs for an existing directory: the process that made it may have died before the sync.
+// also syncs for an existing directory: its maker may have died before the sync.
 func (d *Dir) makeDir() error {
 	if err := os.Mkdir(d.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -202,9 +202,9 @@ func (d *Dir) makeDir() error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// A start token is a file next to a domain's guard file. Its first line is a text, its second line
-// the suffix of an owner. The hook ignores the guards of that owner if the definition that libvirt
-// is about to run contains the text. The hook has the same suffix in its variable PASS.
+// A start token is a file next to a domain's guard file, with a text and an owner's suffix as its
+// two lines. The hook ignores that owner's guards if the definition that libvirt is about to run
+// contains the text. The hook has this suffix in its variable PASS.
 const startTokenSuffix = ".pass"
 
 // revokeStartToken removes the start token of the guard file at path. The caller holds mu.

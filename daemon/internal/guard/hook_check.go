@@ -24,9 +24,9 @@ const DefaultHook = "/etc/libvirt/hooks/qemu.d/volferry-guard"
 // directories.
 var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hook looks for them")
 
-// Enforced returns nil if the hook is installed at its path and reads guards from this directory.
-// Otherwise the error names the fault and its remedy. HookWasThere reports whether libvirt uses the
-// hook.
+// Enforced returns nil if the hook is installed at its path and reads guards from this directory;
+// otherwise the error has the fault and its remedy. Whether libvirt runs the hook: see
+// HookWasThere.
 func (d *Dir) Enforced() error {
 	info, err := os.Stat(d.hook)
 	switch {
@@ -63,9 +63,9 @@ func (d *Dir) HookKnowsStartTokens() error {
 	return nil
 }
 
-// HookWasThere reports whether libvirt uses the present hook if libvirt was started or reloaded at
-// the given time. Libvirt looks for QEMU hooks only then: the hook must be executable and must not
-// have changed since.
+// HookWasThere reports whether libvirt runs the present hook if it was started or reloaded at the
+// given time. Libvirt looks for QEMU hooks only then: the hook must be executable and must not have
+// changed since.
 func (d *Dir) HookWasThere(at time.Time) bool {
 	hooks := []string{d.hook}
 	if filepath.Base(filepath.Dir(d.hook)) == "qemu.d" {

@@ -28,9 +28,9 @@ type Journal struct {
 var _ op.Journal = (*Journal)(nil)
 
 // Open opens the journal at path, and creates a missing one with mode 0600. One process at a time
-// may have it open. On a full disk it uses the space reserved in the directory, see
-// atomicfile.Reserve: SQLite creates a file in the journal's directory, and the daemon must start
-// for the operator to free space.
+// may have it open. On a full disk it uses the space reserved in the directory
+// (atomicfile.Reserve): SQLite creates a file there, and without a daemon the operator could not
+// free space.
 func Open(ctx context.Context, path string) (*Journal, error) {
 	j := &Journal{path: path}
 	err := atomicfile.UseReserve(path, sqlitedb.IsFull, func() (err error) {

@@ -4,8 +4,8 @@ package journal
 
 // schema holds the migrations of the file; see sqlitedb.Open. A released migration is never edited.
 //
-// The number of an op is its place in the order of creation, so that no clock decides the order of
-// ops. Times are RFC 3339 with nanoseconds in UTC, so that a person can read the file with sqlite3.
+// An op's number is its place in the order of creation, so that no clock decides the order. Times
+// are RFC 3339 with nanoseconds in UTC, so that a person can read the file with sqlite3.
 var schema = []string{`
 CREATE TABLE ops (
 	number     INTEGER PRIMARY KEY AUTOINCREMENT,

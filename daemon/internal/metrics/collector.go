@@ -41,9 +41,8 @@ type Sources struct {
 	OverlayFreeBytes func(ctx context.Context) (int64, error)
 	// ThinPools returns LVM's thin pools. The error names the unreadable pools.
 	ThinPools func(ctx context.Context) ([]thin.Pool, error)
-	// CopyTotals returns, since the start of the daemon, for how long copies were throttled in
-	// favour of guests, how many bytes copies wrote, and how many bytes were copied by the storage
-	// itself.
+	// CopyTotals returns, since the start of the daemon, how long copies were throttled in favour
+	// of guests, and the bytes copied by copies and by the storage itself.
 	CopyTotals func() (paced time.Duration, copiedBytes, offloadedBytes int64)
 	// CertificateEnds returns, by name, the expiry of the host's certificates. It omits unreadable
 	// certificates.

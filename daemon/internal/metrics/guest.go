@@ -25,8 +25,7 @@ const (
 )
 
 // guestWrites adds up the writes of guests with moving volumes. The hypervisor reports a count and
-// a total time, not the latency of each write. So the metric is a summary without quantiles: it
-// gives means, but no distribution.
+// a total time, not single latencies, so the metric is a summary without quantiles.
 type guestWrites struct {
 	disks func() []GuestDisk
 	stats func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)

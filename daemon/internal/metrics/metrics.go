@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics keeps the daemon's metrics for Prometheus. Their names are part of the public
-// contract; docs/reference/metrics.md lists them. Events are counted when they are reported; states
-// are read at a scrape through the functions of Sources. The package does not know its callers.
+// contract (docs/reference/metrics.md). Events are counted when they are reported; states are read
+// at a scrape through Sources. The package does not know its callers.
 package metrics
 
 import (
@@ -31,7 +31,7 @@ type Metrics struct {
 }
 
 // New returns the metrics of a daemon of this version that runs ops of these kinds. All counters
-// exist from the start with the value 0, so that Prometheus sees the first event as an increase.
+// begin at 0, so that Prometheus sees the first event as an increase.
 func New(version string, kinds []string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),

@@ -35,8 +35,8 @@ type Varied interface {
 	Variant(kind string) string
 }
 
-// Body is the request as JSON. It distinguishes a repeated request from another request with the
-// same id. It is empty for an op without a request.
+// Body is the request as JSON, to distinguish a repeated request from another one with the same id.
+// It is empty for an op without a request.
 type Body struct {
 	Body json.RawMessage `json:"asked,omitempty"`
 }
@@ -52,8 +52,8 @@ type Request struct {
 	Variants []string
 	// Body is the request's content.
 	Body any
-	// Decide makes all checks and decisions. It changes nothing. It is called only for a new
-	// request, and while no other request is admitted.
+	// Decide makes all checks and decisions, and changes nothing. It is called only for a new
+	// request, while no other request is admitted.
 	Decide func(ctx context.Context) (Input, error)
 }
 
@@ -76,22 +76,21 @@ type Admission struct {
 	Runner  *op.Runner
 	Journal op.Journal
 	Log     *slog.Logger
-	// Kinds are the manager's kinds of short ops. A request waits for such ops. If such an op waits
-	// for the operator, it continues when the operator makes another request.
+	// Kinds are the manager's kinds of short ops. A request waits for such ops; one that waits for
+	// the operator continues at the operator's next request.
 	Kinds []string
 	// Timeout bounds how long a request waits for a system that does not answer; 0 is
 	// DefaultTimeout.
 	Timeout time.Duration
 	// Busy is the error code for a request that another op blocks; "" is instance_busy.
 	Busy api.Code
-	// Waits returns a text for the thing that an op of this manager waits for. If Waits is nil or
-	// returns "", the admission uses its own text.
+	// Waits describes the thing that an op of this manager waits for. If Waits is nil or returns
+	// "", the admission uses its own text.
 	Waits func(op.Status) string
 	// Now stamps ops; nil is time.Now.
 	Now func() time.Time
 
-	// admitting is held from the search for earlier requests to the submission of an op, so that no
-	// other request is admitted in between.
+	// admitting is held from the search for earlier requests to the submission of an op.
 	admitting chan struct{}
 	once      sync.Once // creates admitting
 }
@@ -111,7 +110,7 @@ func (a *Admission) now() time.Time {
 }
 
 // Lock blocks the admission of requests until Unlock, for a manager that reads its ops and then
-// begins one itself. The lock is a channel, not a sync.Mutex: in a bubble of testing/synctest, time
+// begins one itself. It is a channel, not a sync.Mutex: in a bubble of testing/synctest, time
 // passes while a goroutine waits for a channel.
 func (a *Admission) Lock() {
 	a.once.Do(func() { a.admitting = make(chan struct{}, 1) })
@@ -207,8 +206,8 @@ func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 	return true, nil
 }
 
-// continueParked continues those ops of the manager that wait for the operator and block a new op:
-// with the new request the operator has dealt with them.
+// continueParked continues the manager's ops that wait for the operator and block a new op: by the
+// new request the operator has dealt with them.
 func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	for _, st := range a.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !a.ours(st.Op.Kind) || !share(st.Op.Keys, keys) {
@@ -223,9 +222,8 @@ func (a *Admission) continueParked(ctx context.Context, keys []string) {
 // lookAgainBound bounds how long LookAgain waits for a continued op.
 const lookAgainBound = 5 * time.Second
 
-// LookAgain continues those ops of the manager that wait for the operator and have one of these
-// keys. It serves a request that their present state would refuse. It waits a short time for their
-// end.
+// LookAgain continues the manager's ops that wait for the operator and have one of these keys, for
+// a request that their state would refuse. It waits a short time for their end.
 func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainBound)
 	defer cancel()

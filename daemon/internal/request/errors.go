@@ -62,9 +62,8 @@ func Registry(err error) error {
 	return err
 }
 
-// AtHome refuses an action on a domain of this host that a live migration has moved to another
-// host: on this host the domain appears to be stopped. Verdict begins the message, as in "cannot
-// attach volume x".
+// AtHome refuses an action on a domain that a live migration has moved to another host: on this
+// host it appears to be stopped. Verdict begins the message, as in "cannot attach volume x".
 func AtHome(verdict string, dom *hv.Domain) error {
 	if dom == nil || !dom.Moved {
 		return nil
@@ -90,8 +89,8 @@ func Refused(err error) error {
 	return err
 }
 
-// Lost reports whether an op has lost the right to its object: the host was fenced after the op
-// began, or an operator has ended the op's work. The op must not touch the object any more.
+// Lost reports whether an op has lost the right to its object: the host was fenced since, or an
+// operator has ended the op's work. The op must not touch the object any more.
 func Lost(err error) bool {
 	switch api.CodeOf(err) {
 	case api.CodeStaleEpoch, api.CodeNotYourHost, api.CodeNotFound:
@@ -103,8 +102,8 @@ func Lost(err error) bool {
 
 // AsOfNow makes a call to the registry under the op's epoch. If the host was fenced since and is
 // back, it repeats the call under the present epoch, because only this host can report the outcome;
-// the registry answers not_found for things that it took from the host. Do not use it for calls
-// that acquire something. Again distinguishes the op ids of the two calls.
+// the registry answers not_found for things that it took from the host. It is not for calls that
+// acquire something. Again distinguishes the op ids of the two calls.
 func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again string) error) error {
 	err := say(epoch, "")
 	if api.CodeOf(err) != api.CodeStaleEpoch {

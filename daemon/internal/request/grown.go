@@ -16,9 +16,9 @@ type Grower interface {
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 }
 
-// TakeSize compares the size of a volume's image, foundBytes, with the size in the registry, and
-// has the registry store a larger one. It returns the registry's resulting size. An image that is
-// smaller than its volume is size_mismatch: the missing part may have held data.
+// TakeSize compares a volume's image, of foundBytes, with the registry's size, and has the registry
+// store a larger one. It returns the registry's resulting size. An image smaller than its volume is
+// size_mismatch: the missing part may have held data.
 func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
 	foundBytes = l.VolumeBytes(foundBytes)
 	switch {

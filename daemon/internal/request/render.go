@@ -61,8 +61,8 @@ func subjectOf(input json.RawMessage) string {
 	return ""
 }
 
-// Names returns the names, or the ids, of the volume and the instance of an op; "" for none. Each
-// kind has its own input, but all kinds use the same names for volume and instance.
+// Names returns the names, or ids, of the volume and the instance of an op; "" for none. All kinds
+// of input use the same fields for them.
 func Names(input json.RawMessage) (volume, instance string) {
 	var in struct {
 		VolumeName   string `json:"volume_name"`

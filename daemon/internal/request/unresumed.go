@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Unresumed has the guests that an op has paused and that libvirt does not resume, by a name that
-// the caller chooses. It is kept in memory: after a restart of the daemon the op tries the resume
-// again.
+// Unresumed has the guests that an op has paused and that libvirt does not resume, by the caller's
+// names. It is in memory: after a restart the op tries again.
 type Unresumed struct {
 	// Changed is called with the name of a guest with a changed text; it may be nil.
 	Changed func(name string)
@@ -34,9 +33,9 @@ type unresumed struct {
 // schedule of waiting ops.
 const quickResumes = 10
 
-// Ended records the result of a call that resumes a guest. Reason is the reason of the pause, for
-// the text. It returns the error that makes the runner repeat the call until it succeeds, because
-// no other step may begin before.
+// Ended records the result of a call that resumes a guest. Reason is why the guest was paused. The
+// returned error makes the runner repeat the call until it succeeds, because no other step may
+// begin before.
 func (u *Unresumed) Ended(name, instance, reason string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		u.set(name, "")

@@ -18,9 +18,9 @@ import (
 // grantPoll is the interval between polls of a new op.
 const grantPoll = 5 * time.Millisecond
 
-// Granted waits until the op is past its first steps, which only check whether it may begin. So a
-// refusal is the answer to the request. It waits a short time only for an op that waits; it
-// withdraws an op that still waits for a long op. It returns an error if the op was undone.
+// Granted waits until the op is past its first steps, which only check whether it may begin, so
+// that a refusal is the answer to the request. It waits a short time only for an op that waits; it
+// withdraws an op that still waits for a long op. An undone op is an error.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
@@ -102,9 +102,8 @@ func StandsInTheWay(parked *op.Status) string {
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, api.ShellLine("volferryctl", "op", "show", parked.Op.ID))
 }
 
-// RefuseParked withdraws an op that has changed nothing and waits for its turn after an op that
-// waits for the operator: it would not continue by itself. It returns false if the op is in another
-// state.
+// RefuseParked withdraws an op that has changed nothing, if its turn waits for an op that waits for
+// the operator. It returns false if the op is in another state.
 func (a *Admission) RefuseParked(st op.Status) bool {
 	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false
@@ -124,9 +123,9 @@ func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	return now, err
 }
 
-// End waits for the end of an op and returns its status; an undone op is an error. It waits as long
-// as the op works. If the op waits for a system that does not answer, or for the operator, End
-// returns an error that begins with doing, and the op continues by itself.
+// End waits for the end of an op and returns its status; an undone op is an error. If the op waits
+// for a system that does not answer, or for the operator, End returns an error that begins with
+// doing, and the op continues by itself.
 func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, error) {
 	for {
 		st, err := a.Wait(ctx, opID)

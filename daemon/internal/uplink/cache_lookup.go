@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// KnownInstance returns an instance of this host, by its id, its name, or the beginning of its id,
-// from the last view and the grants since, for callers that cannot ask the registry now.
+// KnownInstance returns an instance of this host, by its id, name, or the beginning of its id, from
+// the last view and later grants, without asking the registry.
 func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := u.View()
 	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(i.Host) })
@@ -36,7 +36,7 @@ func withGranted(inst api.Instance, granted []api.Attachment) api.Instance {
 	return inst
 }
 
-// KnownVolume returns a volume by its id, its name, or the beginning of its id, from the last view,
+// KnownVolume returns a volume by its id, name, or the beginning of its id, from the last view,
 // with this host's attachments of it.
 func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	v, _, _ := u.View()
@@ -62,8 +62,8 @@ func (u *Uplink) VolumesHere() []api.Volume {
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !u.ours(vol.Host) })
 }
 
-// Known returns an attachment of this host, by its id or the beginning of its id, from the last
-// view, for callers that cannot ask the registry now.
+// Known returns an attachment of this host, by its id or the beginning of it, from the last view,
+// without asking the registry.
 func (u *Uplink) Known(_ context.Context, ref string) (api.Attachment, bool) {
 	found := api.Lookup(u.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
 	if len(found) != 1 {

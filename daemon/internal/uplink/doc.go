@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package uplink is the daemon's connection to the registry. It reports this host, its pools,
-// instances and migrations, keeps the last view of the registry, fetches the registry's tasks for
-// this host, and after a fence releases the volumes that the host lost (DESIGN.md). It does not
-// know the daemon's operations; it can only halt them and avoid running together with an instance's
-// operations.
+// instances and migrations, keeps the last view of the registry, fetches the registry's tasks, and
+// after a fence releases the volumes that the host lost (DESIGN.md). It does not know the daemon's
+// operations: it can only halt them, and avoid an instance's.
 package uplink

@@ -30,8 +30,8 @@ func (u *Uplink) Notes() []Note {
 	return out
 }
 
-// findDrift adds notes about changed instances of this host to a report, and guards instances that
-// have lost their root without a guard.
+// findDrift adds notes about changed instances to a report, and guards instances that have lost
+// their root without a guard.
 func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
 	all := u.granted()
 	granted, resting := attachmentsBy(all, instanceOf), attachmentsBy(api.NotMoving(all, open), instanceOf)
@@ -80,16 +80,15 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 	return reports
 }
 
-// hasMoving reports whether a volume of these attachments moves, by a host or by the registry: its
-// guests may be between two places.
+// hasMoving reports whether a volume of these attachments moves: its guests may be between two
+// places.
 func hasMoving(atts []api.Attachment, volumes []api.Volume) bool {
 	return slices.ContainsFunc(volumes, func(v api.Volume) bool {
 		return v.MigrationID != "" && slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.VolumeID == v.ID })
 	})
 }
 
-// driftOf is instance.DriftOf, but for an unreadable domain, which exists, it returns only a note
-// that the domain cannot be read.
+// driftOf is instance.DriftOf, but for an unreadable domain it returns only a note of that.
 func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
 	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
 		return instance.Drift{Note: instance.Unreadable(unreadable[i])}
@@ -97,8 +96,8 @@ func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain
 	return instance.DriftOf(inst, dom, atts)
 }
 
-// confirmed returns the finding with the time since which it has held. It sets sure once a view
-// read after that time has confirmed it.
+// confirmed returns the finding with the time of its first observation. It sets sure once a newer
+// view has confirmed it.
 func (u *Uplink) confirmed(f finding) finding {
 	if f.Text == "" {
 		return f
@@ -132,9 +131,9 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 }
 
 // guardRoot sets the missing guard of an instance without a root volume, for example after the
-// state directory was restored from a backup. Otherwise only ops change this guard, and one may
-// have ended since the report looked. So it looks again under the op's key, and leaves the guard to
-// the next report while an op holds the key.
+// state directory was restored from a backup. Only ops change this guard otherwise, and one may
+// have ended since the report looked. So guardRoot looks again under the op's key, and leaves the
+// guard to the next report while an op holds the key.
 func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
 	u.cfg.Ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
 		has, err := u.cfg.Guards.Has(inst.ID, guard.OwnerRoot)

@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Admit returns nil if new work may begin on this host. Otherwise the error reports that the host
-// was fenced and has not come back.
+// Admit returns nil if new work may begin on this host; otherwise the error reports the fence.
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {
@@ -33,9 +32,8 @@ func (u *Uplink) Admit() error {
 }
 
 // refused handles an error of the registry for a request under this epoch. If the error reports a
-// fence of this host, refused stores the fence before anything else is done. Sure is true for a
-// request with no other token than the host's epoch; for other requests the stale epoch may be an
-// op's older epoch.
+// fence of this host, refused stores it before anything else is done. Sure is true for a request
+// with no other token than the host's epoch; other requests may have an op's older epoch.
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {
@@ -49,14 +47,13 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 		return err
 	case now <= epoch:
 		// A host takes on an epoch only when the fence of that epoch is over. The registry's
-		// attachments are older than that: if the host went by them, it would stop guests that may
-		// run.
+		// attachments are older: if the host went by them, it would stop guests that may run.
 		return api.Errorf(api.CodeStaleEpoch, "the registry has this host in epoch %d as fenced or behind, and this host was told of epoch %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
 			With("epoch", now)
 	}
 	u.announceEpoch(now)
-	// The fence takes effect even if it cannot be stored (the disk is full): a later process learns
-	// of it by its first report.
+	// The fence takes effect even if it cannot be stored: a later process learns of it by its first
+	// report.
 	keepErr := u.state.updateAnyway(func(m *savedState) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
@@ -89,8 +86,8 @@ func epochIn(err error) (int64, bool) {
 	return 0, false
 }
 
-// comeBack brings a fenced host back and resumes its ops. After a failure all parts are repeated
-// from the first one on, until every part succeeds: see DESIGN.md.
+// comeBack brings a fenced host back and resumes its ops. A failure repeats all parts from the
+// first one: see DESIGN.md.
 func (u *Uplink) comeBack(ctx context.Context) error {
 	if f := u.Fence(); f != nil {
 		if err := u.rejoin(ctx, f); err != nil {
@@ -108,7 +105,7 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 }
 
 // rejoin releases the volumes that the host lost, and then reports that to the registry. The
-// release comes first, because the halt of operations may take hours.
+// release comes first, because the halt of ops may take hours.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err := u.reporting.lock(ctx); err != nil { // so that no report of the old epoch overtakes
 		return err
@@ -144,8 +141,8 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// halt begins to halt the operations and returns the channel of the result. While one halt is under
-// way, every call returns its channel.
+// halt begins to halt the operations and returns the result's channel, the same for all calls
+// during one halt.
 func (u *Uplink) halt(ctx context.Context) <-chan error {
 	if u.halting == nil {
 		halting := make(chan error, 1)
@@ -181,9 +178,8 @@ func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {
 	}
 }
 
-// letGo determines the disks that the host has lost, and stops their instances. After an error it
-// continues: it sets every possible guard, then stops every possible instance. The error joins all
-// errors.
+// letGo determines the disks that the host has lost, sets guards, and then stops their instances.
+// It continues after errors, and joins them.
 func (u *Uplink) letGo(ctx context.Context) error {
 	lost, err := u.settleLost(ctx)
 	errs := []error{err}

@@ -12,11 +12,11 @@ import (
 )
 
 // Forgotten clears the guard of a domain without a root volume if the registry has forgotten its
-// instance. Nothing else would clear the guard, and the domain is its owner's again.
+// instance: nothing else would, and the domain is its owner's again.
 //
-// It holds the instance's key while it asks the registry, so that no op of the instance runs. If
-// the domain has another guard too, all guards stay: the instance may be another host's, and the
-// registry hides those from this host in the same way.
+// It asks the registry while it holds the instance's key, so that no op of the instance runs. If
+// the domain has another guard, all stay: the instance may be another host's, which the registry
+// hides in the same way.
 func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	if u.Err() != nil || u.Fence() != nil {
 		return // unknown now; the next report looks again
@@ -38,8 +38,8 @@ func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	})
 }
 
-// clearForgotten checks every guarded domain that the registry does not have as an instance: the
-// instance may have been forgotten at the registry itself, or while this daemon was down.
+// clearForgotten checks every guarded domain that is no instance of the registry: the instance may
+// have been forgotten at the registry itself, or while this daemon was down.
 func (u *Uplink) clearForgotten(ctx context.Context, named []api.Instance) {
 	guarded, err := u.cfg.Guards.List()
 	if err != nil {

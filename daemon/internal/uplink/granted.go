@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View returns the last view, and the time since it was known to be current. It returns false if
-// the registry was never read. The caller must not change the view.
+// View returns the last view, and the time since it was known to be current; false if the registry
+// was never read. The caller must not change the view.
 func (u *Uplink) View() (v View, age time.Duration, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -80,7 +80,7 @@ func volumeOf(a *api.Attachment) string     { return a.VolumeID }
 func attachmentOf(a *api.Attachment) string { return a.ID }
 
 // everGranted returns granted() and the previous locations of attachments that moved since the last
-// view: until the next view the guest may have them at either location.
+// view: until the next view the guest may have either.
 func (u *Uplink) everGranted() []api.Attachment {
 	out := u.granted()
 	known := attachmentsBy(out, attachmentOf)

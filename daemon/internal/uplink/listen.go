@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Listen registers a listener, and calls it with the last epoch of an earlier process: an op from
-// an older epoch then checks whether it still owns its object. Call it before any op continues.
+// Listen registers a listener, and calls it with an earlier process's last epoch, so that older ops
+// check whether they still own their objects. Call it before any op continues.
 func (u *Uplink) Listen(l Listener) {
 	u.mu.Lock()
 	u.listeners = append(u.listeners, l)
@@ -48,8 +48,8 @@ func (u *Uplink) resume(ctx context.Context) error {
 	return nil
 }
 
-// ReportMigrations makes reports include the open migrations of this host. Before that reports omit
-// migrations, and the registry keeps its earlier data.
+// ReportMigrations makes reports include the open migrations of this host. Before that the registry
+// keeps its earlier data.
 func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migration, error)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

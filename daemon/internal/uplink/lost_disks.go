@@ -20,9 +20,9 @@ const guardOwner = "fence"
 // Lost returns the disks that domains of this host still name and may not use.
 func (u *Uplink) Lost() []LostDisk { return slices.Clone(u.state.current().Lost) }
 
-// settleLost determines which disks of the domains this host has lost, and stores them. Only then
-// does the view drop the lost attachments. An error reports that the result is incomplete or not
-// stored; the known lost disks are returned with it.
+// settleLost determines and stores which disks of the domains this host has lost. Only then does
+// the view drop the lost attachments. An error reports that the result is incomplete or not stored;
+// it comes with the known lost disks.
 func (u *Uplink) settleLost(ctx context.Context) ([]LostDisk, error) {
 	now, err := u.cfg.Registry.Attachments(ctx, "", "")
 	if err != nil {
@@ -64,7 +64,7 @@ func (u *Uplink) goneFrom(own []api.Attachment) []api.Attachment {
 }
 
 // domainsFor reads the domains. If libvirt does not list them, it reads each domain that may have
-// lost a disk; the error then reports that there may be others.
+// lost a disk, and returns an error, because there may be others.
 func (u *Uplink) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Domain, []hv.UnreadableDomain, error) {
 	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
 	if blind == nil {
@@ -90,8 +90,8 @@ func (u *Uplink) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Do
 }
 
 // findLost returns the domains' disks of gone attachments, and the earlier lost disks that are
-// still named. An unreadable domain counts as having every disk that was taken from it, because it
-// may write to it.
+// still named. An unreadable domain counts as having every disk taken from it, because it may write
+// to them.
 func (u *Uplink) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, gone, own []api.Attachment) []LostDisk {
 	names := u.volumeNames()
 	lost := stillNamed(u.Lost(), doms, unreadable, own)
@@ -144,8 +144,8 @@ func (u *Uplink) volumeNames() map[string]string {
 	return names
 }
 
-// diskOn returns the disk of a domain, running or defined, that has an image anywhere in its chain,
-// or mirrors into it; "" if there is none. After an error the domain may have such a disk.
+// diskOn returns the disk of a domain, running or defined, that has an image in its chain, or
+// mirrors into it; "" if there is none. After an error there may be one.
 func diskOn(dom *hv.Domain, path string) (target string, err error) {
 	_, target, err = location.DiskOf([]hv.Domain{*dom}, path)
 	return target, err

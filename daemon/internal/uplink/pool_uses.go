@@ -32,8 +32,8 @@ func bounded(text string, most int) string {
 }
 
 // addUses adds to pools the files that domains, running or not, and their managed save images name,
-// except the images of their attachments, which the registry knows. Domains that could not be read,
-// or all domains (blind), may use every pool; so may domains with files that could not be read.
+// except images of their attachments, which the registry knows. A domain may use every pool if it,
+// or its files, could not be read; so may all domains after the error blind.
 func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment, files *namedFiles) {
 	var unknown []api.PoolUse
 	if blind != nil {

@@ -25,8 +25,8 @@ func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	return out
 }
 
-// addVolumes adds to each pool the volumes that have an image in it through a symbolic link and are
-// not recorded in it. The registry itself finds those that are in it by the text of their paths.
+// addVolumes adds to each pool the volumes recorded elsewhere that have an image in it through a
+// symbolic link. The registry itself finds those that are in it by path.
 func addVolumes(pools []api.Pool, volumes []placed, files *namedFiles) {
 	for i := range pools {
 		p := &pools[i]

@@ -13,28 +13,28 @@ const (
 	// reportEvery is the interval between examinations of this host, and between reports unless the
 	// registry has set another interval (quietFor).
 	reportEvery = 5 * time.Second
-	// quietMax bounds the silence that a registry may request of a host; quietUnpolled bounds it
-	// while no poll for tasks is open. A fence ends the host's poll, so the host learns of it at
-	// once; without a poll the host learns of it by its next report.
+	// quietMax bounds the silence that a registry may request of a host, and quietUnpolled bounds
+	// it while no poll for tasks is open. A fence ends the poll, so its host learns of it at once;
+	// without a poll it learns of it by its next report.
 	quietMax      = 5 * time.Minute
 	quietUnpolled = time.Minute
-	// fetchWait is the normal length of a poll for tasks. A registry with so many hosts that it
-	// wants rarer reports gets longer polls, see pollFor.
+	// fetchWait is the normal length of a poll for tasks. A registry with rare reports gets longer
+	// polls, see pollFor.
 	fetchWait = 20 * time.Second
 	// reportPause limits the rate of reports from a fast-changing host.
 	reportPause = 300 * time.Millisecond
 )
 
-// quietFor returns the interval between reports of an unchanged host. The registry sends it in its
-// answers; it grows with the number of hosts.
+// quietFor returns the interval between reports of an unchanged host, from the registry's answers.
+// It grows with the number of hosts.
 func (u *Uplink) quietFor() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return min(max(reportEvery, time.Duration(u.host.ReportEverySeconds)*time.Second), quietMax)
 }
 
-// heardLately reports whether the report may be omitted, because it has nothing new except the
-// pools' free space, and the registry wants the next report later. The caller holds reporting.
+// heardLately reports whether the report may be omitted: it has nothing new except free space, and
+// the registry wants the next report later. The caller holds reporting.
 func (u *Uplink) heardLately(r api.HostReport) bool {
 	quiet := u.quietFor()
 	if u.polling.Load() == 0 {
@@ -45,15 +45,15 @@ func (u *Uplink) heardLately(r api.HostReport) bool {
 		u.lastReport.says(r, false)
 }
 
-// pollFor returns the length of the next poll for tasks. The poll ends just before a report is due,
-// which then uses the poll's connection (reportAfterPoll). An older registry limits polls to a
-// minute, and wants reports more often than that.
+// pollFor returns the length of the next poll for tasks: until just before a report is due, which
+// then uses the poll's connection (reportAfterPoll). An older registry limits polls to a minute,
+// and wants reports more often.
 func (u *Uplink) pollFor() time.Duration { return max(fetchWait, u.quietFor()-reportEvery) }
 
 // reportAfterPoll makes the report that is about to be due, after a poll of the whole length wait,
-// during which the registry received nothing from this host. It also does so after the first,
-// shorter poll, so that polls and reports stay in phase. A report during the next poll would need a
-// second connection, which is closed before the next report: a TLS handshake for each report.
+// and after the first, shorter poll, so that polls and reports stay in phase. A report during the
+// next poll would need a second connection, closed before the next report: a TLS handshake for each
+// report.
 func (u *Uplink) reportAfterPoll(ctx context.Context, began time.Time, wait time.Duration) {
 	if u.quietFor() <= fetchWait || time.Since(began) < wait-reportEvery || u.Admit() != nil {
 		return

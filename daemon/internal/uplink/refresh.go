@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// refreshView takes on the view that was read after the previous report, and reads a new view if
-// the registry has changed. The caller holds reporting; the registry has just confirmed the host's
+// refreshView takes on the view that was read after the previous report, and reads a new one if the
+// registry has changed. The caller holds reporting; the registry has just confirmed the host's
 // epoch.
 func (u *Uplink) refreshView(ctx context.Context) {
 	if c := u.pendingView; c != nil {
@@ -42,8 +42,8 @@ func (u *Uplink) refreshView(ctx context.Context) {
 	}
 }
 
-// noteViewErr stores why there is no newer view, and logs it once. The registry still answers
-// reports, so otherwise only the age of the view would show the fault.
+// noteViewErr stores why there is no newer view, and logs it once. Otherwise only the view's age
+// would show the fault, because reports are still answered.
 func (u *Uplink) noteViewErr(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // the daemon ends, or the report's caller has gone

@@ -27,7 +27,7 @@ type reportResult struct {
 func always(api.HostReport) bool { return false }
 
 // report describes the host, sends one report, and handles the answer. It sends nothing if unless
-// returns true for the description; unless is called while no other report is sent.
+// returns true for the description, in a call that excludes other reports.
 func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (reportResult, error) {
 	r, out := u.describe(ctx)
 	if err := u.reporting.lock(ctx); err != nil {
@@ -121,8 +121,8 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 }
 
 // settled returns the domains with a reportable state. A domain in the middle of a start, a stop or
-// a save is omitted from one report, because its state is about to change; if it is still so in the
-// next report, something is wrong with it.
+// a save is omitted once, because its state is about to change; if the next report finds the same,
+// something is wrong.
 func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 	passing := map[string]bool{}
 	u.mu.Lock()

@@ -35,8 +35,7 @@ func (u *Uplink) Run(ctx context.Context) error {
 }
 
 // beat makes one report, or one attempt to come back from a fence, and returns the time until the
-// next beat. Without a known change, and if the host is unchanged, it calls the registry only when
-// the next report is due.
+// next beat. For an unchanged host it calls the registry only when a report is due.
 func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
 		if u.note(err) {
@@ -76,10 +75,9 @@ func (u *Uplink) refresh(ctx context.Context) (reportResult, error) {
 	return u.report(ctx, always)
 }
 
-// ReportNow reports the present state of an instance. It returns only an error of libvirt, if the
-// report had no instances for that reason. A lost report is repeated later. If the registry defers
-// the report, ReportNow repeats it after a short wait, so that a caller who then asks the registry
-// does not get the earlier state.
+// ReportNow reports the present state of an instance. It returns only libvirt's error, if the
+// report had no instances. A lost report is repeated later; a deferred one after a short wait, so
+// that a caller who then asks the registry does not get the earlier state.
 func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {

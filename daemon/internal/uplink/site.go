@@ -11,8 +11,8 @@ import (
 )
 
 // Site is the registry for the operations of this host. Changes carry the present epoch. While this
-// host is fenced nothing is sent, and the error is registry_unavailable, so that operations wait. A
-// grant is stored before its disk can be connected, so that a fence finds it.
+// host is fenced nothing is sent, and the error registry_unavailable makes operations wait. A grant
+// is stored before its disk can be connected, so that a fence finds it.
 type Site struct {
 	*client.Registry
 	up *Uplink
@@ -25,9 +25,8 @@ func (u *Uplink) Site(r *client.Registry) *Site {
 }
 
 // sendFenced calls send, which sends a change to the registry, unless this host is fenced. A
-// registry that was just started first wants a report of this host or of its pools: then the report
-// is sent, and the change again. If the report failed, or lacked the pools, the error makes the
-// operation wait.
+// registry that was just started first wants a report of this host or its pools: then sendFenced
+// reports, and sends again. If the report failed, or lacked the pools, the operation must wait.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)
@@ -84,8 +83,8 @@ func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.Attach
 	return a, s.up.grant(a)
 }
 
-// Attachment is client.Registry's. An operation that continues after the daemon's death reads its
-// grant in this way; a grant that was not stored then is stored now.
+// Attachment is client.Registry's. A resumed operation reads its grant in this way; a grant that a
+// dead daemon did not store is stored now.
 func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
 	a, err := s.Registry.Attachment(ctx, ref)
 	if err != nil || !s.up.ours(a.Host) {
@@ -94,8 +93,8 @@ func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, erro
 	return a, s.up.grantFound(a)
 }
 
-// Attachments is client.Registry's. In a move with all guests paused the registry itself moves an
-// attachment: the host that restores the guest reads the new location here.
+// Attachments is client.Registry's. In a move with all guests paused the registry moves the
+// attachment: the restoring host reads the new location here.
 func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	all, err := s.Registry.Attachments(ctx, volume, instance)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 )
 
 // A restart of the registry breaks the polls of all hosts at one moment. Each host delays its next
-// calls by a random time, so that the hosts do not call together from then on: its next call, its
-// attempts while the registry does not answer, and its next poll.
+// calls, attempts and polls by random times, so that the hosts do not call together from then on.
 
 // retryEvery is the mean interval between attempts to reach a silent registry, or to handle a
 // fence. On a large site the registry is called more rarely (retryIn).
@@ -21,8 +20,8 @@ const retryEvery = time.Second
 // takes the host for silent (registry/DESIGN.md, section 5).
 const spreadMax = 10 * time.Second
 
-// spread returns the time over which the hosts of this site call a restarted registry: about a
-// thousand each second. It follows from the registry's report interval.
+// spread returns the time over which this site's hosts call a restarted registry, about a thousand
+// each second; it follows from the report interval.
 func (u *Uplink) spread() time.Duration { return min(u.quietFor()/20, spreadMax) }
 
 // retryIn returns the delay before the next call of a registry that did not answer.
@@ -37,7 +36,7 @@ func (u *Uplink) within(a, b time.Duration) time.Duration {
 }
 
 // afterBrokenPoll waits until the registry may be polled again. A registry that has answered until
-// now may have been restarted, and needs a report of this host first.
+// now may have been restarted, and first needs a report.
 func (u *Uplink) afterBrokenPoll(ctx context.Context) error {
 	if !u.Up() {
 		return retry.Sleep(ctx, u.retryIn())

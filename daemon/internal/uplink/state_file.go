@@ -69,7 +69,7 @@ func writeJSON(path string, v any) error {
 }
 
 // State is the registry's data that this host must not forget. Open it before any request to the
-// registry, because each request carries the epoch. It is safe for concurrent use.
+// registry, because requests carry the epoch. It is safe for concurrent use.
 type State struct {
 	dir string
 
@@ -81,7 +81,7 @@ type State struct {
 	now savedState
 }
 
-// OpenState reads the state of an earlier process from a directory. An unreadable file is an error:
+// OpenState reads an earlier process's state from a directory. An unreadable file is an error:
 // without its epoch a fenced host could write.
 func OpenState(dir string) (*State, error) {
 	s := &State{dir: dir}
@@ -141,8 +141,8 @@ func (s *State) current() savedState {
 // is stored, nothing is written.
 func (s *State) update(edit func(*savedState)) error { return s.change(edit, false) }
 
-// updateAnyway is update for a change that must take effect even if it cannot be stored. The error
-// reports that it was not stored; the next change of the state stores it too.
+// updateAnyway is update for a change that takes effect even if it cannot be stored. The error
+// reports that; the next change stores it too.
 func (s *State) updateAnyway(edit func(*savedState)) error { return s.change(edit, true) }
 
 func (s *State) change(edit func(*savedState), anyway bool) error {

@@ -23,8 +23,8 @@ const (
 type Perform func(ctx context.Context, t api.Task) api.TaskAnswer
 
 // RunTasks fetches the registry's tasks for this host and answers them, until ctx ends. A task that
-// still runs then gets no answer: the registry sends it again, and the daemon finds the call in its
-// journal by its op id.
+// still runs then gets no answer: the registry sends it again, and the daemon finds its call in the
+// journal.
 func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -140,8 +140,8 @@ type Uplink struct {
 	passing map[string]bool
 }
 
-// finding is a change of an instance since Volferry's last operation. The view may be old, so a
-// finding is published only once a newer view confirms it.
+// finding is a change of an instance since Volferry's last operation. It is published only once a
+// newer view confirms it, because the view may be old.
 type finding struct {
 	Note
 	since time.Time

@@ -9,7 +9,7 @@ import (
 )
 
 // View is the registry's last data about everything that this host may see. It answers reads while
-// the registry does not answer, and has the host's attachments when the host learns of a fence.
+// the registry does not, and has the host's attachments at a fence.
 type View struct {
 	// ReadAt is the time of the read, for people; Mark is the registry's mark at the read.
 	ReadAt      time.Time         `json:"read_at"`
@@ -23,9 +23,9 @@ type View struct {
 	Attachments []api.Attachment  `json:"attachments"`
 }
 
-// pendingView is a view that was read after a report. It becomes current only when a later report
-// under the same epoch was taken: then the host was not fenced at the read, so an attachment
-// missing in it was not taken by force.
+// pendingView is a view that was read after a report. It becomes current only after a later report
+// under the same epoch: then the host was not fenced at the read, so no missing attachment was
+// taken by force.
 type pendingView struct {
 	view View
 	at   time.Time // when it was read

@@ -48,8 +48,8 @@ func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error
 	return found, request.HV(err)
 }
 
-// checkUnused refuses an image that a domain of this host names, or that is in use according to the
-// kernel. Verdict begins the refusal. Errors are typed for the runner.
+// checkUnused refuses an image that a domain of this host names, or that the kernel reports in use.
+// Verdict begins the refusal. Errors are typed for the runner.
 func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	if err := e.checkNamed(ctx, path, "", verdict); err != nil {
 		return err
@@ -75,8 +75,7 @@ func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	return nil
 }
 
-// checkRecorded refuses a volume if it is unknown which of its images is the right one
-// (Ports.Recorded).
+// checkRecorded refuses a volume if its right image is unknown (Ports.Recorded).
 func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string) error {
 	if e.Recorded == nil {
 		return nil
@@ -84,9 +83,8 @@ func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string)
 	return image.Prefixed(verdict, e.Recorded(ctx, vol))
 }
 
-// checkLeft refuses to delete a volume while a domain of this host names an image that the volume
-// has left by a move: its guest may have been put back on that image, and only the volume has the
-// writes made between.
+// checkLeft refuses to delete a volume while a domain of this host names a released source of it:
+// the guest may have been put back on that, and only the volume has the writes made between.
 func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	if e.Left == nil {
 		return nil
@@ -113,7 +111,7 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 }
 
 // checkNoClone refuses to delete an image with a linked clone over it, as far as this host can see:
-// the clone may be no volume, and have no guest.
+// a clone need not be a volume or have a guest.
 func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	pools, err := e.HV.Pools(ctx)
 	if err != nil {

@@ -17,11 +17,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Delete deletes an unused volume with its bytes, and returns the volume as it was. For a block
-// device outside of pools it deletes only the registry's row. Ref is the volume's id, its name, or
-// the beginning of its id. With force it also deletes a volume with incomplete bytes (creating,
-// deleting, error), but never a volume that is attached or being moved. A repeated request gets the
-// same answer.
+// Delete deletes an unused volume with its bytes, and returns the volume as it was. A block device
+// outside pools stays; only its volume is deleted. Ref is the volume's id, name, or the beginning
+// of its id. With force it also deletes a volume with incomplete bytes (creating, deleting, error),
+// but never an attached or moving volume. A repeated request gets the same answer.
 func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
 	body := any(ref)
 	if force {
@@ -48,8 +47,8 @@ type forcedDeleteBody struct {
 }
 
 // endParkedOps continues each op on the volume that waits for the operator, and waits for its end,
-// because the deletion cannot begin before. It fails if one of them still cannot end. Gone reports
-// that one of them was a deletion, and has deleted the volume now.
+// before which the deletion cannot begin. It fails if an op still cannot end. Gone reports that one
+// of them was a deletion and has succeeded.
 func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {
@@ -153,8 +152,7 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	return in, err
 }
 
-// checkReach refuses a volume that this host cannot reach: it is another host's, and in no pool
-// that both hosts see.
+// checkReach refuses another host's volume in no pool that both hosts see.
 func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) error {
 	owner, err := m.env.Registry.Host(ctx, vol.Host)
 	if err == nil && owner.ID == id {
@@ -178,8 +176,8 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) err
 	return nil
 }
 
-// checkIdle refuses a volume that is in use according to the registry. The registry makes the same
-// checks again when the volume is claimed.
+// checkIdle refuses a volume in use, according to the registry, which checks that again when the
+// volume is claimed.
 func checkIdle(vol api.Volume, force bool) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot delete volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

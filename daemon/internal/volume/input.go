@@ -28,13 +28,12 @@ const (
 	stepNameRecord      = "record"
 )
 
-// input is the Input of every op of a volume except a resize: the decisions made before anything
-// was changed.
+// input is the Input of every op of a volume except a resize: the decisions made before any change.
 type input struct {
 	// Volume is the volume to register, or to delete from the registry.
 	Volume api.VolumeRegister `json:"volume"`
-	// Unlink is the file to remove with a deleted volume outside of pools: its path with links
-	// resolved, because the removal of a link alone would leave the bytes.
+	// Unlink is the file to remove with a deleted volume outside pools: its path with links
+	// resolved, because the removal of a link would leave the bytes.
 	Unlink string `json:"unlink,omitempty"`
 	// From is the status of a volume that is claimed for deletion; empty is available.
 	From api.VolumeStatus `json:"from,omitempty"`
@@ -50,7 +49,7 @@ func (in *input) Group() string { return "" }
 // from is From with its default.
 func (in *input) from() api.VolumeStatus { return cmp.Or(in.From, api.VolumeAvailable) }
 
-// step returns an op.Step made of functions that take the input. Undo and observe may be nil.
+// step returns an op.Step. Undo and observe may be nil.
 func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
 	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

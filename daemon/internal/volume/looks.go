@@ -22,7 +22,7 @@ import (
 const looksEvery = 30 * time.Second
 
 // Run inspects the images of this host's volumes at intervals, until ctx ends. It has the registry
-// store the sizes of grown images, and the identity of a device that has none in the registry.
+// store the sizes of grown images, and missing identities of devices.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(looksEvery)
 	defer tick.Stop()
@@ -68,8 +68,8 @@ func (m *Manager) lookAtOne(ctx context.Context, v *api.Volume, warned map[strin
 }
 
 // lookAt has the registry store the size and the identity of a volume's image. It returns an error
-// if the image is not the volume's, or is smaller. A missing or unreadable image is no error here:
-// its next use fails with one.
+// if the image is smaller, or not the volume's. A missing or unreadable image is left to its next
+// use.
 func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if err != nil {
@@ -104,9 +104,8 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	return err
 }
 
-// openInGuests refuses an image that is at the path of a running guest's volume but that the guest
-// does not have open: another image has that path now, and its size and identity are not the
-// volume's.
+// openInGuests refuses an image at the path of a running guest's volume that the guest does not
+// have open: another image has that path now.
 func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	if api.IsNetwork(v.Location.Path) {
 		return nil // it is no path of the kernel
@@ -129,7 +128,7 @@ func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 }
 
 // looksAfter reports whether this host inspects a volume: it has a guest of the volume or, for an
-// unattached volume, the image. A moving volume is not inspected.
+// unattached volume, the image. Moving volumes are not inspected.
 func looksAfter(v *api.Volume, host api.Host) bool {
 	mine := func(name string) bool { return name == host.Name || name == host.ID }
 	if v.MigrationID != "" || v.Location.Path == "" || (v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse) {

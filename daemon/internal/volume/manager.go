@@ -31,8 +31,8 @@ type Manager struct {
 	log       *slog.Logger
 }
 
-// New returns a manager and registers its plans with the runner. Journal is the runner's journal.
-// Host returns the id of this host once the registry has sent it.
+// New returns a manager and registers its plans with the runner. Journal is the runner's. Host
+// returns the id of this host once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	m := &Manager{
 		rules:  cfg.Rules,

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// choosePool returns the pool that the caller named, if it can hold the volume, otherwise the first
-// capable pool with enough space, ordered by the free space that libvirt reports. It does not ask
-// every directory, because that would wait for a server that does not answer.
+// choosePool returns the caller's pool, if it can hold the volume, otherwise the first capable pool
+// with enough space, ordered by libvirt's free space. It does not ask every directory: a silent
+// server would block it.
 func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate, ofDir func(string) (int64, error)) (hv.PoolInfo, error) {
 	if in.Pool != "" {
 		pool, err := namedPool(pools, typ, in)
@@ -72,8 +72,8 @@ func allows(typ api.VolumeType, p hv.PoolInfo) bool {
 	return len(typ.Pools) == 0 || slices.Contains(typ.Pools, p.Name)
 }
 
-// checkRoom refuses a pool without space for the whole volume, although a new file takes none: a
-// guest that fills its disk must not find the pool full.
+// checkRoom refuses a pool without space for the whole volume: a guest that fills its disk must not
+// find the pool full.
 func checkRoom(p hv.PoolInfo, in api.VolumeCreate, ofDir func(string) (int64, error)) error {
 	free, err := location.FreeBytes(p, ofDir)
 	if err != nil {

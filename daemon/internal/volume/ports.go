@@ -18,20 +18,20 @@ type Ports struct {
 	Images   Images
 	// Claims finds the users of images.
 	Claims *location.Claims
-	// Left returns the paths of the existing images that a volume has left by moves of this host
-	// and that are no volume (migrate.Manager). Nil if no volume was ever moved.
+	// Left returns the paths of a volume's existing released sources on this host that are no
+	// volume (migrate.Manager). Nil if no volume was ever moved.
 	Left func(ctx context.Context, volumeID string) ([]string, error)
 	// Adoptable refuses an image that a volume has left by a move of this host (migrate.Manager);
 	// the refusal begins with verdict. Nil if no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
-	// Recorded refuses a volume if this host's journal and the registry have different locations of
-	// it, from a move that the registry does not know (migrate.Manager.CheckVolumeRecorded). Nil if
-	// no volume was ever moved.
+	// Recorded refuses a volume if this host's journal and the registry disagree about its
+	// location, because of a move that the registry does not know
+	// (migrate.Manager.CheckVolumeRecorded). Nil if no volume was ever moved.
 	Recorded func(ctx context.Context, vol api.Volume) error
 }
 
 // Registry is the part of the registry that volumes need. Every change has an op id and may be
-// repeated. Errors are *api.Error; registry_unavailable means that the outcome is unknown.
+// repeated. Errors are *api.Error; after registry_unavailable the outcome is unknown.
 type Registry interface {
 	// Host returns a host by id or name.
 	Host(ctx context.Context, ref string) (api.Host, error)
@@ -49,27 +49,26 @@ type Registry interface {
 	EndResize(ctx context.Context, opID, id string, in api.VolumeResizeEnd) (api.Volume, error)
 }
 
-// Images gives access to the image files and devices of this host, by path: the part of
-// image.Storage for single images.
+// Images gives access to single image files and devices of this host, by path (image.Storage).
 type Images interface {
-	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent if the
-	// path does not exist, and an *api.Error if the image contradicts the location, or has other
-	// base images.
+	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent for a
+	// missing path, and an *api.Error if the image contradicts the location, or has other base
+	// images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// ReadBacking returns the base images of a qcow2 image, from its header and the headers below
 	// it.
 	ReadBacking(ctx context.Context, path string, format api.Format) (api.Backing, error)
 	// CheckFits refuses a qcow2 image that may outgrow its block device.
 	CheckFits(ctx context.Context, l api.Location, info image.Info) error
-	// InUse returns in words the holder of an image: a mount, a device mapper or loop device, swap
-	// or, for an RBD image, more clients than ours counts; ours may be nil. It returns "" if this
-	// host sees no holder.
+	// InUse describes the holder of an image: a mount, a device mapper or loop device, swap or, for
+	// an RBD image, more clients than ours counts; ours may be nil. It returns "" if this host sees
+	// none.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Written reports whether a process of this host, or QEMU on another host, is seen to have the
+	// Written reports whether a process of this host, or QEMU on another host, seems to have the
 	// file open for writing.
 	Written(ctx context.Context, path string) (bool, error)
 	// Fingerprint distinguishes an image from a later image at the same path, also after a reboot.
-	// It returns image.ErrAbsent if the path does not exist.
+	// It returns image.ErrAbsent for a missing path.
 	Fingerprint(ctx context.Context, path string) (string, error)
 	// Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. A file of
 	// that size is no error, and no file is shrunk. It returns hv.ErrInUse if QEMU has the file

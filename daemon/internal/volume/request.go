@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// perform runs the op of a request, or finds the op of a repeated request, and returns its final
+// perform runs the op of a request, or finds the op of a repeated one, and returns its final
 // status. An undone op is an error. Doing describes the op for a caller who cannot wait.
 func (m *Manager) perform(ctx context.Context, req request.Request, doing string) (op.Status, error) {
 	if _, err := m.admission.Submit(ctx, req); err != nil {

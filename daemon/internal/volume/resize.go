@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Resize makes a volume larger. The volume may be unattached, at an instance that is off, or at a
-// running guest, which sees the new size at once. It returns the volume when image, guest and
-// registry have the size, which may be so already. Ref is the volume's id, its name, or the
-// beginning of its id. A repeated request gets the same answer.
+// Resize makes a volume larger: unattached, at an instance that is off, or at a running guest,
+// which sees the new size at once. It returns the volume when image, guest and registry have the
+// size, which may be so already. Ref is the volume's id, name, or the beginning of its id. A
+// repeated request gets the same answer.
 func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
 	_, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: kindResize, Body: resizeBody{ref, asked},
@@ -141,8 +141,8 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	return nil
 }
 
-// checkPlace refuses an image in a forbidden place. The image of an instance may be anywhere, but
-// its path may not be a link.
+// checkPlace refuses an image in a forbidden place. An instance's image may be anywhere, unless its
+// path is a link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
 	return m.rules.CheckHeld(ctx, m.env.HV, in.Location, in.verdict(), in.InstanceID)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkVolume refuses a volume that may not be resized now, according to the registry. The registry
-// makes the same checks again at the reservation.
+// checkVolume refuses a volume that may not be resized now, according to the registry, which checks
+// that again at the reservation.
 func (in *resizeInput) checkVolume(vol api.Volume) error {
 	switch {
 	case vol.MigrationID != "":
@@ -80,8 +80,8 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	return e.checkHeld(ctx, in.Location.Path, in.verdict())
 }
 
-// checkDisk refuses a disk that is not the volume's image alone, or that has a setting which hides
-// the growth of the image from the guest.
+// checkDisk refuses a disk that is not exactly the volume's image, or has a setting that hides the
+// image's growth from the guest.
 func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	same, err := location.SameImage(disk.Top().Path, in.Location.Path)
 	switch {
@@ -103,8 +103,8 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	return nil
 }
 
-// isOn reports whether a disk is on the volume alone: with the old size, or with a larger part of
-// the image that an unfinished op has given it.
+// isOn reports whether a disk is exactly on the volume: with the old size, or with a larger part of
+// the image, from an unfinished op.
 func (in *resizeInput) isOn(disk *hv.Disk) bool {
 	l := in.Location
 	switch has := disk.Top().SliceBytes; {
@@ -139,8 +139,8 @@ func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) 
 	return info, err
 }
 
-// checkGrowth refuses a filesystem without space for all added bytes, as for a new volume: a guest
-// that fills its disk must not find the filesystem full.
+// checkGrowth refuses a filesystem without space for all added bytes: a guest that fills its disk
+// must not find the filesystem full.
 func (e *env) checkGrowth(in *resizeInput, addedBytes int64) error {
 	dir := filepath.Dir(in.Location.Path)
 	if err := e.Images.CheckFileBytes(in.Location.Path, in.SizeBytes); err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // A volume that is only the first part of the image at its path (api.Location.IsSlice) gets a
-// larger part. The image does not change: the definition of the instance and the registry have the
-// size of the part. QEMU cannot enlarge the part of a running guest.
+// larger part. The image does not change: the instance's definition and the registry have the
+// part's size. QEMU cannot enlarge the part of a running guest.
 
 // checkSliceSize refuses a size that the image does not have, and a running guest.
 func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
@@ -37,8 +37,8 @@ func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	return nil
 }
 
-// sliceSize returns the size of the volume's part of the image according to the definition of its
-// instance. Without an instance nothing on this host has that size, and nothing remains to be done.
+// sliceSize returns the size of the volume's part of the image, from its instance's definition.
+// Without an instance this host has no such size, and nothing remains to be done.
 func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
 	if dom == nil {
 		return in.SizeBytes
@@ -46,8 +46,8 @@ func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
 	return sliceOf(dom.ConfigDisk(in.Device), imageBytes)
 }
 
-// sliceOf returns the size of a disk's part of its image: the whole image unless the disk has a
-// smaller size.
+// sliceOf returns the size of a disk's part of its image: all of it unless the disk has a smaller
+// size.
 func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	if disk == nil || disk.Top().SliceBytes == 0 {
 		return imageBytes

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// claimNote is the journal's note of an image that is being made. It is written before the image is
-// made, when its place was seen to be empty, and again when the image exists.
+// claimNote is the journal's note of an image that is being made: written before, when its place
+// was seen to be empty, and again when the image exists.
 type claimNote struct {
 	Ours bool `json:"ours"`
 	// Print is the fingerprint of the image that the pool made; empty until it is known.
@@ -75,8 +75,8 @@ func (e *env) stepCreateImage() op.Step {
 	return step(stepNameCreateImage, do, undo, observe)
 }
 
-// noteMade notes which image the pool has just made, once QEMU can open it. An image that cannot be
-// noted is deleted, because its owner would be unknown later.
+// noteMade notes which image the pool has just made, once QEMU can open it. If that fails, the
+// image is deleted, because its owner would be unknown.
 func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.PoolVolume) error {
 	var err error
 	if l.Format == api.FormatRaw && !made.Block && l.WholeBytes()%image.MaxAlignBytes != 0 {
@@ -95,8 +95,8 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	return errors.Join(err, e.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
-// isMade reports whether the op is known to have made an image in the pool: from the journal or,
-// before that has a fingerprint, from the pool's own record of the op.
+// isMade reports whether the op is known to have made an image in the pool: from the journal's
+// fingerprint or, without one, from the pool's record.
 func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, note claimNote) (bool, error) {
 	if !note.Ours {
 		return false, nil

@@ -18,8 +18,8 @@ import (
 func (e *env) stepRemoveImage() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		l := in.Volume.Location
-		// Check again, because the earlier checks may be long ago: a file that a guest has open can
-		// be unlinked, and the guest's owner would notice too late.
+		// Check again after a possibly long time: a file that a guest has open can be unlinked, and
+		// its owner would notice too late.
 		if err := e.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
@@ -66,8 +66,8 @@ func (e *env) stepRemoveImage() op.Step {
 }
 
 // hasPlace reports whether the registry still has the volume in this status, so that its place
-// belongs to this op. If this host was fenced since, another host may have deleted the volume by
-// force and have another volume at its place.
+// belongs to this op. After a fence another host may have deleted the volume by force and have
+// another one at its place.
 func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {
 	vol, found, err := e.registered(ctx, in)
 	return found && vol.Status == status, err

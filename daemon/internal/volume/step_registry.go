@@ -14,7 +14,7 @@ import (
 )
 
 // stepRegister takes the volume's name and place in the registry. Check, if not nil, inspects the
-// image; no other request can take an image meanwhile. The output is the volume.
+// image while no other request can take one. The output is the volume.
 func (e *env) stepRegister(check func(context.Context, api.Location) error) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.register(ctx, r.OpID()+".register", in, check)
@@ -55,8 +55,8 @@ func (e *env) register(ctx context.Context, opID string, in *input, check func(c
 	return taken(path, holder)
 }
 
-// checkStillThere refuses a missing image: its previous user may have deleted it since the last
-// check, as the end of a move deletes its source.
+// checkStillThere refuses a missing image: its previous user may have deleted it since, as the end
+// of a move deletes its source.
 func (e *env) checkStillThere(ctx context.Context, l api.Location) error {
 	_, err := e.Images.Inspect(ctx, l)
 	if errors.Is(err, image.ErrAbsent) {
@@ -81,8 +81,7 @@ func (e *env) stepPublish() op.Step {
 		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
 		return request.Registry(err)
 	}
-	// A published volume may be attached at once, so any status but the first means that the step
-	// is done.
+	// A published volume may be attached at once, so any later status means that the step is done.
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status == api.VolumeCreating {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepReserve reserves the volume: from here on no host attaches, moves or deletes it. It has no
-// observe, because a fence may end the reservation at once; stepGrow detects that.
+// stepReserve reserves the volume: no host may attach, move or delete it now. It has no observe,
+// because a fence may end the reservation at once; stepGrow detects that.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		_, err := e.Registry.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
@@ -28,8 +28,8 @@ func (e *env) stepReserve() op.Step {
 	return resizeStep(stepNameReserve, do, undo, nil)
 }
 
-// stepGrow makes the image larger: through the QEMU that has it open, or directly if no QEMU has.
-// It has no undo: a guest may use the new size as soon as it sees it.
+// stepGrow makes the image larger: through the QEMU that has it open, or directly. It has no undo:
+// a guest may use the new size as soon as it sees it.
 func (e *env) stepGrow() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		now, err := e.sizesNow(ctx, in)
@@ -57,8 +57,7 @@ func (e *env) stepGrow() op.Step {
 	return resizeStep(stepNameGrow, do, nil, observe)
 }
 
-// grow checks again whether the volume may be resized, because the earlier checks may be long ago,
-// and resizes it.
+// grow checks again whether the volume may be resized, and resizes it.
 func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	if now.dom == nil {
 		if err := e.checkUnused(ctx, in.Location.Path, in.verdict()); err != nil {
@@ -91,8 +90,8 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	return err
 }
 
-// growUnderGuest has QEMU make the image larger. If the guest ends during the call, the step grows
-// the image directly at its next attempt.
+// growUnderGuest has QEMU make the image larger. If the guest ends during the call, the next
+// attempt grows the image directly.
 func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 	err := e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes)
 	if err == nil {
@@ -123,8 +122,8 @@ func (e *env) extend(ctx context.Context, in *resizeInput) error {
 }
 
 // stepRecord reports the volume's size to the registry and ends the reservation. The output is the
-// volume, without one if the volume is not this host's any more. The volume keeps its old size if
-// this host was fenced since the image grew, because its reservation is over.
+// volume, or none if another host has it. If this host was fenced since the image grew, its
+// reservation is over and the registry keeps the old size.
 func (e *env) stepRecord() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		if _, held, err := e.reserved(ctx, r, in); err != nil || !held {
@@ -149,7 +148,7 @@ func (e *env) stepRecord() op.Step {
 }
 
 // makeLast puts the new size on stable storage, which QEMU does not: a size in the registry must
-// survive a power cut. After an earlier power cut it grows the image again.
+// survive a power cut. After a power cut it grows the image again.
 func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	now, err := e.sizesNow(ctx, in)
 	if err == nil && now.image < in.SizeBytes {

@@ -34,8 +34,8 @@ type Held struct {
 	Unasked bool
 }
 
-// Look asks the kernel how the process of a domain has the image at path open. A path without a
-// file is not open. Name is the instance's name, for the error. The error is typed for the runner.
+// Look asks the kernel how a domain's process has the image at path open. A missing file is not
+// open. Name is the instance's name, for the error, which is typed for the runner.
 func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	all, err := LookAt(ctx, k, id, name, path)
 	if err != nil {
@@ -102,16 +102,16 @@ type Retry struct {
 type Heard[V any] struct {
 	// View is the hypervisor's answer.
 	View V
-	// Occupied reports that a call on the domain's process is under way. It may be a call of this
-	// daemon with a lost answer, so the observation may become wrong at any moment.
+	// Occupied reports that a call on the domain's process is under way, perhaps this daemon's with
+	// a lost answer, so that the observation may become wrong at any moment.
 	Occupied bool
 	// Disagree is the error if the two answers contradict each other, nil otherwise.
 	Disagree error
 }
 
 // Agreed asks both witnesses until they agree and no call is under way, and returns the
-// hypervisor's answer. If they do not agree in time, the outcome is unknown. The errors are typed
-// for the runner; the errors of hear must be typed too. Name is the instance's name.
+// hypervisor's answer. If they do not agree in time, the outcome is unknown. Its errors, and the
+// errors of hear, are typed for the runner. Name is the instance's name.
 func Agreed[V any](ctx context.Context, p Retry, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
 	var h Heard[V]
 	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {
