@@ -48,8 +48,7 @@ Usage:
 A flag wins over the configuration file. Flags:
 `
 
-// config is the configuration of the daemon. The keys of the file are the names of the flags with
-// underscores.
+// config is the configuration of the daemon. The file's keys are the flags' names with underscores.
 type config struct {
 	Socket      string `toml:"socket"`
 	SocketGroup string `toml:"socket_group"`
@@ -67,7 +66,7 @@ type config struct {
 	MetricsListen   string `toml:"metrics_listen"`
 	StateDir        string `toml:"state_dir"`
 	OverlayDir      string `toml:"overlay_dir"`
-	// OverlayDirShared reports that other hosts see OverlayDir at the same path. Each host uses its
+	// OverlayDirShared reports that other hosts see OverlayDir at the same path. Each host has its
 	// own subdirectory, see overlays.
 	OverlayDirShared bool   `toml:"overlay_dir_shared"`
 	SaveDir          string `toml:"save_dir"`
@@ -78,7 +77,7 @@ type config struct {
 	// OverlayMinFreeBytes must be free in OverlayDir for a migration to start.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
 	// OverlayThrottleBelowBytes is the free space in OverlayDir below which guests that write there
-	// are throttled, so that the free space lasts for OverlayThrottleSeconds; 0 disables that.
+	// are throttled, so that it lasts for OverlayThrottleSeconds; 0 disables that.
 	OverlayThrottleBelowBytes int64 `toml:"overlay_throttle_below_bytes"`
 	OverlayThrottleSeconds    int64 `toml:"overlay_throttle_seconds"`
 	// SuspendAtJobStart is when a guest is suspended while a block job begins on one of its disks:
@@ -195,7 +194,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	})
 }
 
-// overTLS reports whether the registry is reached over TLS, and knows this host by its certificate.
+// overTLS reports whether the registry is reached over TLS and knows this host by its certificate.
 func (c *config) overTLS() bool { return strings.HasPrefix(c.Registry, "https://") }
 
 // check refuses a configuration that could not work, or would be unsafe.
@@ -270,7 +269,7 @@ func (c *config) warnings() (out []string) {
 	return append(out, c.warnConnectors()...)
 }
 
-// checkRegistry refuses an invalid registry URL, and TLS files that do not belong to a host.
+// checkRegistry refuses an invalid registry URL, and TLS files that are not a host's.
 func (c *config) checkRegistry() error {
 	if !c.overTLS() {
 		if !strings.HasPrefix(c.Registry, "unix:///") || client.IsList(c.Registry) {
@@ -331,8 +330,7 @@ func (c *config) checkClusters() error {
 	return nil
 }
 
-// warnConnectors warns of connectors that are missing or unsafe to run: only their pools cannot be
-// used.
+// warnConnectors warns of missing or unsafe connectors: only their pools cannot be used.
 func (c *config) warnConnectors() (out []string) {
 	for _, pool := range slices.Sorted(maps.Keys(c.ConnectorPools)) {
 		if _, err := connector.Find(c.ConnectorDir, c.ConnectorPools[pool].Connector()); err != nil {
@@ -342,8 +340,8 @@ func (c *config) warnConnectors() (out []string) {
 	return out
 }
 
-// overlays returns the directory of this host's overlays. In a shared directory each host has its
-// own, so that no two hosts use the same file.
+// overlays returns the directory of this host's overlays: its own one in a shared directory, so
+// that no two hosts use the same file.
 func (c *config) overlays() string {
 	if !c.OverlayDirShared {
 		return c.OverlayDir
@@ -351,8 +349,8 @@ func (c *config) overlays() string {
 	return filepath.Join(c.OverlayDir, c.hostID)
 }
 
-// overlaysNotShared returns why overlays are on this host alone although overlay_dir_shared is set;
-// "" otherwise.
+// overlaysNotShared returns why overlays are on this host alone despite overlay_dir_shared; ""
+// otherwise.
 func (c *config) overlaysNotShared() string {
 	if !c.OverlayDirShared {
 		return ""
@@ -360,8 +358,8 @@ func (c *config) overlaysNotShared() string {
 	return notShared(c.OverlayDir)
 }
 
-// checkOverlayDir refuses an overlay directory that a reboot would empty: while a volume moves,
-// only its overlay has the guest's latest writes.
+// checkOverlayDir refuses an overlay directory that a reboot would empty: during a move only the
+// overlay has the guest's latest writes.
 func (c *config) checkOverlayDir() error {
 	if c.OverlayDirShared {
 		if err := checkSharedOverlayDir(c.OverlayDir, c.StateDir); err != nil {
@@ -371,8 +369,8 @@ func (c *config) checkOverlayDir() error {
 	return onDisk("overlay_dir", c.OverlayDir, "a reboot would lose what guests wrote while their volumes moved")
 }
 
-// checkSaveDir refuses a save directory that a reboot would empty, unless that is permitted: only
-// the save image has the memory of a saved guest.
+// checkSaveDir refuses a save directory that a reboot would empty, unless permitted: only the save
+// image has the memory of a saved guest.
 func (c *config) checkSaveDir() error {
 	if c.SaveDirInMemory {
 		return nil

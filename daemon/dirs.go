@@ -16,11 +16,11 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// makeDirs makes the directories of the daemon. QEMU traverses the state directory to reach
-// overlays, and cannot list it.
+// makeDirs makes the directories of the daemon. QEMU can traverse the state directory to reach
+// overlays, but not list it.
 func makeDirs(cfg *config) error {
-	// In order: a directory inside another one must come after it, or MkdirAll would create the
-	// outer one with the wrong mode.
+	// A directory inside another one must come after it, or MkdirAll would create the outer one
+	// with the wrong mode.
 	for _, d := range cfg.ownDirs() {
 		err := makeDir(d.path, d.mode)
 		switch {
@@ -41,7 +41,7 @@ func (c *config) cursorDir() string { return filepath.Join(c.StateDir, "cursors"
 func (c *config) auditDir() string  { return filepath.Join(c.StateDir, "audit") }
 
 // sweepDirs removes the temporary files of a daemon that was killed during a write. The caller must
-// have the journal open, and thereby the state directory for itself.
+// have the journal open, which makes the state directory its own.
 func sweepDirs(cfg *config) error {
 	for _, dir := range []string{cfg.StateDir, cfg.guardDir(), cfg.cursorDir(), cfg.auditDir()} {
 		if err := atomicfile.Sweep(dir); err != nil {
@@ -51,8 +51,8 @@ func sweepDirs(cfg *config) error {
 	return nil
 }
 
-// makeDir makes a directory with exactly this mode, whatever the umask is. The mode of an existing
-// directory is not changed; doctor warns if QEMU cannot traverse it.
+// makeDir makes a directory with exactly this mode, whatever the umask. It does not change an
+// existing directory; doctor warns if QEMU cannot traverse it.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -67,17 +67,17 @@ func makeDir(path string, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// ownDir is a directory of the daemon, with the mode of a new one and the bits that it must never
-// have, because they would open its files to other users of the host.
+// ownDir is a directory of the daemon, with its mode when new, and the bits that would open its
+// files to other users of the host.
 type ownDir struct {
 	path  string
 	mode  fs.FileMode
 	never fs.FileMode
 }
 
-// ownDirs returns the directories of the daemon, an outer one before the one inside it. This host's
-// directory in a shared overlay_dir is included once the host's id is known; the shared directory
-// itself is the operator's.
+// ownDirs returns the directories of the daemon, outer ones first. This host's directory in a
+// shared overlay_dir is included once the host's id is known; the shared directory itself is the
+// operator's.
 func (c *config) ownDirs() []ownDir {
 	dirs := []ownDir{{c.StateDir, 0o711, 0o002}}
 	if !c.OverlayDirShared || c.hostID != "" {
@@ -97,7 +97,7 @@ func (d ownDir) missing() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// tooOpen returns the directory's mode, and the bits of it that it must not have.
+// tooOpen returns the directory's mode, and the bits that it must not have.
 func (d ownDir) tooOpen() (has, extra fs.FileMode) {
 	info, err := os.Stat(d.path)
 	if err != nil || !info.IsDir() {

@@ -32,13 +32,13 @@ type doctor struct {
 	volume func(ctx context.Context, id string) (api.Volume, error)
 	// open returns the open migrations of this host.
 	open func(ctx context.Context) ([]api.Migration, error)
-	// unresumed returns the reasons why guests stay paused that a move has suspended and that
-	// libvirt does not resume, except those that an open migration of this host has.
+	// unresumed returns the reasons why guests that a move has suspended stay paused because
+	// libvirt does not resume them, except those of this host's open migrations.
 	unresumed func() []string
 	// ops returns the unfinished operations of this host.
 	ops func() []api.Op
-	// written returns the released sources of this host that may have data which their volumes
-	// lack.
+	// written returns the released sources of this host that may have data missing from their
+	// volumes.
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
 	// released returns all released sources of this host.
 	released func(ctx context.Context) ([]api.ReleasedSource, error)

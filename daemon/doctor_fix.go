@@ -21,12 +21,12 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// fixes makes the safe repairs, in order: the daemon's directories, the hook, and libvirt's use of
-// the hook. It touches no guest, no pool, no setting, and nothing that is right.
+// fixes makes the safe repairs, in order: the daemon's directories, the hook, libvirt's use of the
+// hook. It touches no guest, pool or setting, and nothing that is right.
 func (d *doctor) fixes(ctx context.Context) []api.Fix {
 	d.fixing.Lock()
 	defer d.fixing.Unlock()
-	d.awaitLibvirt(ctx) // while libvirt does not answer, its faults are not fixed, and the checks report that
+	d.awaitLibvirt(ctx) // if libvirt does not answer, its faults are not fixed; the checks report that
 	out := []api.Fix{}
 	for _, dir := range d.cfg.ownDirs() {
 		out = append(out, fixMissing(dir)...)
@@ -67,8 +67,7 @@ func chmod(name, dir string, from, to fs.FileMode) []api.Fix {
 	return fixed(fix, fmt.Sprintf("%s has mode %04o", dir, to), os.Chmod(dir, to))
 }
 
-// fixPassage opens the daemon's directories to QEMU's user, for access to the overlays. It does not
-// change the directories above them.
+// fixPassage opens the daemon's directories, but none above them, to QEMU's user for the overlays.
 func (d *doctor) fixPassage(ctx context.Context) []api.Fix {
 	user, confined, err := hv.ConfinedUser(ctx, d.hv, "")
 	if err != nil || !confined {
@@ -112,7 +111,7 @@ const (
 // seenWithin bounds how long libvirt may take to look for hooks after a reload.
 const seenWithin = 20 * time.Second
 
-// fixHookUnseen reloads libvirt if libvirt is not known to use this hook, and then tries the hook.
+// fixHookUnseen reloads libvirt if it is not known to use this hook, and then tries the hook.
 func (d *doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 	if d.guards.Enforced() != nil {
 		return nil

@@ -12,12 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// helperTimeout bounds how long a helper may take to answer; systemd starts a helper that has
-// ended.
+// helperTimeout bounds a helper's answer, including its start by systemd.
 const helperTimeout = 5 * time.Second
 
 // helpers asks each helper program, which does what the daemon's unit forbids, whether it answers.
-// The helpers for QEMU programs run once per image, and are not asked.
+// The helpers for QEMU programs run once per image and are not asked.
 func helpers(ctx context.Context) []api.Check {
 	const name = "helpers"
 	var out []api.Check

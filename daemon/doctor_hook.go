@@ -58,7 +58,7 @@ func (d *doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
 }
 
 // watchHook records each libvirt process that connects while the hook is installed: that process
-// will also run a newer hook that is installed later.
+// will also run a newer hook.
 func (d *doctor) watchHook(ctx context.Context) error {
 	for e := range d.hv.Events(ctx) {
 		if e.Kind != hv.EventConnected || d.guards.Enforced() != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// lost reports the disks that a fence took and that domains still name; such domains stay guarded.
+// lost reports the disks that a fence took but that domains still name; such domains stay guarded.
 func (d *doctor) lost() []api.Check {
 	out := []api.Check{}
 	for _, l := range d.uplink.Lost() {
@@ -23,8 +23,8 @@ func (d *doctor) lost() []api.Check {
 	return out
 }
 
-// moves checks that no migration of this host has stopped, that no migration's guest is stuck, and
-// that no other program has changed a moving disk.
+// moves checks that no migration of this host has stopped or has a stuck guest, and that no other
+// program has changed a moving disk.
 func (d *doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.open(ctx)
 	if err != nil {

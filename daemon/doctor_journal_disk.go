@@ -31,7 +31,7 @@ func (d *doctor) sharedDisk() api.Check {
 	}
 }
 
-// shortOfRoom warns, for the status, that guests are about to fill the filesystem of the journal.
+// shortOfRoom warns in the status that guests are about to fill the journal's filesystem.
 func (d *doctor) shortOfRoom() []api.Check {
 	key, dir, err := d.cfg.sharesJournalDisk()
 	if err != nil || key == "" {

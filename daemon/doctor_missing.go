@@ -12,9 +12,8 @@ import (
 )
 
 // missing checks that the images of the volumes attached on this host exist, and that no other
-// device has the path of one. It does not report an unreadable image as missing; reach gives the
-// reason. The view may be half a minute old, so missing asks the registry for the location of a
-// volume with a missing image.
+// device has the path of one. Unreadable images are not missing; reach reports them. The view may
+// be half a minute old, so missing asks the registry about each missing image.
 func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}
@@ -46,8 +45,8 @@ func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 	return out
 }
 
-// stillAt reports whether, according to the registry now, a volume is still attached, and at the
-// same path and on the same device. While the registry does not answer, it returns true.
+// stillAt reports whether, according to the registry now, a volume is still attached at the same
+// path and device; true while the registry does not answer.
 func (d *doctor) stillAt(ctx context.Context, known *api.Volume) bool {
 	now, err := d.volume(ctx, known.ID)
 	if err != nil {

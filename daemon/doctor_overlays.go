@@ -38,8 +38,8 @@ func (d *doctor) overlays(ctx context.Context) api.Check {
 	return ok(name, message)
 }
 
-// underQuota returns the check of overlays that count against a quota. QEMU pauses a guest at a
-// full quota only with error_policy='stop'.
+// underQuota checks overlays that count against a quota. At a full quota QEMU pauses a guest only
+// with error_policy='stop'.
 func underQuota(message string, l quota.Limit) api.Check {
 	who := fmt.Sprintf("%s %d", l.Kind, l.ID)
 	if l.Kind == quota.User {

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// poolsGone reports volumes of this host in pools that libvirt does not have any more: the registry
-// has who may use a volume, not whether it can be reached. The view may be half a minute old, so
-// poolsGone asks the registry for these volumes.
+// poolsGone reports volumes of this host in pools that libvirt no longer has: the registry knows
+// who may use a volume, not whether it can be reached. The view may be half a minute old, so
+// poolsGone asks the registry about these volumes.
 func (d *doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
 	pools, err := d.hv.Pools(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func (d *doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 	return out
 }
 
-// stillIn reports whether, according to the registry now, a volume is still in the same pool and on
-// the same host. While the registry does not answer, it returns true.
+// stillIn reports whether, according to the registry now, a volume is still in the same pool and
+// host; true while the registry does not answer.
 func (d *doctor) stillIn(ctx context.Context, known *api.Volume) bool {
 	now, err := d.volume(ctx, known.ID)
 	if err != nil {

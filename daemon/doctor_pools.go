@@ -65,7 +65,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 }
 
 // sharedPools reports names in shared_pools that libvirt does not have: a pool with a mistyped name
-// would not be shared.
+// is not treated as shared.
 func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
 	out := []api.Check{}
 	for _, name := range d.cfg.SharedPools {
@@ -79,8 +79,8 @@ func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
 	return out
 }
 
-// openPools reports the active pools of files with directories that users other than root may
-// write: they could replace the file of a volume.
+// openPools reports active pools of files whose directories users other than root may write: they
+// could replace a volume's file.
 func openPools(pools []hv.PoolInfo) []api.Check {
 	var out []api.Check
 	for _, p := range pools {

@@ -14,15 +14,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// place is a directory for images that a move makes, with their needs of its filesystem, and the
-// status if QEMU could not use them.
+// place is a directory for a move's images, with their needs of its filesystem, and the status if
+// QEMU could not use them.
 type place struct {
 	what, dir, status string
 	needs             image.Needs
 }
 
-// reach tries each place of a move: it makes an image there, and opens it as QEMU's user. It also
-// reports instances with images that QEMU cannot open: such a guest would not start.
+// reach makes an image in each place of a move and opens it as QEMU's user. It also reports
+// instances with images that QEMU cannot open: such guests would not start.
 func (d *doctor) reach(ctx context.Context) []api.Check {
 	const name = "qemu"
 	user, confined, err := hv.ConfinedUser(ctx, d.hv, "")
@@ -111,8 +111,8 @@ func (d *doctor) pastPageCache(ctx context.Context) bool {
 	})
 }
 
-// images reports images of instances that are off which QEMU could not open, if libvirt does not
-// change their owner. If libvirt does, the present owner proves nothing.
+// images reports images of stopped instances that QEMU could not open, unless libvirt changes their
+// owner: then the present owner proves nothing.
 func (d *doctor) images(ctx context.Context) []api.Check {
 	doms, err := d.hv.Domains(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // records compares the registry's and the journal's locations of each volume that was moved on this
-// host, before a guest starts on a wrong image. Contradicted reports whether they disagree about a
-// volume: then the registry's location must not be the ground for advice.
+// host, before a guest starts on a wrong image. Contradicted reports a disagreement about a volume:
+// advice must not rely on the registry's location then.
 func (d *doctor) records(ctx context.Context) (checks []api.Check, contradicted func(api.Volume) bool) {
 	const name = "records"
 	found, err := d.contradictions(ctx)

@@ -28,8 +28,8 @@ func (d *doctor) registry(ctx context.Context) []api.Check {
 	return append([]api.Check{d.versions(theirs), d.clock()}, d.uplink.ViewChecks()...)
 }
 
-// endpoints reports which of several URLs the registry is at, and whether two processes answer;
-// nothing for one URL.
+// endpoints reports which of several URLs the registry answers at, and whether two processes
+// answer; nothing for one URL.
 func (d *doctor) endpoints(ctx context.Context) []api.Check {
 	const name = "registry URLs"
 	if d.probe == nil {
@@ -56,8 +56,8 @@ func (d *doctor) endpoints(ctx context.Context) []api.Check {
 	return out
 }
 
-// registryAdvice returns the advice for an error of the registry. A registry that answers need not
-// be started.
+// registryAdvice returns the advice for an error of the registry, which need not be started if it
+// answers.
 func registryAdvice(err error) string {
 	const refused = ` (docs/how-to/several-hosts.md, "When a host is refused")`
 	var e *api.Error

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharedOverlays checks that the overlays survive this host, and that QEMU's locks keep a second
-// process off an overlay.
+// sharedOverlays checks that the overlays survive this host, and that QEMU's locks exclude a second
+// process.
 func (d *doctor) sharedOverlays() []api.Check {
 	const name = "shared overlays"
 	if !d.cfg.OverlayDirShared {
@@ -40,8 +40,8 @@ func (d *doctor) sharedOverlays() []api.Check {
 	return []api.Check{ok(name, fmt.Sprintf("%s is on %s, and a lock there keeps a second descriptor off", d.cfg.overlays(), fs.Kind))}
 }
 
-// locksIn takes a lock of QEMU's kind on a new file of the directory, and tries the same lock
-// through a second descriptor.
+// locksIn takes a lock of QEMU's kind on a new file of the directory, and tries it again through a
+// second descriptor.
 func locksIn(dir string) (err error) {
 	first, err := os.CreateTemp(dir, ".volferry-lock-*")
 	if err != nil {

@@ -34,9 +34,9 @@ var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 // The oldest versions in the tests.
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
-// jobStartBug returns the entries of a QEMU fault against which a guest is suspended while a job
-// begins: one for a host that suspends, and one for suspend_at_job_start = never. Has reports
-// whether a QEMU has the fault.
+// jobStartBug returns the entries of a QEMU fault that lets a guest be suspended while a job
+// begins: for a host that suspends, and for suspend_at_job_start = never. Has reports whether a
+// QEMU has the fault.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
 	on := func(suspended bool) func(hv.About, *config) bool {
 		return func(a hv.About, c *config) bool {
@@ -100,11 +100,11 @@ var knownBugs = slices.Concat([]knownBug{
 	},
 })
 
-// libvirtStartTimeout bounds how long a restarting libvirt, as during the installation of a
-// package, may take to answer.
+// libvirtStartTimeout bounds how long a restarting libvirt, for example at a package installation,
+// may take to answer.
 const libvirtStartTimeout = 10 * time.Second
 
-// awaitLibvirt waits for libvirt to answer, for a short time, and reports whether it does.
+// awaitLibvirt waits a short time for libvirt, and reports whether it answers.
 func (d *doctor) awaitLibvirt(ctx context.Context) bool {
 	up, _ := retry.Poll(ctx, 100*time.Millisecond, libvirtStartTimeout, func() (bool, error) { return d.hv.Up(), nil })
 	return up

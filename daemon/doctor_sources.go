@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sources reports images that volumes have left by moves of this host and that were written since,
-// or that a guest uses.
+// sources reports images that volumes left by moves of this host and that were written since, or
+// that a guest uses.
 func (d *doctor) sources(ctx context.Context) []api.Check {
 	const name = "released"
 	left, err := d.written(ctx)
@@ -34,7 +34,7 @@ func (d *doctor) sources(ctx context.Context) []api.Check {
 	return out
 }
 
-// unseen reports the released sources that may have been written, because that cannot be checked.
+// unseen reports the released sources for which it cannot be checked whether they were written.
 func (d *doctor) unseen(ctx context.Context, name string) []api.Check {
 	all, err := d.released(ctx)
 	if err != nil {

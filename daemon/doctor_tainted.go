@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// taints reports the domains that libvirt calls tainted because a move used QEMU's monitor: an
-// operator who finds that in libvirt's log should know its cause.
+// taints reports the domains that libvirt calls tainted because a move used QEMU's monitor, so that
+// an operator who reads libvirt's log knows the cause.
 func (d *doctor) taints(ctx context.Context) []api.Check {
 	const name = "tainted"
 	guests, err := d.tainted(ctx)

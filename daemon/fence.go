@@ -22,8 +22,7 @@ func (o hostOps) Halt(context.Context) error {
 	return nil
 }
 
-// connectMigrations makes the migrations a listener of the uplink, and adds the migrations to its
-// reports.
+// connectMigrations makes the migrations a listener of the uplink and adds them to its reports.
 func connectMigrations(up *uplink.Uplink, m *migrate.Manager) {
 	up.Listen(migrationListener{m})
 	up.RemarkInstances(m.WrittenSourceNote)
@@ -36,8 +35,8 @@ type migrationListener struct{ *migrate.Manager }
 // RegistryUp wakes the ops that wait for the registry.
 func (l migrationListener) RegistryUp() { l.Wake(false, true) }
 
-// switchBound bounds how long the uplink waits for a switch to resume its paused guest, which the
-// host may keep.
+// switchBound bounds how long the uplink waits for a switch to resume its paused guest if the host
+// may keep it.
 const switchBound = 5 * time.Second
 
 // BeforeHalt waits for the guests that are paused for a switch.
@@ -50,8 +49,7 @@ func (l migrationListener) BeforeHalt(ctx context.Context) {
 // Resumed checks the migrations that the registry may have ended.
 func (l migrationListener) Resumed(ctx context.Context) error { return l.Rejoined(ctx) }
 
-// migrationHost returns this host's identity for the migrations. While the host is fenced it has
-// its old epoch.
+// migrationHost returns this host's identity for the migrations, with the old epoch while fenced.
 func migrationHost(up *uplink.Uplink) func(context.Context) (steps.Host, error) {
 	return func(ctx context.Context) (steps.Host, error) {
 		h, err := up.Host(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// hookProof records that a process of libvirt runs hooks. It is valid as long as that process runs.
+// hookProof records that a process of libvirt runs hooks; it is valid while that process runs.
 type hookProof struct {
 	guards *guard.Dir
 	path   string
@@ -45,7 +45,7 @@ func (p *hookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 		return "", false
 	}
 	why = "it was there before " + process.Name + " started"
-	// A proof that could not be stored is found again, while the hook is unchanged.
+	// A proof that could not be stored is found again while the hook is unchanged.
 	_ = p.write(hookProofRecord{Process: process.ID, Why: why})
 	return why, true
 }

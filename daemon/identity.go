@@ -34,10 +34,9 @@ func thisHost(cfg *config) (host, error) {
 	return host{cert.ID, cert.Name}, holdID(cfg, cert.ID)
 }
 
-// holdID gives the state directory the id of the certificate's host. It refuses the directory of
-// another host, because the journal and the overlays are that host's. It replaces an id that this
-// host made itself and that no registry has ever seen: a daemon that was started before its
-// certificate was installed has made one.
+// holdID gives the state directory the id of the certificate's host. It refuses another host's
+// directory, because the journal and the overlays are that host's. It replaces an id that no
+// registry has ever seen: a daemon started before its certificate was installed has made one.
 func holdID(cfg *config, id string) error {
 	path := idFile(cfg.StateDir)
 	kept, err := readID(path)
@@ -58,7 +57,7 @@ func holdID(cfg *config, id string) error {
 	return atomicfile.Write(path, []byte(id+"\n"), 0o644)
 }
 
-// hostID returns the id of this host, which is made once and stored in the journal's directory.
+// hostID returns the id of this host, made once and stored in the journal's directory.
 func hostID(stateDir string) (string, error) {
 	path := idFile(stateDir)
 	id, err := readID(path)

@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "check-config":
 		return checkConfig(ctx, cfg, stdout, stderr)
 	case "directories":
-		// The script before a removal stores this output: at a purge the configuration is gone.
+		// The script before a removal stores this output: a purge has no configuration any more.
 		if id, err := readID(idFile(cfg.StateDir)); err == nil { // otherwise no daemon has made overlays yet
 			cfg.hostID = id
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// newMetrics returns the metrics of a daemon after its managers have registered their plans with
-// the runner. They count the ops that end.
+// newMetrics returns the metrics of a daemon, which count the ops that end. Its managers must have
+// registered their plans with the runner.
 func newMetrics(r *op.Runner) *metrics.Metrics {
 	m := metrics.New(version.String(), r.Kinds())
 	r.OnFinished(func(st op.Status) {
@@ -58,7 +58,7 @@ func parked(active []op.Status) int {
 	return n
 }
 
-// guestDisks returns the disks that ops of migrations work on, each once. An op that waits for the
+// guestDisks returns the disks that migrations' ops work on, each once. An op that waits for the
 // operator does not affect the guest.
 func guestDisks(active []op.Status) []metrics.GuestDisk {
 	var disks []metrics.GuestDisk

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/journal"
 )
 
-// printOpenOps prints the unfinished ops of the journal. The script of a removal stores the output
-// for the purge, which has no program any more.
+// printOpenOps prints the unfinished ops of the journal. The removal script stores the output for
+// the purge, which has no program any more.
 func printOpenOps(ctx context.Context, cfg *config, stdout io.Writer) (err error) {
 	path := filepath.Join(cfg.StateDir, "journal.db")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,7 @@ const (
 )
 
 // newReserve reserves space in the state directory for the journal, the guards and the registry's
-// data: a guest may fill the disk, and the recovery needs these files.
+// data: the recovery needs these files even if a guest fills the disk.
 func newReserve(cfg *config, log *slog.Logger) *atomicfile.Reserve {
 	r := reserveIn(cfg.StateDir)
 	fillReserve(r, log)

@@ -39,7 +39,7 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// serve builds the daemon and runs it until it is told to stop. It has the whole wiring.
+// serve builds the daemon, with all its wiring, and runs it until it is told to stop.
 func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err := cfg.check(); err != nil {
 		return err
@@ -148,9 +148,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	health := healthOf(records, runner, migrations, virt, up, numbers)
 	numbers.Watch(metricsOf(cfg, health, virt, up, runner, migrations, instances, storage, copier), log)
 	began := time.Now()
-	// The ops of a daemon that died continue before new requests are accepted, unless this host is
-	// known to be fenced. Then only a switch with a paused guest continues; the other ops wait
-	// until the fence is handled.
+	// The ops of a daemon that died continue before new requests are accepted. If this host is
+	// known to be fenced, only a switch with a paused guest continues; other ops wait for the fence
+	// to be handled.
 	if up.Fence() != nil {
 		runner.Halt()
 		if err := runner.FinishCritical(ctx); err != nil {
@@ -221,8 +221,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	return service.Run(ctx, log, health, tasks...)
 }
 
-// task is a function as a service.Task that is ready as soon as it runs: the systems that it waits
-// for (libvirt, the registry) may be away for long, and the daemon must answer.
+// task is a function as a service.Task that is ready at once: libvirt or the registry may be away
+// for long, and the daemon must answer meanwhile.
 type task struct {
 	name  string
 	run   func(context.Context) error
@@ -241,7 +241,7 @@ func (t *task) Run(ctx context.Context) error {
 func (t *task) Ready() <-chan struct{} { return t.ready }
 func (t *task) String() string         { return t.name }
 
-// connection is the connection to libvirt as a task. After the order to stop it continues until no
+// connection is the connection to libvirt as a task. After the order to stop it continues while a
 // guest is paused for a switch.
 type connection struct {
 	*libvirt.Conn
@@ -265,8 +265,8 @@ func (c connection) Run(ctx context.Context) error {
 	return c.Conn.Run(inner)
 }
 
-// after serves requests once ready is closed. Systemd holds the socket, so requests arrive before
-// the first attempt to connect to libvirt is over, and would fail.
+// after serves requests once ready is closed. Systemd holds the socket: requests that arrive before
+// the first attempt to connect to libvirt would fail.
 func after(ready <-chan struct{}, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -290,9 +290,8 @@ func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) err
 // registryAddress returns the registry's address in the form of volferryctl's option --socket.
 func registryAddress(target string) string { return strings.TrimPrefix(target, "unix://") }
 
-// proxied returns the client for requests that are passed on to the registry. Over TLS they are
-// this host's, with a host's permissions. At a socket of this machine they are a local
-// administrator's, as the caller is one.
+// proxied returns the client for requests passed on to the registry. Over TLS they have this host's
+// permissions; at a socket of this machine, those of a local administrator, which the caller is.
 func proxied(cfg *config, registry *client.Registry) (*client.Registry, error) {
 	if cfg.overTLS() {
 		return registry, nil

@@ -31,8 +31,8 @@ import (
 	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
-// The environment of the packaged unit has the sockets of the helpers that do what the unit
-// forbids. These are no settings: without the unit the daemon needs no helpers.
+// The packaged unit's environment has the sockets of the helpers that do what the unit forbids.
+// These are no settings: without the unit the daemon needs no helpers.
 const (
 	envPrivileged = "VOLFERRYD_PRIVILEGED"
 	envDialer     = "VOLFERRYD_DIALER"
@@ -47,8 +47,8 @@ const (
 // programsTimeout bounds how long the killed QEMU programs of the previous daemon may take to end.
 const programsTimeout = 30 * time.Second
 
-// runPrograms runs QEMU's programs in their own units, if the package has such units. No other
-// daemon of this state directory may run.
+// runPrograms runs QEMU's programs in their own units, if the package has them. No other daemon of
+// this state directory may run.
 func runPrograms(ctx context.Context, cfg *config, log *slog.Logger) error {
 	socket := os.Getenv(envImages)
 	if socket == "" {
@@ -73,7 +73,7 @@ func runImageProgram(ctx context.Context) error {
 	return qemuimg.RunFor(ctx, conn)
 }
 
-// serveBeside runs one of the helpers that serve several requests, until it is told to stop.
+// serveBeside runs a helper that serves several requests until it is told to stop.
 func serveBeside(ctx context.Context, command string, args []string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -119,7 +119,7 @@ func addressesOutside(args []string) ([]string, error) {
 }
 
 // runConnectors runs connectors by the present configuration: an attacker who controls the daemon
-// can name a pool in it, but no program.
+// can name its pools, but no program.
 func runConnectors(args []string) *connector.Runner {
 	return &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		cfg, err := loadConfig(args, io.Discard)
@@ -177,7 +177,7 @@ func privileged() sandbox.Privileged { return sandbox.Privileged{Socket: os.Gete
 // access returns the helper that checks the permissions of QEMU's user.
 func access() sandbox.Access { return sandbox.Access{Socket: os.Getenv(envAccess)} }
 
-// processes returns the helper that reads the open files of guests' processes; nil is this process.
+// processes returns the helper that reads guests' open files; nil is this process.
 func processes() libvirt.Processes {
 	if socket := os.Getenv(envProcesses); socket != "" {
 		return sandbox.Processes{Socket: socket}

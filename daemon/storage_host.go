@@ -14,7 +14,7 @@ import (
 )
 
 // storageHost is the access of `volferryd storage`: the clusters of the present configuration. An
-// attacker who controls the daemon can name an image of them, but no other machine.
+// attacker who controls the daemon can name their images, but no other machine.
 type storageHost struct{ *rbd.Host }
 
 func newStorageHost(args []string) storageHost {

@@ -33,11 +33,11 @@ The exit status is 0 if nothing was violated.
 Flags:
 `
 
-// interruptedAfter are the times after which a verb is told to end: while the program starts, while
-// it reads, and while it makes a change.
+// interruptedAfter are the times after which a verb is told to end: as it starts, reads, and
+// changes something.
 var interruptedAfter = []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
-// watchedFor is how long a volume is watched after a copy to it was interrupted.
+// watchedFor is how long a volume is watched after an interrupted copy to it.
 const watchedFor = 2 * time.Second
 
 // tryConnector is the command connector-test.

@@ -12,10 +12,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// Arrange puts a command line into the order that the parser understands: global flags, noun and
-// verb, the verb's flags, "--", arguments. So users may write flags anywhere. It checks nothing: an
-// unknown flag or word stays where the parser reports it. "help NOUN VERB" becomes "NOUN VERB
-// --help".
+// Arrange puts a command line into the parser's order: global flags, noun and verb, the verb's
+// flags, "--", arguments. So users may write flags anywhere. It checks nothing: the parser reports
+// unknown flags and words where they are. "help NOUN VERB" becomes "NOUN VERB --help".
 func Arrange(app *cli.App, argv []string) []string {
 	var a arrangement
 	level := app.Commands
@@ -44,8 +43,8 @@ func Arrange(app *cli.App, argv []string) []string {
 	return a.line(argv[0])
 }
 
-// TypedCommand returns the command that a line names, with the program's name before it, or the
-// program's name alone if the line names no command.
+// TypedCommand returns the command that a line names after the program's name, or only the
+// program's name if there is none.
 func TypedCommand(app *cli.App, words []string) string {
 	command, _ := Locate(app, words)
 	if command == nil {
@@ -66,8 +65,8 @@ type arrangement struct {
 	noValue bool
 }
 
-// takeFlag adds a flag to the arrangement, with its value if the value is the next word, and
-// returns the words after it.
+// takeFlag adds a flag to the arrangement, with the next word if that is its value, and returns the
+// remaining words.
 func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	flag, to := FindFlag(app.Flags, name), &a.global
@@ -134,8 +133,8 @@ func FindFlag(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// WantsJSON reports whether an arranged command line asks for errors as JSON. The parser need not
-// accept the line.
+// WantsJSON reports whether an arranged command line, even one that the parser refuses, asks for
+// errors as JSON.
 func WantsJSON(arranged []string) bool {
 	for i, word := range arranged {
 		switch word {
@@ -150,15 +149,14 @@ func WantsJSON(arranged []string) bool {
 	return false
 }
 
-// Position is the place of the next word in a command line: the value of Flag if that is set,
-// otherwise the argument with the number Argument.
+// Position is the place of the next word in a command line: the value of Flag if set, otherwise the
+// argument number Argument.
 type Position struct {
 	Flag     string
 	Argument int
 }
 
-// Locate returns the command and the position after the given words, for the completion of the next
-// word.
+// Locate returns the command and the position after the given words, to complete the next word.
 func Locate(app *cli.App, words []string) (*cli.Command, Position) {
 	var (
 		command *cli.Command
@@ -180,7 +178,7 @@ func Locate(app *cli.App, words []string) (*cli.Command, Position) {
 	return command, at
 }
 
-// flagAwaitingValue returns the long name of the flag word if the next word is its value.
+// flagAwaitingValue returns the long name of the flag word if its value is the next word.
 func flagAwaitingValue(app *cli.App, command *cli.Command, word string) string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	flag := FindFlag(app.Flags, name)

@@ -14,8 +14,8 @@ import (
 // synonyms are other programs' words for commands.
 var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
 
-// NearestFlag returns the long name of the flag that name probably means, "" if there is none: name
-// is the flag's part before or after a dash, or differs as in Nearest.
+// NearestFlag returns the long name of the flag that name probably means: name is its part before
+// or after a dash, or differs as in Nearest. It returns "" if there is none.
 func NearestFlag(flags []cli.Flag, name string) string {
 	var names []string
 	for _, f := range flags {
@@ -28,8 +28,8 @@ func NearestFlag(flags []cli.Flag, name string) string {
 	return api.Nearest(names, name)
 }
 
-// Nearest returns the name of the command that word probably means, "" if there is none: by
-// api.Nearest, or as a synonym from another program.
+// Nearest returns the name of the command that word probably means, by api.Nearest or as another
+// program's synonym; "" if there is none.
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual

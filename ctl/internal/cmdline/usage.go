@@ -45,8 +45,8 @@ var PlaceholderHelp = map[string]string{
 	"SHELL":          "bash, zsh or fish",
 }
 
-// CheckArguments compares the arguments with the placeholders in the command's ArgsUsage.
-// Placeholders in brackets are optional, and dots permit any number of arguments.
+// CheckArguments compares the arguments with the placeholders in the command's ArgsUsage: brackets
+// make one optional, dots permit any number.
 func CheckArguments(c *cli.Context) error {
 	places := strings.Fields(c.Command.ArgsUsage)
 	given := c.Args().Slice()
@@ -68,8 +68,8 @@ func CheckArguments(c *cli.Context) error {
 	return nil
 }
 
-// tooManyArguments returns the error for the first argument without a placeholder. Its usual cause
-// is "--bootable false".
+// tooManyArguments returns the error for the first argument without a placeholder, usually caused
+// by "--bootable false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
 		return Usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", Prefix(c), extra, extra)

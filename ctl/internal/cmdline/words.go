@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FlagWords are the permitted values of flags with a few words as values, and the shells.
+// FlagWords are the permitted values of flags that have few, and the shells.
 var FlagWords = map[string][]string{
 	"output":           {"table", "json"},
 	"progress":         {session.ProgressAuto, session.ProgressPlain, session.ProgressJSON, session.ProgressNone},

@@ -114,8 +114,7 @@ func globalFlags() []cli.Flag {
 	}
 }
 
-// missingVerb is the action of a noun, and of the program. The parser calls it with an unknown
-// word, or without any.
+// missingVerb is the action of a noun and of the program, for an unknown word or none.
 func missingVerb(c *cli.Context) error {
 	word := c.Args().First()
 	if word == "" {

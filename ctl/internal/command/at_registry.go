@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// adviseRegistry adds the command for the registry to a refusal of something that only the registry
-// does, or permits operators. It returns other errors unchanged.
+// adviseRegistry adds the registry's command to a refusal of what only the registry does, or
+// permits operators. It returns other errors unchanged.
 func adviseRegistry(app *cli.App, argv []string, err error) error {
 	var (
 		advised *session.AdvisedError

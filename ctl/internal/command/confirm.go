@@ -19,8 +19,8 @@ import (
 // flagYes is the flag of a user who agrees without being asked.
 const flagYes = "yes"
 
-// confirm asks the user a question before anything is done; every answer but yes is an error.
-// noTerminal is the error if there is no terminal.
+// confirm asks the user before anything is done; every answer but yes is an error. noTerminal is
+// the error without a terminal.
 func confirm(c *cli.Context, s *session.Session, question, noTerminal string) error {
 	in, ok := terminal(c)
 	if !ok {

@@ -184,7 +184,7 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 	}
 }
 
-// drainView prints a line whenever a volume's state changes, or a move stops or continues.
+// drainView prints a line at each change of a volume's state, and when a move stops or continues.
 type drainView struct {
 	s       *session.Session
 	display *session.Display
@@ -250,7 +250,7 @@ func drainList(c *cli.Context, s *session.Session) error {
 }
 
 // printStoppedInDrains prints under a list, for each volume with a stopped move, the reason and the
-// commands that continue or cancel it.
+// commands to continue or cancel it.
 func printStoppedInDrains(s *session.Session, drains []api.Drain) error {
 	for _, d := range drains {
 		for _, v := range d.Volumes {
@@ -296,8 +296,8 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// printDrainVolumes prints the table of a drain's volumes, and under it why some of them stay:
-// sentences do not fit a table.
+// printDrainVolumes prints the table of a drain's volumes, and under it why some stay: sentences do
+// not fit a table.
 func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
 	reasons := []string{""}
@@ -319,8 +319,8 @@ func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	return s.PrintLines(reasons...)
 }
 
-// leftBehind returns why the first volume that could not be moved stays, and the number of other
-// such volumes.
+// leftBehind returns why the first volume that could not be moved stays, and how many others there
+// are.
 func leftBehind(d api.Drain) string {
 	line, more := "", 0
 	for _, v := range d.Volumes {

@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// drainPlan is what a drain would do to a volume: the plan of its move, or the refusal, or the
-// present move that the drain would wait for. A volume outside the pool that needs an image below
-// the pool's path has an error too.
+// drainPlan is what a drain would do to a volume: its move's plan, the refusal, or the present move
+// that the drain would await. A volume outside the pool that needs an image below the pool's path
+// also has an error.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
@@ -29,8 +29,8 @@ type drainPlan struct {
 	// Method is the method for a volume with several guests, and Pause the cost for these guests.
 	Method string             `json:"method,omitempty"`
 	Pause  *api.PauseEstimate `json:"pause,omitempty"`
-	// Migration is a present move of the volume out of the pool or into it. After a move into the
-	// pool the drain moves the volume.
+	// Migration is a present move of the volume out of the pool, or into it; after the latter the
+	// drain moves the volume.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
 	// outside reports that the volume is not in the pool; Error names the image below the pool's
@@ -43,7 +43,7 @@ func (p *drainPlan) comes(pool string) bool {
 	return p.Migration != nil && p.Migration.Dst.Pool == pool
 }
 
-// drainPlans has the plans of a drain, and the known data of the destination pool.
+// drainPlans has the plans of a drain, and what is known of the destination pool.
 type drainPlans struct {
 	pool  string
 	in    api.PoolDrain
@@ -53,7 +53,7 @@ type drainPlans struct {
 	needs poolNeeds
 }
 
-// showDrainPlan prints what a drain would do to each volume of the pool. It changes nothing.
+// showDrainPlan prints what a drain would do to each volume of the pool, and changes nothing.
 func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) error {
 	d, err := planDrain(ctx, s, pool, in)
 	if err != nil {
@@ -99,7 +99,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	return nil
 }
 
-// row returns a volume's cells in the table, and the sentence under the table, "" if there is none.
+// row returns a volume's cells, and the sentence under the table, "" if there is none.
 func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	switch {
 	case p.outside && p.Error.Details[api.DetailBaseImage] != nil:
@@ -120,7 +120,7 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	return api.Bytes(*p.Plan.NeededBytes), p.Plan.Method, ""
 }
 
-// inPool counts the volumes of the plan that are in the pool, or moving into it.
+// inPool counts the planned volumes that are in the pool or moving into it.
 func (d *drainPlans) inPool() int {
 	n := 0
 	for i := range d.plans {
@@ -131,8 +131,8 @@ func (d *drainPlans) inPool() int {
 	return n
 }
 
-// refusal returns an error if the pool has volumes and none of them would be moved, or if the pool
-// would still be needed after the drain.
+// refusal returns an error if the pool has volumes but none would be moved, or if the pool would
+// still be needed after the drain.
 func (d *drainPlans) refusal() error {
 	moves := slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil })
 	switch {
@@ -151,7 +151,7 @@ func (d *drainPlans) refusal() error {
 	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", d.pool, d.in.ToPool)
 }
 
-// planDrain requests the plan of each volume that is in a pool, or moving into it.
+// planDrain requests the plan of each volume in the pool or moving into it.
 func planDrain(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) (*drainPlans, error) {
 	d := &drainPlans{pool: pool, in: in, plans: []drainPlan{}}
 	pools, _, err := session.List(ctx, s, routes.ListPools)
@@ -210,7 +210,7 @@ func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	return v.NeedsPool(&pools[i])
 }
 
-// underWay reports whether a drain waits for the present move of its volume, instead of giving the
+// underWay reports whether a drain waits for its volume's present move, instead of giving the
 // volume up.
 func underWay(m *api.Migration) bool {
 	return !m.State.Final() && m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned
@@ -235,14 +235,14 @@ func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, 
 type room struct {
 	host               string
 	takes, grown, free int64
-	// comes is the size of the volumes that are still moving into the drained pool; the space that
-	// they will take is unknown.
+	// comes is the size of the volumes still moving into the drained pool; the space that they will
+	// take is unknown.
 	comes int64
 	known bool // known reports that free is known
 }
 
-// roomLines returns, for each host, the space that its volumes take together, their maximal size,
-// and the free space. Hosts that share the pool share its space.
+// roomLines returns, for each host, the total and maximal space of its volumes, and the free space.
+// Hosts that share the pool share its space.
 func (d *drainPlans) roomLines() []string {
 	shared := slices.ContainsFunc(d.to, func(p api.Pool) bool { return p.Shared })
 	rooms := map[string]*room{}
@@ -281,7 +281,7 @@ func (d *drainPlans) roomLines() []string {
 }
 
 // room returns the greatest space that a volume takes at its destination, and its maximal size
-// there; both are 0 if that is unknown, or if the volume is not moved.
+// there; both 0 if unknown or not moved.
 func (p *drainPlan) room() (takes, grown int64) {
 	switch {
 	case p.Plan != nil && p.Plan.NeededBytes != nil && p.Plan.FreeBytes != nil:

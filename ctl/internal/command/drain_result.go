@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// drainResult returns a line about the end of a drain, and why its pool must not be removed yet, ""
-// if it may be.
+// drainResult returns a line about a drain's end, and why its pool must not be removed yet, "" if
+// it may be.
 func drainResult(d *api.Drain) (line, stays string) {
 	moved, left := 0, 0
 	needs := poolNeeds{uses: d.Uses}

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// eventNames finds the names of the things in events. It reads each list once, at the first request
-// for a name in it.
+// eventNames finds the names of things in events. It reads each list once, when first needed.
 type eventNames struct {
 	load        func(collection string) map[string]string
 	attachments func() []api.Attachment
@@ -30,7 +29,7 @@ func newEventNames(ctx context.Context, s *session.Session) *eventNames {
 	}
 }
 
-// attachment returns a name for an attachment, made of the names of its volume and its instance.
+// attachment returns a name for an attachment, made of its volume's and its instance's names.
 func (n *eventNames) attachment(id string) string {
 	const nouns = "attachments"
 	if n.loaded[nouns] == nil {
@@ -44,8 +43,8 @@ func (n *eventNames) attachment(id string) string {
 	return n.loaded[nouns][id]
 }
 
-// object returns an event's object, "volume/ID", followed by its name: the name in the event, which
-// the thing had then, otherwise its present name.
+// object returns an event's object, "volume/ID", and its name: the one in the event, given at that
+// time, otherwise the present one.
 func (n *eventNames) object(object string, details map[string]any) string {
 	kind, id, _ := strings.Cut(object, "/")
 	if name := nameIn(kind, details); name != "" {
@@ -70,8 +69,8 @@ func (n *eventNames) object(object string, details map[string]any) string {
 	return object
 }
 
-// nameIn returns the name of an object of this kind from the details of an event, or from the
-// details that a host posted.
+// nameIn returns the name of an object of this kind from an event's details, or from those that a
+// host posted.
 func nameIn(kind string, details map[string]any) string {
 	posted, _ := details["posted"].(map[string]any)
 	text := func(key string) string {

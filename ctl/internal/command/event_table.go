@@ -16,8 +16,7 @@ import (
 // eventHeader is the header of eventCells.
 var eventHeader = []string{"   SEQ", "TIME", "WHAT", "OBJECT", "FROM -> TO", "RESULT", "WHO", "HOST", "(REASON)"}
 
-// streamWidths are the widths for events that arrive one by one, with unknown widths: most events
-// fit.
+// streamWidths are the widths for events that arrive one by one; most events fit.
 var streamWidths = render.Widths{6, 20, 24, 60, 25, 8, 16, 12, 0}
 
 // printEvents prints a complete list of events as a table, each column as wide as its widest cell.
@@ -40,8 +39,8 @@ func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	return err
 }
 
-// eventCells returns number, time, what and object of an event, and then from and to, result, who,
-// where and why as far as they are known.
+// eventCells returns number, time, what and object of an event, then from and to, result, who,
+// where and why as far as known.
 func eventCells(e api.Event, known *eventNames) []string {
 	change := ""
 	if e.From != "" || e.To != "" {
@@ -62,7 +61,8 @@ func eventCells(e api.Event, known *eventNames) []string {
 	return cells
 }
 
-// eventReasons returns the reasons and the evidence of an event, also those that a host has posted.
+// eventReasons returns the reasons and the evidence of an event, including those that a host has
+// posted.
 func eventReasons(e api.Event) (reasons []string) {
 	posted, _ := e.Details["posted"].(map[string]any)
 	for _, details := range []map[string]any{e.Details, posted} {
@@ -76,7 +76,7 @@ func eventReasons(e api.Event) (reasons []string) {
 }
 
 // postedBy returns who requested the posted action at the host, and whether with force. Only the
-// host reports that: the registry has not seen the request.
+// host knows: the registry has not seen the request.
 func postedBy(e api.Event) string {
 	posted, _ := e.Details["posted"].(map[string]any)
 	who, _ := posted["who"].(string)

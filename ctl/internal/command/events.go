@@ -78,12 +78,12 @@ func events(c *cli.Context, s *session.Session) error {
 }
 
 // eventsSince reads the audit trail after event since, page by page. It reads only the last events
-// if last is set and some is false, that is, if no filter follows.
+// if last is set and no filter follows (some is false).
 func eventsSince(ctx context.Context, s *session.Session, since int64, last int, some bool) ([]api.Event, error) {
 	if last > 0 && last <= onePage && !some {
 		end, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)).With("last", strconv.Itoa(last)))
-		// An older registry refuses the parameter, and the size of an answer is limited: in these
-		// cases the trail is read page by page.
+		// An older registry refuses the parameter, and answers are limited in size: then the trail
+		// is read page by page.
 		if err == nil && (len(end) == last || len(end) == 0 || end[0].Seq == since+1) {
 			return end, nil
 		}

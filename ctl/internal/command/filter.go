@@ -50,8 +50,7 @@ func filterStatus(words []string) cli.Flag {
 	}}
 }
 
-// emptyText returns the text for an empty list: that nothing matches if a filter is set, otherwise
-// empty.
+// emptyText returns the text for an empty list: empty, or that nothing matches if a filter is set.
 func emptyText(c *cli.Context, noun, empty string, filters ...string) string {
 	if slices.ContainsFunc(filters, c.IsSet) {
 		return "No " + noun + " matches."
@@ -65,7 +64,7 @@ func matches(c *cli.Context, flag string, values ...string) bool {
 	return asked == "" || slices.Contains(values, asked)
 }
 
-// filterList returns the things that keep accepts, and the answer with only these. Their JSON stays
+// filterList returns the things that keep accepts, and the answer with only these, their JSON
 // unchanged, with fields that this version does not know.
 func filterList[T any](things []T, resp session.Response, collection string, keep func(T) bool) ([]T, session.Response, error) {
 	var said []json.RawMessage
@@ -87,8 +86,8 @@ func filterList[T any](things []T, resp session.Response, collection string, kee
 	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
 }
 
-// checkHost refuses a --host that names no host, if the list has nothing of it. A list that has
-// something may belong to a host that was forgotten since.
+// checkHost refuses a --host that names no host, if the list is empty: a list may still have things
+// of a forgotten host.
 func checkHost(c *cli.Context, s *session.Session, found int) error {
 	host := c.String("host")
 	if host == "" || found > 0 {
@@ -118,7 +117,7 @@ func checkPoolIn(pools []api.Pool, name string) error {
 	return api.NotFound("pool", name)
 }
 
-// volumeHosts returns the hosts of a volume's attachments; for an unattached volume, its own host.
+// volumeHosts returns the hosts of a volume's attachments, or without any the volume's own host.
 func volumeHosts(v api.Volume) []string {
 	var hosts []string
 	for _, a := range v.Attachments {

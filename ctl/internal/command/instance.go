@@ -80,7 +80,7 @@ func instanceList(c *cli.Context, s *session.Session) error {
 	return s.PrintList(resp, ids, &t, empty)
 }
 
-// silentHosts returns, by name of the hosts that do not report, the age of their instances' states,
+// silentHosts returns, by name of each host that does not report, the age of its instances' states,
 // for output to people. It is nil if the hosts cannot be read.
 func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	if s.JSON || s.Quiet {
@@ -160,8 +160,8 @@ func lockLine(i *api.Instance) string {
 	return line + ": " + render.OrDash(i.LockReason)
 }
 
-// whyKeptOff returns why an instance that a move with all guests paused has saved cannot be
-// started, and when that ends; "" for other instances.
+// whyKeptOff returns why an instance saved by a move with all guests paused cannot be started, and
+// until when; "" for other instances.
 func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""
@@ -188,8 +188,7 @@ func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]s
 	return line
 }
 
-// whySlotEmpty returns why a slot has no volume: its disk is not a volume, or the volume was
-// detached.
+// whySlotEmpty returns why a slot has no volume: its disk is not a volume, or the volume was detached.
 func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	switch {
 	case slot.Note != "":
@@ -241,8 +240,8 @@ func instanceAdopt(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// printLeftOut prints the disks of an adopted instance that did not become volumes: Volferry
-// neither protects nor moves them.
+// printLeftOut prints the disks of an adopted instance that did not become volumes: Volferry does
+// not protect or move them.
 func printLeftOut(s *session.Session, i api.Instance) {
 	for _, slot := range i.BlockDeviceMappings {
 		if slot.Note != "" {
@@ -265,8 +264,8 @@ func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	return one, resp.Decode("instance", &one[0])
 }
 
-// alreadyAdopted reads the names of the instances that were adopted before. An older version does
-// not send them.
+// alreadyAdopted reads the names of the instances adopted before, which an older version does not
+// send.
 func alreadyAdopted(resp session.Response) (names []string) {
 	if resp.Has("already_adopted") && resp.Decode("already_adopted", &names) != nil {
 		return nil

@@ -86,8 +86,8 @@ func stopFlags() []cli.Flag {
 	}
 }
 
-// simpleVerb returns a verb that takes only an instance. done is the text for its end, formatted
-// with the instance's name.
+// simpleVerb returns a verb that takes only an instance. done is the final text, formatted with the
+// instance's name.
 func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usage, description, done string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Usage: usage, ArgsUsage: "INSTANCE", Description: description,
@@ -97,8 +97,8 @@ func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usag
 	}
 }
 
-// actOnInstance carries out a verb on an instance, waits for its end, and prints done's text about
-// the resulting instance.
+// actOnInstance carries out a verb on an instance, awaits its end, and prints done's text about the
+// result.
 func actOnInstance[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Instance], in In, done func(*api.Instance) string) error {
 	resp, finished, err := session.Perform(c.Context, s, route, in, c.Args().First())
 	if err != nil || !finished {
@@ -235,8 +235,8 @@ func instanceLock(c *cli.Context, s *session.Session) error {
 	})
 }
 
-// stopTimeout parses --timeout as whole seconds: a number, or a number with a unit. It returns 0 if
-// the flag is not set.
+// stopTimeout parses --timeout as whole seconds: a number, with or without a unit; 0 if the flag is
+// not set.
 func stopTimeout(c *cli.Context) (int, error) {
 	if !c.IsSet("timeout") {
 		return 0, nil

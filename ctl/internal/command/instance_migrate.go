@@ -76,14 +76,14 @@ func againText(c *cli.Context, p *instancePlan) string {
 	return api.ShellLine(words...)
 }
 
-// instanceMove moves the volumes of an instance. Each move is an op that its host has in its
-// journal: if this program dies, only the order is lost.
+// instanceMove moves the volumes of an instance. Each move is an op in its host's journal: if this
+// program dies, only the order is lost.
 type instanceMove struct {
 	s      *session.Session
 	plan   *instancePlan
 	target api.MigrationTarget
 	again  string
-	// done has the documents of the moves that have ended, or with --no-wait have begun.
+	// done has the documents of the moves that have ended, or begun with --no-wait.
 	done []json.RawMessage
 	// ids are the ids of their migrations, names the names of their volumes.
 	ids, names []string
@@ -113,7 +113,7 @@ func (r *instanceMove) perform(ctx context.Context) error {
 	return r.print(fmt.Sprintf("All volumes of instance %s are in pool %s: %s moved.", r.plan.InstanceName, r.plan.ToPool, api.Count(len(r.ids), "volume")))
 }
 
-// move moves one volume to the pool, or awaits its present move to the pool.
+// move moves one volume to the pool, or awaits its present move there.
 func (r *instanceMove) move(ctx context.Context, v *volumePlan) (*api.Migration, session.Response, error) {
 	var resp session.Response
 	var err error
@@ -172,8 +172,8 @@ func (r *instanceMove) print(lines ...string) error {
 	return r.s.PrintLines(lines...)
 }
 
-// stoppedAt adds to the error of the volume at i the moves made before, the remaining volumes, and
-// the command that continues.
+// stoppedAt adds to the error of the volume at i the finished moves, the remaining volumes, and the
+// command that continues.
 func (r *instanceMove) stoppedAt(i int, err error) error {
 	var left []string
 	for _, v := range r.plan.Volumes[i:] {

@@ -30,7 +30,7 @@ type instancePlan struct {
 	ToPool       string       `json:"to_pool"`
 	Volumes      []volumePlan `json:"volumes"`
 	// NeededBytes is the greatest space that the volumes take in the pool, FreeBytes its free
-	// space; FreeBytes is omitted if no volume can be moved.
+	// space, omitted if no volume can be moved.
 	NeededBytes int64  `json:"needed_bytes"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
 	grown       int64  // the maximal size of the moved volumes

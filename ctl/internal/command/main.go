@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package command has the commands of volferryctl: their flags, arguments, help and completion,
-// their requests and their output. It does not know how a request is sent, repeated or followed:
-// package session does.
+// requests and output. It does not know how requests are sent, repeated or followed: package
+// session does.
 package command
 
 import (
@@ -15,8 +15,8 @@ import (
 )
 
 // Main runs the command line of the process and returns its exit status. The first Ctrl-C or
-// SIGTERM cancels the context, which detaches from lasting work; then the signals have their
-// default effect again, so a second one ends the process at once.
+// SIGTERM cancels the context, which detaches from lasting work; after that signals have their
+// default effect, so a second one ends the process.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -125,8 +125,8 @@ func migrationCancel(c *cli.Context, s *session.Session) error {
 	if api.CodeOf(err) != api.CodeNoMigration {
 		return err
 	}
-	// A daemon finds a move by its volume's name only while it is open. For a move that was
-	// cancelled before, the answer is its cancel.
+	// A daemon finds a move by its volume's name only while it is open. For a move cancelled
+	// before, the answer is its cancel.
 	if m, findErr := findMove(c.Context, s, ref); findErr != nil || m == nil || m.State != api.MigrationCancelled {
 		return err
 	}
@@ -148,9 +148,8 @@ func migrationComplete(c *cli.Context, s *session.Session) error {
 	})
 }
 
-// runStep works on the migration of the attachment id. If there is no such attachment, id may be
-// the migration itself, or the name of its volume. If it is none of them, runStep returns the first
-// error.
+// runStep works on the migration of the attachment id. If there is none, id may be the migration
+// itself, or its volume's name. If it is neither, runStep returns the first error.
 func runStep[In any](ctx context.Context, s *session.Session, ofAttachment routes.Route[In, api.Migration], in In, ofMigration routes.Route[routes.None, api.Migration], id string) error {
 	id = attachmentID(ctx, s, id)
 	err := runMigration(ctx, s, ofAttachment, in, id)
@@ -164,8 +163,8 @@ func runStep[In any](ctx context.Context, s *session.Session, ofAttachment route
 	return orOfMove(ctx, s, id, err, run)
 }
 
-// attachmentID returns the id of the attachment with the prefix ref. If there is none it returns
-// ref, and the request itself reports that.
+// attachmentID returns the id of the attachment with the prefix ref; ref if there is none, so that
+// the request reports it.
 func attachmentID(ctx context.Context, s *session.Session, ref string) string {
 	if uuid.Validate(ref) == nil {
 		return ref
