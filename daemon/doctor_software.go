@@ -34,7 +34,7 @@ var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 // The oldest versions in the tests.
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
-// jobStartBug returns the entries of a QEMU fault that lets a guest be suspended while a job
+// jobStartBug returns the entries of a QEMU fault against which a guest is suspended while a job
 // begins: for a host that suspends, and for suspend_at_job_start = never. Has reports whether a
 // QEMU has the fault.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {

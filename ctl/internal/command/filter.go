@@ -86,8 +86,8 @@ func filterList[T any](things []T, resp session.Response, collection string, kee
 	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
 }
 
-// checkHost refuses a --host that names no host, if the list is empty: a list may still have things
-// of a forgotten host.
+// checkHost refuses a --host that names no host, if nothing was found for it: a list may still have
+// things of a forgotten host.
 func checkHost(c *cli.Context, s *session.Session, found int) error {
 	host := c.String("host")
 	if host == "" || found > 0 {
@@ -95,7 +95,7 @@ func checkHost(c *cli.Context, s *session.Session, found int) error {
 	}
 	hosts, _, err := session.List(c.Context, s, routes.ListHosts)
 	if err != nil || slices.ContainsFunc(hosts, func(h api.Host) bool { return host == h.Name || host == h.ID }) {
-		return nil //nolint:nilerr // the list is what was asked for, and is there
+		return nil //nolint:nilerr // the user asked for the list, which was read
 	}
 	return api.NotFound("host", host)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// pauseFlags returns the flags of the registry's moves: with all guests paused, and while all
-// guests write.
+// pauseFlags returns the flags of the registry's moves: with all guests paused, or while they
+// write.
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
@@ -63,8 +63,8 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	return nil
 }
 
-// confirmPause prints the expected cost of a move with all guests paused, or while they write, and
-// asks the user to agree unless --yes was given.
+// confirmPause prints the expected cost of such a move, and asks the user to agree unless --yes was
+// given.
 func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	switch {
 	case target.Method == api.MethodLive:
@@ -93,8 +93,8 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
 }
 
-// estimateLines returns which guests are paused, for how long, and which hosts lack space for their
-// memory.
+// estimateLines returns which guests are paused and for how long, and which hosts lack space for
+// their memory.
 func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	guests := api.Count(len(e.Instances), "guest")
 	first := fmt.Sprintf("%s will stand still for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
@@ -143,8 +143,8 @@ func discardFlags() []cli.Flag {
 	}}
 }
 
-// endWithoutMemory ends a move with all guests paused, and discards the memory of the guests that
-// could not be restored.
+// endWithoutMemory ends a move with all guests paused, discarding the memory of guests that could
+// not be restored.
 func endWithoutMemory(c *cli.Context, s *session.Session, end routes.Route[api.PauseEnd, api.Migration]) error {
 	return ofMove(c.Context, s, c.Args().First(), func(ref string) error {
 		return runMigration(c.Context, s, end, api.PauseEnd{DiscardMemory: true}, ref)

@@ -70,12 +70,12 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 	return nil
 }
 
-// made matches the end of the name of a new image in an older daemon's plan: the beginning of the
-// migration's id, which differs in every call.
+// made matches the end of a new image's name in an older daemon's plan: the beginning of the
+// migration's id, different in every call.
 var made = regexp.MustCompile(`-[0-9a-f]{8}(\.\w+)?$`)
 
-// destinationPlace returns the destination of the volume, with <id> for the part that is unknown
-// before the move.
+// destinationPlace returns the volume's destination, with <id> for the part that is unknown before
+// the move.
 func destinationPlace(p *api.MigrationPlan) string {
 	dst := p.Dst
 	if p.CreatesDestination && dst.Pool != "" {

@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// runMigration sends a request about a migration, waits for its end, and prints the migration's
-// outcome.
+// runMigration sends a request about a migration, awaits its end, and prints the outcome.
 func runMigration[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Migration], in In, refs ...string) error {
 	resp, finished, err := session.Perform(ctx, s, route, in, refs...)
 	if err != nil || !finished {
@@ -40,7 +39,7 @@ func printMigration(s *session.Session, resp session.Response) error {
 	return s.PrintResult(resp, m.ID, lines...)
 }
 
-// overBefore returns the outcome of a migration that had ended before this command, "" for others.
+// overBefore returns the outcome of a migration that had ended before this command, otherwise "".
 func overBefore(s *session.Session, resp session.Response, m *api.Migration) string {
 	if m.FinishedAt == nil || !m.FinishedAt.Before(s.Now) || resp.Has("op") && !resp.Earlier {
 		return ""
@@ -56,15 +55,15 @@ func overBefore(s *session.Session, resp session.Response, m *api.Migration) str
 	}
 }
 
-// isNotFound reports whether the answer to a request was not_found. An operation that began and
-// then failed with not_found does not count.
+// isNotFound reports whether a request was answered with not_found, not counting an operation that
+// began and then failed with it.
 func isNotFound(err error) bool {
 	var ended *session.AdvisedError
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
 }
 
-// followPaused follows a move of the registry, which is not an op of a host. Cancels reports that
-// its cancel was requested.
+// followPaused follows a move of the registry, which is no host's op. Cancels reports that its
+// cancel was requested.
 func followPaused(ctx context.Context, s *session.Session, resp session.Response, cancels bool) error {
 	m := &api.Migration{}
 	if err := resp.Decode("migration", m); err != nil {
@@ -82,8 +81,8 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 	return watchMigration(ctx, s, m, cancels)
 }
 
-// watchMigration follows a migration until it is settled, and prints its state. For the user who
-// has cancelled it, a migration that was cancelled because of an error is no error.
+// watchMigration follows a migration until it is settled, and prints its state. If the user has
+// cancelled it, a migration that was cancelled because of an error is no error.
 func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, cancels bool) error {
 	m, resp, err := awaitMigration(ctx, s, m)
 	if cancels && m != nil && m.State == api.MigrationCancelled {
@@ -95,8 +94,8 @@ func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, c
 	return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
 }
 
-// awaitMigration follows a migration until it is settled, and returns its final state. It returns
-// an error if the migration needs an operator.
+// awaitMigration follows a migration until it is settled, and returns its final state. It is an
+// error if it needs an operator.
 func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (*api.Migration, session.Response, error) {
 	display := s.NewDisplay()
 	display.ShowMigration(m)
@@ -122,7 +121,7 @@ func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 	return endWatch(ctx, s, display, m.ID)
 }
 
-// migrationSettled reports whether a migration does not change without another request: it has
+// migrationSettled reports whether a migration stays as it is without another request: it has
 // ended, or its last operation failed.
 func migrationSettled(m *api.Migration) bool {
 	if m.Stopped() {

@@ -67,8 +67,8 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	return printStopped(s, migrations)
 }
 
-// printStopped prints, under a list, the reason and the remedies for each migration that has
-// stopped, that has a guest which does not run, or that has a disk changed by another program.
+// printStopped prints, under a list, reason and remedies for each migration that has stopped, has a
+// guest that does not run, or a disk changed by another program.
 func printStopped(s *session.Session, migrations []api.Migration) error {
 	for i := range migrations {
 		m := &migrations[i]
@@ -160,7 +160,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	return &r
 }
 
-// pauseLine describes how the pause of a move's guests was spent, phase by phase; "" before the
+// pauseLine describes, phase by phase, how the pause of a move's guests was spent; "" before the
 // pause.
 func pauseLine(steps []api.PauseStep) string {
 	var (

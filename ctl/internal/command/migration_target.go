@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// targetFlags returns the flags for a volume's destination, and for the way of its move.
+// targetFlags returns the flags for a volume's destination and the way of its move.
 func targetFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "to-pool", Usage: "move it into `POOL`"},
@@ -56,7 +56,7 @@ func checkVerify(c *cli.Context) error {
 	return nil
 }
 
-// paceFlag returns the flag for the throttling of a copy in favour of its guest.
+// paceFlag returns the flag that throttles a copy in favour of its guest.
 func paceFlag() cli.Flag { return paceFlagOr(api.PaceGentle) }
 
 // paceFlagOr returns that flag with unset as the documented default.
@@ -112,8 +112,8 @@ func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.Migration
 	})
 }
 
-// askingOverwrite makes a move, and asks the user first if the move overwrites a file with data
-// that Volferry does not know. Without a terminal the move stays refused.
+// askingOverwrite makes a move, but asks the user first if it overwrites a file with data that
+// Volferry does not know. Without a terminal the move stays refused.
 func askingOverwrite(c *cli.Context, s *session.Session, agreed bool, move func(overwrite bool) error) error {
 	err := move(agreed)
 	var refused *api.Error
@@ -130,8 +130,8 @@ func askingOverwrite(c *cli.Context, s *session.Session, agreed bool, move func(
 	return move(true)
 }
 
-// minBareRate is the smallest accepted rate without a unit: below it the user probably means
-// another unit than bytes.
+// minBareRate is the smallest accepted rate without a unit: below it the user probably does not
+// mean bytes.
 const minBareRate = 64 << 10
 
 // parseRate parses --bandwidth, in bytes per second: 100MiB/s or 100MiB. Zero is no limit.

@@ -13,14 +13,13 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// ofMove calls do with ref, which is a migration, or a volume or a source attachment with a
-// migration.
+// ofMove calls do with ref, which is a migration, or a volume or source attachment that has one.
 func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref string) error) error {
 	return orOfMove(ctx, s, ref, do(ref), do)
 }
 
-// orOfMove looks for a migration of the volume or source attachment ref, if err reports that ref is
-// no migration. It prints the found migration and calls do with its id. Otherwise it returns err.
+// orOfMove handles an err that ref is no migration: it finds the migration of the volume or source
+// attachment ref, prints it, and calls do with its id. Otherwise it returns err.
 func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do func(ref string) error) error {
 	if !isNotFound(err) {
 		return err
@@ -43,8 +42,8 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 	return do(m.ID)
 }
 
-// findMove returns the migration of the volume or source attachment ref: the open one, otherwise
-// the newest. It returns nil if there is none, or if the migrations cannot be read.
+// findMove returns the open, otherwise the newest migration of the volume or source attachment ref;
+// nil if there is none or if they cannot be read.
 func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migration, error) {
 	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
 		moves, _, err := session.List(ctx, s, list)
@@ -69,8 +68,8 @@ func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migrati
 	return nil, nil
 }
 
-// movesNamed returns the moves with the volume or source attachment id ref. If there are none, it
-// returns those with the volume name ref, or with ref as the beginning of an id.
+// movesNamed returns the moves with the volume or source attachment id ref, otherwise those with
+// the volume name or id prefix ref.
 func movesNamed(moves []api.Migration, ref string) (named []api.Migration) {
 	byID := func(m *api.Migration) bool { return ref == m.VolumeID || ref == m.SrcAttachmentID }
 	otherwise := func(m *api.Migration) bool {

@@ -15,8 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hintNearest adds the name that was probably meant to the error of a command that names a missing
-// thing.
+// hintNearest adds the name that was probably meant to an error about a missing thing.
 func hintNearest(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error
 	var advised *session.AdvisedError
@@ -35,7 +34,7 @@ func hintNearest(c *cli.Context, s *session.Session, err error) error {
 	return err
 }
 
-// namedThing is a word of a command line that names a thing of a collection.
+// namedThing is a word of a command line that names a thing in a collection.
 type namedThing struct{ collection, ref string }
 
 func namedThings(c *cli.Context) (out []namedThing) {

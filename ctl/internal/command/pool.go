@@ -56,8 +56,8 @@ func poolList(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// roomText formats a size of a pool, "-" if it has none. A pool of a target makes no volumes and
-// has no size; the size of an inactive pool is unknown.
+// roomText formats a size of a pool, "-" if it has none: a target's pool makes no volumes, and an
+// inactive pool's size is unknown.
 func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	if p.CapacityBytes == 0 {
 		return "-"
@@ -65,8 +65,8 @@ func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	return words(bytes)
 }
 
-// equalRooms returns lines about pools of a host that seem to share a filesystem; each of them
-// reports its whole space.
+// equalRooms returns lines about a host's pools that seem to share a filesystem: each reports its
+// whole space.
 func equalRooms(pools []api.Pool) []string {
 	type room struct {
 		host           string

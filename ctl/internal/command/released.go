@@ -142,8 +142,8 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	})
 }
 
-// askingUnseen deletes a source. If it is unknown whether the source was written since, it asks the
-// user first. Without a terminal, and with --yes alone, such a source is not deleted.
+// askingUnseen deletes a source, but asks the user first if it is unknown whether the source was
+// written since. Without a terminal, and with --yes alone, such a source is kept.
 func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
 	force := c.Bool("force")
 	err := remove(force)
@@ -174,7 +174,7 @@ func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 		fmt.Sprintf("%s would be deleted: give --yes where nobody can be asked", m.Src.Path))
 }
 
-// leftSources has the released sources that hosts know, and why some hosts' sources are unknown.
+// leftSources has the released sources that hosts know, and why those of some hosts are unknown.
 type leftSources struct {
 	known   []api.ReleasedSource
 	unknown []string
@@ -183,8 +183,8 @@ type leftSources struct {
 // leftTimeout bounds how long a command with another purpose waits for released sources.
 const leftTimeout = 10 * time.Second
 
-// listLeft returns the released sources of these hosts, or only those of volume if it is not empty:
-// the registry asks each host, and a daemon answers for its own.
+// listLeft returns the released sources of these hosts, of one volume if volume is not empty: the
+// registry asks each host, a daemon answers for its own.
 func listLeft(ctx context.Context, s *session.Session, hosts []string, volume string) leftSources {
 	ctx, cancel := context.WithTimeout(ctx, leftTimeout) // an old image may be on a filesystem that does not answer
 	defer cancel()
@@ -238,7 +238,7 @@ func releasedLines(left leftSources) []string {
 	return lines
 }
 
-// leftInPool returns, for people, the remaining sources of a drain's moves in its pool, with the
+// leftInPool returns, for people, the sources that a drain's moves left in its pool, with the
 // commands that list and delete them.
 func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string {
 	if s.JSON || s.Quiet {
@@ -267,8 +267,8 @@ func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string 
 	return lines
 }
 
-// leaverHosts returns the hosts that moved volumes of a drain. If the drain moved none, it returns
-// the hosts with the pool, because earlier moves may have left sources there.
+// leaverHosts returns the hosts that moved volumes of a drain; if none did, the hosts with the
+// pool, where earlier moves may have left sources.
 func leaverHosts(ctx context.Context, s *session.Session, d *api.Drain) []string {
 	var hosts []string
 	add := func(host string) {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// exitInterrupted is the exit status that a shell reports for a process ended by SIGINT. A script
-// must not take unfinished work for done.
+// exitInterrupted is a shell's exit status for SIGINT, so that a script does not take unfinished
+// work for done.
 const exitInterrupted = 130
 
 // failedChecksError reports that checks of doctor failed. They have been printed.
@@ -25,8 +25,8 @@ func (e *failedChecksError) Error() string {
 	return fmt.Sprintf("%d of %s failed", e.failed, api.Count(e.of, "check"))
 }
 
-// report prints err for the user, if there is an error, and returns the exit status. Command is the
-// command that the user typed: a usage error refers to its help.
+// report prints err, if any, for the user and returns the exit status. Command is the typed
+// command: a usage error refers to its help.
 func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	if err == nil {
 		return api.ExitDone

@@ -35,8 +35,8 @@ type versions struct {
 	// Protocol and Features are this program's.
 	Protocol int      `json:"protocol"`
 	Features []string `json:"features"`
-	// ServerProtocol is the other side's, and ServerLacks are the features that it lacks. Both are
-	// missing while the other side does not answer.
+	// ServerProtocol is the other side's, ServerLacks the features that it lacks. Both are missing
+	// while it does not answer.
 	ServerProtocol int      `json:"server_protocol,omitempty"`
 	ServerLacks    []string `json:"server_lacks,omitempty"`
 }

@@ -173,7 +173,7 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// refuseDelete returns the refusal to delete a volume that is in use, like the deletion's own.
+// refuseDelete returns the refusal to delete a volume in use, like the deletion's own.
 func refuseDelete(v *api.Volume) error {
 	if v.MigrationID != "" {
 		return api.Errorf(api.CodeMigrationActive, "cannot delete volume %s: migration %s is moving it; complete or cancel that first", v.Name, v.MigrationID)
@@ -182,8 +182,8 @@ func refuseDelete(v *api.Volume) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device)
 }
 
-// confirmDelete asks before the deletion of data that existed before its volume, even if the volume
-// was moved since.
+// confirmDelete asks before data older than its volume is deleted, even if the volume was moved
+// since.
 func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 	if keptByDelete(v.Location) != "" {
 		return nil // the data stays
@@ -192,8 +192,8 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
 }
 
-// keptByDelete describes an image that stays when its volume is deleted, "" if the image is
-// deleted: a device is deleted only in its pool, and an image at an address never.
+// keptByDelete describes an image that stays when its volume is deleted, "" if it is deleted: a
+// device is deleted only in its pool, an image at an address never.
 func keptByDelete(l api.Location) string {
 	switch {
 	case api.IsNetwork(l.Path):

@@ -76,7 +76,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// OrDash returns s, or "-" if s is empty: no cell of a table is blank.
+// OrDash returns s, or "-" if s is empty: tables have no blank cells.
 func OrDash(s string) string {
 	if s == "" {
 		return "-"
@@ -84,8 +84,7 @@ func OrDash(s string) string {
 	return s
 }
 
-// Line writes a line for the user. It returns no error, because there is no other way to report
-// one.
+// Line writes a line for the user. It returns no error: there is no other way to report one.
 func Line(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(w, Text(fmt.Sprintf(format, args...)))
 }
@@ -115,8 +114,7 @@ func Location(l api.Location) string {
 // VolumeName returns the name of a migration's volume, or its id.
 func VolumeName(m *api.Migration) string { return cmp.Or(m.VolumeName, m.VolumeID) }
 
-// OnShared returns a suffix for a text about the overlay, if the overlay is on shared storage and
-// survives its host.
+// OnShared returns a suffix about the overlay if it is on shared storage and survives its host.
 func OnShared(m *api.Migration) string {
 	if m.OverlayShared {
 		return ", on shared storage"

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Names and messages of hosts, guests and images come from outside. A terminal obeys control
+// Names and messages of hosts, guests and images come from outside. Terminals obey control
 // characters, and bidirectional characters change the apparent text. So every writing function of
 // this package escapes them as Go does (\x1b).
 
@@ -39,8 +39,8 @@ func printable(s, kept string) string {
 	return b.String()
 }
 
-// jsonWriter escapes the control characters that JSON permits in strings and that a terminal would
-// obey. Outside strings a document has none.
+// jsonWriter escapes the control characters that JSON permits in strings but a terminal obeys.
+// Outside strings a document has none.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(p []byte) (int, error) {

@@ -22,8 +22,8 @@ const (
 	maxBarCells = 30
 )
 
-// Progress shows the progress of a migration: as one line that is redrawn in place, or as plain
-// lines for a log. It is not safe for concurrent use.
+// Progress shows the progress of a migration: as a line redrawn in place, or as plain lines for a
+// log. It is not safe for concurrent use.
 type Progress struct {
 	w io.Writer
 	// width returns the terminal's width, at every redraw; nil for plain lines.
@@ -44,14 +44,14 @@ func NewBar(w io.Writer, width func() int) *Progress {
 	return &Progress{w: w, width: width}
 }
 
-// NewPlain returns a Progress that writes a line at every change of phase and about every ten
+// NewPlain returns a Progress that writes a line at each change of phase and about every ten
 // percent.
 func NewPlain(w io.Writer) *Progress {
 	return &Progress{w: w}
 }
 
-// Update shows the state of m. It ignores errors of the writer, because the migration does not
-// depend on them.
+// Update shows the state of m. It ignores errors of the writer: the migration does not depend on
+// them.
 func (p *Progress) Update(m *api.Migration) {
 	left := p.measured.left(m, time.Now())
 	if p.width != nil {
@@ -82,8 +82,8 @@ func (p *Progress) Clear() {
 	}
 }
 
-// barLine returns name, phase, bar and amounts in at most width-1 cells: a terminal wraps when its
-// last cell is written. If the line is too long it omits the bar, and then amounts from the end.
+// barLine returns name, phase, bar and amounts in at most width-1 cells, because a terminal wraps
+// at its last cell. If too long it omits the bar, then amounts from the end.
 func barLine(m *api.Migration, left time.Duration, width int) string {
 	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m, left)...)
 	line := strings.Join(parts, "  ")
@@ -141,8 +141,8 @@ func percentOf(m *api.Migration) int {
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }
 
-// phaseOf returns the phase if it moves bytes or takes long, otherwise the state: the other phases
-// last for milliseconds.
+// phaseOf returns the phase if it moves bytes or takes long, otherwise the state: other phases last
+// milliseconds.
 func phaseOf(m *api.Migration) string {
 	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") || !m.State.Final() && slices.Contains(waits, m.Phase) {
 		return m.Phase
@@ -150,7 +150,7 @@ func phaseOf(m *api.Migration) string {
 	return string(m.State)
 }
 
-// waits are the long phases of a move with all guests paused that move no bytes of the volume.
+// waits are the long phases of a move with all guests paused that move no bytes.
 var waits = []string{"saving", "restoring"}
 
 // movesBytes reports whether the byte counts of m belong to its present phase.

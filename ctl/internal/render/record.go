@@ -18,8 +18,7 @@ type field struct {
 	values []string
 }
 
-// Add appends a field. Several values are written on a line each; no value, or an empty one, is
-// written as "-".
+// Add appends a field, with one line per value. No value, or an empty one, is written as "-".
 func (r *Record) Add(key string, values ...string) {
 	if len(values) == 0 {
 		values = []string{"-"}

@@ -35,9 +35,9 @@ func (t *Table) Add(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Write writes the table to fit the width; 0 is no limit (a pipe). It first shortens the ids of
-// each column to the shortest length that keeps them different, and then cuts the widest cells. It
-// reports whether ids were shortened, so that the caller can mention that prefixes work.
+// Write writes the table to fit the width; 0 is no limit (a pipe). It shortens the ids of each
+// column to the shortest distinct length, then cuts the widest cells. It reports whether ids were
+// shortened, so that the caller can mention that prefixes work.
 func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	rows = append(rows, slices.Clone(t.Header))
@@ -66,7 +66,7 @@ func layOut(rows [][]string) string {
 	return b.String()
 }
 
-// Widths are the widths of a table's columns, in characters. A cell may be wider.
+// Widths are a table's column widths in characters. A cell may be wider.
 type Widths []int
 
 // Line returns a row with each cell padded to the width of its column.
@@ -116,7 +116,7 @@ func shortenIDs(rows [][]string) (shortened bool) {
 	return shortened
 }
 
-// distinctPrefix returns the shortest length, at least shortID, that keeps all ids different: ids
+// distinctPrefix returns the shortest length, at least shortID, that distinguishes all ids: those
 // made in the same second begin alike.
 func distinctPrefix(ids map[string]bool) int {
 	for n := shortID; ; n++ {
@@ -130,8 +130,8 @@ func distinctPrefix(ids map[string]bool) int {
 	}
 }
 
-// cutCells shortens the widest column until the table fits or every column has its least width. A
-// path loses its beginning, any other cell its end.
+// cutCells shortens the widest column until the table fits or all have their least width. A path
+// loses its beginning, other cells their end.
 func cutCells(rows [][]string, width int) {
 	widths := columnWidths(rows)
 	for tableWidth(widths) > width {

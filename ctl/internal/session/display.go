@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Display shows the progress of one piece of work in the form of --progress. It is safe for
-// concurrent use.
+// Display shows the progress of one piece of work as --progress says. It is safe for concurrent
+// use.
 type Display struct {
 	mu sync.Mutex
 	// bar is nil if nothing is drawn.
@@ -87,8 +87,8 @@ func (d *Display) Finish(m *api.Migration) {
 	}
 }
 
-// migrationLine is a line of --progress json: the document of 'migration show -o json', without
-// line breaks.
+// migrationLine is a line of --progress json: the document of 'migration show -o json' without line
+// breaks.
 type migrationLine struct {
 	SchemaVersion int            `json:"schema_version"`
 	Migration     *api.Migration `json:"migration"`

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// unitAfter is the time after which systemd is asked whether the program has started; unitPoll
-	// is the interval of further questions.
+	// unitAfter is the time before systemd is first asked whether the program has started; unitPoll
+	// is the interval after that.
 	unitAfter = time.Second
 	unitPoll  = 250 * time.Millisecond
 )
 
-// detailDoesNotStart is the error detail that names the unit of a program that does not start.
+// detailDoesNotStart is the error detail with the unit of a program that does not start.
 const detailDoesNotStart = "does_not_start"
 
-// watchUnit ends a request to a program that does not start: systemd holds its socket, and accepts
-// requests for it. The returned context then ends with the reason as its cause. A program that died
-// once may be back in a moment, so watchUnit waits for it.
+// watchUnit ends a request to a program that does not start, for which systemd accepts requests.
+// The returned context then ends with the reason as its cause. A program that died once may be back
+// soon, so watchUnit waits for it.
 func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
 	if s.ShowUnit == nil {
 		return ctx, func() {}
@@ -44,8 +44,8 @@ func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop 
 	}
 }
 
-// awaitUnit returns nil once the program has started, or if its state is unknown. It returns an
-// error once systemd has started it again and it has ended again.
+// awaitUnit returns nil once the program has started, or if its state is unknown; an error once it
+// has ended again after a new start by systemd.
 func (s *Session) awaitUnit(ctx context.Context) error {
 	var first *unit.State
 	for pause := unitAfter; retry.Sleep(ctx, pause) == nil; pause = unitPoll {
@@ -88,7 +88,7 @@ func (s *Session) notStarted(now unit.State) error {
 	}
 }
 
-// startFailure returns the error of a program that does not start, if it ended a watched context.
+// startFailure returns the error of a program that does not start, if that ended a watched context.
 func startFailure(ctx context.Context) error {
 	if ctx.Err() == nil || !IsStartFailure(context.Cause(ctx)) {
 		return nil
@@ -96,8 +96,8 @@ func startFailure(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// IsStartFailure reports whether err is the error of a program that does not start: further
-// requests would be useless.
+// IsStartFailure reports whether err says that a program does not start, so that further requests
+// are useless.
 func IsStartFailure(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[detailDoesNotStart] != nil

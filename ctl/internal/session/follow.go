@@ -20,7 +20,7 @@ var ErrConnectionLost = errors.New("no connection")
 type Follower struct {
 	// Open begins the stream after event number since.
 	Open func(ctx context.Context, since int64) iter.Seq2[api.Event, error]
-	// Ended reports whether the work is over. It is called when a stream breaks off before its last
+	// Ended reports whether the work is over. It is called if a stream breaks off before its last
 	// event.
 	Ended func(ctx context.Context) (bool, error)
 	// OnOutage is called once per outage.
@@ -35,7 +35,7 @@ func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string
 }
 
 // Run calls see with every event after since, in order and once, until see returns false, the work
-// is over, ctx ends, or the other side does not answer for too long. In the last case it returns
+// is over, ctx ends, or the other side does not answer for too long: then it returns
 // ErrConnectionLost, joined with the last error.
 func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()
@@ -76,8 +76,8 @@ func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) boo
 	}
 }
 
-// check handles the end of a stream. An answer that is no outage is final, for example that the
-// object is gone; otherwise Ended decides.
+// check handles the end of a stream. An answer that is no outage, such as a missing object, is
+// final; otherwise Ended decides.
 func (f *Follower) check(ctx context.Context, broken error) (over bool, err error) {
 	if broken != nil && !isOutage(broken) {
 		return false, broken

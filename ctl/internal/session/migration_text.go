@@ -41,8 +41,8 @@ func OutcomeText(m *api.Migration) []string {
 	}
 }
 
-// completedText describes a completed migration: its source and destination, its cost, and what
-// happened to the source.
+// completedText describes a completed migration: source, destination, cost, and what became of the
+// source.
 func completedText(m *api.Migration) []string {
 	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst))}
 	cost := api.Bytes(m.BytesTotal)
@@ -77,7 +77,7 @@ func completedText(m *api.Migration) []string {
 	return append(lines, "  source    released, not deleted: "+m.Src.Path)
 }
 
-// StandingText describes, after a failed op, where the data is and what can be done.
+// StandingText describes, after a failed op, where the data is and the user's options.
 func StandingText(m *api.Migration) string {
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
@@ -113,7 +113,7 @@ func cancelStandingText(m *api.Migration) string {
 }
 
 // cancellingAdvice is StandingText for a migration that is being cancelled: it can only be watched,
-// or cancelled again if the cancel failed.
+// or cancelled again after a failed cancel.
 func cancellingAdvice(m *api.Migration) string {
 	if m.Stopped() {
 		again, _ := m.Cures()

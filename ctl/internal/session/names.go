@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Names returns the names of a collection by id, for output to a person. It is empty if no table is
-// printed or the collection cannot be read: then ids are shown.
+// Names returns the names of a collection by id, for output to people. It is empty, so that ids are
+// shown, if no table is printed or the collection cannot be read.
 func Names(ctx context.Context, s *Session, collection string) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -37,7 +37,7 @@ func LoadNames(ctx context.Context, s *Session, collection string) map[string]st
 	return out
 }
 
-// NameAndID is the common part of the things in every collection. Some things have no name.
+// NameAndID is common to the things in every collection; some have no name.
 type NameAndID struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -53,11 +53,10 @@ func CollectionRoute(collection string) (list routes.Route[routes.None, []NameAn
 	return list
 }
 
-// idPattern matches an id or a prefix of an id with at least api.MinIDPrefix characters.
+// idPattern matches an id, or a prefix with at least api.MinIDPrefix characters.
 var idPattern = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d,}[0-9a-f-]*$`, api.MinIDPrefix))
 
-// NameOf returns the name of the thing with the id, or id prefix, ref. If ref is neither it returns
-// ref.
+// NameOf returns the name of the thing with the id or id prefix ref, otherwise ref.
 func (s *Session) NameOf(ctx context.Context, collection, ref string) string {
 	if !idPattern.MatchString(ref) {
 		return ref

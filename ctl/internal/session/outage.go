@@ -11,14 +11,13 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// outageTimeout is how long a command waits for a daemon that does not answer because it restarts.
+// outageTimeout is how long a command waits for a daemon that restarts.
 const outageTimeout = time.Minute
 
 // outageBackoff is the delay between requests to a daemon that does not answer.
 var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
 
-// isOutage reports whether err may be temporary: there was no answer, or the other side is not
-// available yet.
+// isOutage reports whether err may be temporary: no answer, or the other side is not available yet.
 func isOutage(err error) bool {
 	var answer *api.Error
 	if !errors.As(err, &answer) {

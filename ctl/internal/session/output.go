@@ -13,7 +13,7 @@ import (
 )
 
 // PrintList prints a collection: the document, the ids, or the table. For an empty table it prints
-// one line on stderr.
+// a line on stderr.
 func (s *Session) PrintList(resp Response, ids []string, t *render.Table, empty string) error {
 	switch {
 	case s.JSON:
@@ -42,8 +42,8 @@ func (s *Session) PrintRecord(resp Response, id string, r *render.Record) error 
 	return r.Write(s.Stdout)
 }
 
-// PrintResult prints the result of a change. With --progress json it prints nothing after work that
-// it waited for: stdout has the work's NDJSON.
+// PrintResult prints the result of a change. With --progress json it prints nothing after awaited
+// work: stdout has the work's NDJSON.
 func (s *Session) PrintResult(resp Response, id string, lines ...string) error {
 	switch {
 	case s.Progress == ProgressJSON && resp.Has("op"):
@@ -66,7 +66,7 @@ func (s *Session) PrintLines(lines ...string) error {
 	return nil
 }
 
-// TerminalWidth returns the width of the terminal w, or 0 if w is not a terminal.
+// TerminalWidth returns the width of the terminal w, or 0 if w is none.
 func TerminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -21,12 +21,12 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// readTimeout bounds how long a read waits for its answer. A socket of systemd accepts requests
-// even if the daemon does not start.
+// readTimeout bounds a read's wait for its answer: systemd's socket accepts requests even if the
+// daemon does not start.
 const readTimeout = time.Minute
 
-// readAgainFor is how long a read is repeated after a broken connection: the program was restarted
-// during the read, and systemd holds its socket.
+// readAgainFor is how long a read is repeated after a broken connection: the program was restarted,
+// and systemd holds its socket.
 const readAgainFor = 5 * time.Second
 
 // Get sends the request of a reading route, with refs in its path.
@@ -47,8 +47,8 @@ func Send[In, Out any](ctx context.Context, s *Session, route routes.Route[In, O
 	return s.change(ctx, route.Method, route.PathOf(refs...), route.Noun, route.Body(in))
 }
 
-// Ask sends the request of a route that takes a document and changes nothing. It returns the
-// decoded value and the answer.
+// Ask sends the request of a route that takes a document and changes nothing. It returns the value
+// and the answer.
 func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (*Out, Response, error) {
 	say := func(line string) { render.Line(s.Stderr, "%s", line) }
 	defer s.startWaitNotice(ctx, say, "", s.answer())()
@@ -60,7 +60,7 @@ func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Ou
 	return out, resp, resp.Decode(route.Noun, out)
 }
 
-// List reads a collection, page by page. It returns the things and one answer with all of them.
+// List reads a collection page by page. It returns the things and one answer with all of them.
 func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None, []T]) ([]T, Response, error) {
 	var pages []Response
 	size := 0
@@ -91,8 +91,7 @@ func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return things, resp, err
 }
 
-// joinPages returns one answer with the things of several pages, in the order of the list. It keeps
-// their JSON unchanged.
+// joinPages returns one answer with the things of several pages, in order, their JSON unchanged.
 func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
 	type item struct {
 		thing T
@@ -144,8 +143,7 @@ func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T
 	return thing, resp, resp.Decode(route.Noun, thing)
 }
 
-// ShowRetrying is Show for the end of a wait: like the wait, it tries again while the other side
-// does not answer.
+// ShowRetrying is Show for the end of a wait: it tries again while the other side does not answer.
 func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (thing *T, resp Response, err error) {
 	err = retryOutage(ctx, func() error {
 		thing, resp, err = Show(ctx, s, route, refs...)
@@ -154,8 +152,8 @@ func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[rou
 	return thing, resp, err
 }
 
-// change sends a change with a new idempotency key. If the connection breaks before the answer, it
-// repeats the request with the same key until it has the answer.
+// change sends a change with a new idempotency key. If the connection breaks it repeats the request
+// with the same key until it is answered.
 func (s *Session) change(ctx context.Context, method, path, field string, in any) (resp Response, err error) {
 	key := uuid.NewString()
 	display := s.NewDisplay()
@@ -184,9 +182,9 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	return resp, err
 }
 
-// awaitProgram waits for a program that systemd starts. A request sent before would stay in the
-// socket, and would be carried out at the program's start, even after the user was told that the
-// program does not start.
+// awaitProgram waits for a program that systemd starts. A request sent earlier would stay in the
+// socket and be carried out at the program's start, even after the user was told that it does not
+// start.
 func (s *Session) awaitProgram(ctx context.Context) error {
 	if s.ShowUnit == nil {
 		return nil
@@ -198,7 +196,7 @@ func (s *Session) awaitProgram(ctx context.Context) error {
 	}, maybeDone)
 }
 
-// ErrMaybeDone reports that the user stopped waiting for the answer to a change that was sent.
+// ErrMaybeDone reports that the user stopped waiting for the answer to a sent change.
 var ErrMaybeDone = errors.New("it may have been done")
 
 // answer describes the answer that a request waits for.
@@ -210,8 +208,8 @@ func maybeDone(err error) bool {
 	return errors.As(err, &e) && e.Details["maybe_done"] == true
 }
 
-// Call sends one request and reads the answer, with its value under field. The error of a request
-// without an answer has advice.
+// Call sends one request and returns the answer, with its value under field. Without an answer the
+// error has advice.
 func (s *Session) Call(ctx context.Context, method, path, field string, in any, opts ...client.Option) (Response, error) {
 	ctx, stop := s.watchUnit(ctx)
 	defer stop()

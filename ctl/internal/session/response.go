@@ -11,17 +11,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. The values are
-// unchanged, so that -o json prints also what this version does not know.
+// Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. Values are
+// unchanged, so that -o json also prints what this version does not know.
 type Response struct {
 	Members map[string]json.RawMessage
-	// Earlier reports that the change had been made before, by the op of another request.
+	// Earlier reports that the change was made before, by another request's op.
 	Earlier bool
 }
 
-// newResponse reads the client's result: the whole document if it has several fields, the bare
-// value if it has one. A bare value is the value of field, unless it is an op: a request for
-// lasting work may be answered with its op.
+// newResponse reads the client's result: the document if it has several fields, the bare value if
+// it has one. A bare value is that of field, unless it is an op: lasting work may be answered with
+// its op.
 func newResponse(field string, value json.RawMessage) (Response, error) {
 	var members map[string]json.RawMessage
 	if len(value) > 0 && value[0] == '{' {
@@ -49,8 +49,8 @@ func (r Response) With(field string, member json.RawMessage) Response {
 	return r
 }
 
-// doneBefore reports whether the op of the answer is done, and belongs to another request than the
-// one with this key.
+// doneBefore reports whether the op of the answer is done, and is of another request than the one
+// with this key.
 func (r Response) doneBefore(key string) bool {
 	var op api.Op
 	return r.Decode("op", &op) == nil && op.ID != key && op.State == api.OpDone
@@ -62,8 +62,7 @@ func (r Response) Has(field string) bool {
 	return ok && string(member) != "null"
 }
 
-// Decode reads the value of field. A missing field is an error: the other side has sent another
-// answer.
+// Decode reads the value of field. A missing field is an error: the answer is not the expected one.
 func (r Response) Decode(field string, out any) error {
 	if !r.Has(field) {
 		return fmt.Errorf("the answer has no %q; is the other side another version?", field)

@@ -9,12 +9,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CodeUnreachable marks the error of a request without an answer. The user gets a code of the
+// CodeUnreachable marks the error of a request without an answer. The user sees a code of the
 // closed list instead.
 const CodeUnreachable api.Code = "unreachable"
 
-// explainUnreachable turns the error of a request without an answer into an error with advice. It
-// returns other errors unchanged.
+// explainUnreachable adds advice to the error of a request without an answer. It returns other
+// errors unchanged.
 func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	if failure := startFailure(ctx); failure != nil {
 		return failure
@@ -41,9 +41,8 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
 }
 
-// whyNoAnswer returns, for the end of a line about a missing answer, the commands that show the
-// reason: systemd holds the socket even of a program that does not start. It is "" for another
-// machine.
+// whyNoAnswer returns, to end a line about a missing answer, the commands that show the reason:
+// systemd holds even the socket of a program that does not start. It is "" for another machine.
 func (s *Session) whyNoAnswer() string {
 	if IsRemote(s.Client.Target()) {
 		return ""

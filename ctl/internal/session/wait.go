@@ -20,9 +20,9 @@ type Work struct {
 	cancels bool
 }
 
-// Perform sends a change and waits for the end of the work that it starts. Without such work it
-// returns the answer, otherwise an answer with the op and its migration at their end. finished is
-// false if the user did not want to wait; then the ids have been printed.
+// Perform sends a change and awaits the work that it starts. It returns the answer, after such work
+// with the op and its migration at their end. finished is false if the user did not want to wait;
+// then the ids have been printed.
 func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (resp Response, finished bool, err error) {
 	resp, err = Send(ctx, s, route, in, refs...)
 	if err != nil || !resp.Has("op") {
@@ -62,7 +62,7 @@ func readWork(resp Response) (Work, error) {
 	return w, nil
 }
 
-// printStarted prints the result of --no-wait: the id of the migration or of the op.
+// printStarted prints the result of --no-wait: the migration's or the op's id.
 func (s *Session) printStarted(resp Response, w Work) error {
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)
@@ -157,8 +157,8 @@ func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
 	return resp.With("migration", moveResp.Members["migration"]), nil
 }
 
-// beingCancelled reports whether the op ended because of a cancel of its migration. The migration's
-// state shows that a moment later.
+// beingCancelled reports whether the op ended because its migration is cancelled, which the
+// migration's state shows a moment later.
 func (w Work) beingCancelled() bool {
 	return w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && !w.Migration.State.Final()
 }
@@ -168,8 +168,8 @@ func (w Work) cancelRefused() bool {
 	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
 }
 
-// tookBack reports whether a cancel has undone a start that waited for the operator: then nothing
-// was left to cancel.
+// tookBack reports whether a cancel has undone a start that waited for the operator, so that
+// nothing was left to cancel.
 func (w Work) tookBack() bool {
 	return w.cancels && w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && w.Migration != nil && w.Migration.State == api.MigrationError
 }

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// noticeAfter is the time before the first notice of a wait: most waits are shorter.
+	// noticeAfter is the time before the first notice of a wait; most waits are shorter.
 	noticeAfter = 3 * time.Second
-	// noticePoll is the interval between reads of the op, noticeRepeat the interval between reports
-	// of the same wait.
+	// noticePoll is the interval between reads of the op, noticeRepeat that between reports of the
+	// same wait.
 	noticePoll   = 5 * time.Second
 	noticeRepeat = 30 * time.Second
 )
@@ -52,7 +52,7 @@ func (n *waitNotice) run(ctx context.Context) {
 	}
 }
 
-// update reports what the op waits for, if that is new or was reported some time ago.
+// update reports what the op waits for, if that is new or was last reported some time ago.
 func (n *waitNotice) update(op *api.Op, now time.Time) {
 	what, since, rest := n.before, n.since, n.otherwise+"."
 	if op != nil {
@@ -106,16 +106,16 @@ func waitReason(op *api.Op) string {
 	return op.WaitingFor
 }
 
-// stepWaitReasons are the steps of stop, shelve and detach that wait for a guest, with the guest's
-// expected action.
+// stepWaitReasons are the steps of stop, shelve and detach that wait for a guest, with the action
+// expected of it.
 var stepWaitReasons = map[string]string{
 	"power_off":   "the guest to shut down",
 	"stop":        "the guest to shut down",
 	"detach_live": "the guest to let go of the disk",
 }
 
-// startWaitNotice reports what the op waits for, after a few seconds and until stop is called.
-// Before is reported while the op is unknown, and always if opID is "".
+// startWaitNotice reports what the op waits for, after a few seconds, until stop is called. It
+// reports before while the op is unknown, and always if opID is "".
 func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, before string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unit asks systemd for the state of the unit of a Volferry program, and why the program
-// does not start. It does not know requests or their purpose.
+// Package unit asks systemd for the state of a Volferry program's unit, and why the program does
+// not start. It does not know requests or their purpose.
 package unit
 
 import (
@@ -21,8 +21,8 @@ const showTimeout = 5 * time.Second
 // State is the state of a service's unit, in the terms of systemctl show.
 type State struct {
 	Active, Sub string
-	// Result is the result of the last start or run, and ExitStatus the exit status or signal of
-	// its main process, if it had one.
+	// Result is the result of the last start or run, ExitStatus its main process's exit status or
+	// signal, if any.
 	Result     string
 	ExitStatus int
 	// Restarts counts systemd's automatic restarts.
@@ -71,7 +71,7 @@ func (s State) Up() bool { return s.Active == "active" || s.Active == "reloading
 // GivenUp reports whether systemd will not start the program again by itself.
 func (s State) GivenUp() bool { return s.Active == "failed" }
 
-// Ended reports whether the last start or run of the program ended in an error, without a new start
+// Ended reports whether the program's last start or run ended in an error, without a new start
 // since.
 func (s State) Ended() bool { return s.GivenUp() || strings.HasPrefix(s.Sub, "auto-restart") }
 

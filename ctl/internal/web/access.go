@@ -15,13 +15,13 @@ import (
 // openPath is the path where the token is exchanged for the session.
 const openPath = "/open"
 
-// contentSecurityPolicy lets the page use only resources of this server. Texts come from hosts and
-// guests: the browser itself refuses to interpret them as HTML.
+// contentSecurityPolicy limits the page to resources of this server. Texts come from hosts and
+// guests: the browser itself does not interpret them as HTML.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guarded answers only a browser's requests for this page. It wraps all requests, also those
-// without a session.
+// guarded answers only a browser's requests for this page. It wraps all requests, with or without a
+// session.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -46,7 +46,7 @@ func guarded(next http.Handler) http.Handler {
 }
 
 // isLoopbackName reports whether a Host header names this machine by a name that DNS rebinding
-// cannot produce. The port may be another one, because of port forwarding.
+// cannot produce. Port forwarding may change the port.
 func isLoopbackName(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -55,8 +55,8 @@ func isLoopbackName(hostport string) bool {
 	return host == "127.0.0.1" || host == "::1" || host == "localhost"
 }
 
-// isOwnOrigin reports whether the request comes from this page, or from no page. A link that opens
-// the page may be anywhere, for example in a terminal that is itself a web page.
+// isOwnOrigin reports whether the request comes from this page or from none. A link to the page may
+// be anywhere, for example in a terminal that is itself a web page.
 func isOwnOrigin(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return false
@@ -70,11 +70,11 @@ func isOwnOrigin(r *http.Request) bool {
 
 // admission admits one browser: the first that presents the token gets the session.
 type admission struct {
-	// cookie is the name of the session's cookie. Browsers share cookies between ports, so each run
-	// has its own name.
+	// cookie is the name of the session's cookie, different in each run, because browsers share
+	// cookies between ports.
 	cookie, session string
 	// key is sent by the page's scripts with all requests, in keyHeader. The cookie goes to every
-	// server of this machine; the browser keeps the key for pages of this port.
+	// server of this machine, but the browser keeps the key for pages of this port.
 	key string
 
 	mu    sync.Mutex
@@ -99,9 +99,9 @@ func (a *admission) exchange(token string) bool {
 // keyHeader is the header with the key in requests of the page's scripts.
 const keyHeader = "Volferry-Page-Key"
 
-// open gives the session to the browser with the token. Its answer is a page that stores the key
-// and continues, not a redirect: after a link from another site a browser would not send a strict
-// cookie with the redirected request.
+// open gives the session to the browser with the token. It answers with a page that stores the key
+// and continues, not a redirect: after a link from another site the browser would not send a strict
+// cookie with that.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
 		http.Error(w, "This link is not valid, or was used already: it works once.\n"+

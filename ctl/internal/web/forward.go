@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// forwarded are the routes that the page reads. No other request reaches the other side.
+// forwarded are the routes that the page reads; no other request reaches the other side.
 var forwarded = []*routes.Declaration{
 	routes.ShowStatus.Declaration,
 	routes.RunDoctor.Declaration,
@@ -41,9 +41,8 @@ type forwarder struct {
 	base      *url.URL
 }
 
-// handler passes a read of route d on. The other side gets the names in the path and the query of
-// the browser's request, but no cookie and no header of it. It also gets this program's
-// announcement.
+// handler forwards a read of route d: the names in the path and the query of the browser's request,
+// and this program's announcement, but no cookie or header of the browser.
 func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 	names := wildcard.FindAllStringSubmatch(d.Path, -1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,12 +70,12 @@ func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 		w.WriteHeader(resp.StatusCode)
 		out := &flusher{w, http.NewResponseController(w)}
 		_, _ = out.Write(nil) // a stream begins before its first line
-		// If the stream breaks, the browser sees the end of the answer, and asks again.
+		// If the stream breaks, the browser sees the answer end, and asks again.
 		_, _ = io.Copy(out, resp.Body)
 	})
 }
 
-// flusher sends every write at once: a line of a stream must not wait for the next.
+// flusher sends every write at once: a stream's line must not wait for the next.
 type flusher struct {
 	w       io.Writer
 	control *http.ResponseController

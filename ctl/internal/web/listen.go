@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// DefaultAddress has a free port, a different one each time. A service worker or other data that
-// another program's page has stored in the browser for its port stays there after that program has
-// ended, and would affect this page at the same port.
+// DefaultAddress has a free port, different each time: data that another program's page has stored
+// in the browser for its port, such as a service worker, outlasts that program and would affect
+// this page at that port.
 const DefaultAddress = "127.0.0.1:0"
 
 // CheckAddress returns address with its name resolved. It refuses addresses that other machines
-// could reach, because the page shows the whole site.
+// could reach: the page shows the whole site.
 func CheckAddress(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

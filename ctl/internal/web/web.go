@@ -24,8 +24,7 @@ var embedded embed.FS
 type About struct {
 	// Target is the socket or registry with the shown state.
 	Target string `json:"target"`
-	// Command begins the command lines that the page recommends, so that they go to the same
-	// target.
+	// Command begins the command lines that the page recommends, so that they have the same target.
 	Command string `json:"command"`
 	Version string `json:"version"`
 }

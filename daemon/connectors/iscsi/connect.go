@@ -67,8 +67,8 @@ func (i iscsi) reach(ctx context.Context, p place, sessions []session) error {
 }
 
 const (
-	// sessionExists is the exit status of iscsiadm while iscsid makes that session, for an
-	// interrupted caller.
+	// sessionExists is iscsiadm's exit status while iscsid makes that session, for an interrupted
+	// caller.
 	sessionExists = 15
 	// noRecord is the exit status of iscsiadm if a portal has no record.
 	noRecord = 21
@@ -77,8 +77,8 @@ const (
 	loginWithin = 25 * time.Second
 )
 
-// login makes a session. An existing record of its portal is the operator's, and may have a secret
-// in it; a new record has the settings of /etc/iscsi/iscsid.conf.
+// login makes a session. An existing record of its portal is the operator's and may contain a
+// secret; a new one has the settings of /etc/iscsi/iscsid.conf.
 func (i iscsi) login(ctx context.Context, p place, portal target.Address) error {
 	err := i.iscsiadm(ctx, p, portal)
 	if exitsWith(err, noRecord) {
@@ -100,9 +100,8 @@ func exitsWith(err error, status int) bool {
 	return errors.As(err, &exit) && exit.ExitCode() == status
 }
 
-// newRecord makes the record of a portal. Our sessions do not begin with the host, and a portal
-// that does not answer is tried for a short time only. If there are other paths, a lost path is
-// given up soon.
+// newRecord makes the record of a portal. Our sessions do not begin at boot, and a portal that does
+// not answer is tried only briefly. If there are other paths, a lost one is given up soon.
 func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) error {
 	settings := [][2]string{{"node.startup", "manual"}, {"node.session.initial_login_retry_max", "1"}}
 	if len(p.portals) > 1 {
@@ -117,8 +116,7 @@ func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) er
 	return err
 }
 
-// wait has the requests made while a volume is waited for, each made once, and the last
-// observation.
+// wait has the requests, each made once, during the wait for a volume, and the last observation.
 type wait struct {
 	sessions []session
 	found    *device
@@ -126,7 +124,7 @@ type wait struct {
 	failed   []error // of the requests
 }
 
-// once makes a request that may help a volume to appear. The volume may appear without it.
+// once makes a request that may help a volume to appear, and may be unnecessary.
 func (w *wait) once(what string, do func() error) {
 	if w.asked[what] {
 		return
@@ -145,7 +143,7 @@ func (w *wait) why() string {
 	return ": " + errors.Join(w.failed...).Error()
 }
 
-// shows waits for a volume, for its name, and for its map to have all paths.
+// shows waits for a volume, its name, and a map with all paths.
 func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	w := &wait{asked: map[string]bool{}}
 	there, err := target.Until(ctx, i.Within, func() (bool, error) { return i.look(ctx, p, u, w) })
@@ -155,7 +153,7 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look reports whether a volume is complete. It rescans each session once for new units, and each
+// look reports whether a volume is complete. It rescans each session once for new units and each
 // disk once for changes.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
@@ -182,8 +180,8 @@ func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, 
 	return whole && err == nil && w.found != nil && i.IsNamed(u.name, w.found.name), err
 }
 
-// scan rescans the sessions that do not show a unit. A unit that no session shows after that does
-// not exist.
+// scan rescans the sessions that do not show a unit. A unit that none shows after that does not
+// exist.
 func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	scanned := false
 	for _, s := range w.sessions {
@@ -208,9 +206,9 @@ func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	return nil
 }
 
-// mapped reports whether a map is on all working paths of a unit. It gives paths without a map to
-// multipathd once udev knows them: multipathd asks udev about them, and may ignore a unit that it
-// has not had before.
+// mapped reports whether a map is on all working paths of a unit. It gives multipathd the paths
+// without a map once udev knows them: multipathd asks udev about paths, and may ignore a unit that
+// is new to it.
 func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	whole := true
 	for _, d := range paths(w.sessions, u) {
@@ -238,7 +236,7 @@ func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	return whole, nil
 }
 
-// verdict returns the result of the wait for a volume. A map with a missing path is a success.
+// verdict returns the result of the wait for a volume. A map without one of its paths is a success.
 func (i iscsi) verdict(p place, u unit, w *wait, there bool) (*device, error) {
 	all, found := paths(w.sessions, u), w.found
 	switch {

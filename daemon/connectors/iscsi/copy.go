@@ -24,28 +24,28 @@ func canCopy() bool {
 
 // The exit statuses of sg_xcopy (sg3_utils(8)).
 var (
-	// saysNo are refusals: an illegal request, an operation code that the target does not support,
-	// a copy that it aborted, unsupported operating parameters of copies.
+	// saysNo are refusals: an illegal request, an unsupported operation code, a copy aborted by the
+	// target, unsupported operating parameters of copies.
 	saysNo = []int{5, 9, 10, 72}
 	// saysAgain are a unit attention and an aborted command.
 	saysAgain = []int{6, 11}
-	// saysDone are other errors. With each of them the target has answered, so that it does not
-	// work any more: not ready, a medium error, a protected unit, an address that does not exist, a
-	// reservation; and a command that was not sent.
+	// saysDone are other errors, which the target also answers, so that it does not work any more:
+	// not ready, a medium error, a protected unit, an address that does not exist, a reservation;
+	// and a command that was not sent.
 	saysDone = []int{1, 2, 3, 6, 7, 11, 15, 17, 18, 22, 24, 31}
 	// saysBusy are statuses of a target that asks for a later attempt.
 	saysBusy = []int{26, 27}
 )
 
-// errUnclear reports that the target's state is unknown: its session was lost, or the kernel has
-// given the command up. The connector then gives no answer.
+// errUnclear reports that the target's state is unknown: its session was lost, or the kernel gave
+// the command up. The connector then does not answer.
 var errUnclear = errors.New("the target has not answered")
 
 // copyTries bounds the attempts to send a command.
 const copyTries = 3
 
-// copy has the target copy between two of its units. After its end nothing continues: the command
-// ends together with the target's work, and holds the lock until then, even if this process dies.
+// copy has the target copy between two of its units. Nothing continues after its end: the command
+// ends with the target's work and holds the lock until then, even if this process dies.
 func (i iscsi) copy(ctx context.Context, p place, in connector.Request) (connector.Answer, error) {
 	src, srcIs := unitOf(in.Source.Volume)
 	dst, dstIs := unitOf(in.Volume)
@@ -96,7 +96,7 @@ func (i iscsi) copy(ctx context.Context, p place, in connector.Request) (connect
 	}
 }
 
-// isThe refuses a unit that is not connected, is not the expected device, or has another size.
+// isThe refuses a unit that is not connected, not the expected device, or of another size.
 func (i iscsi) isThe(p place, u unit, sessions []session, identity string, sizeBytes int64) error {
 	found, err := i.find(u, sessions)
 	switch {
@@ -161,7 +161,7 @@ func (i iscsi) blockBytes(disk string) (int64, error) {
 	return n, nil
 }
 
-// awaitCopy waits until no copy to a volume runs: before that the volume may not be connected.
+// awaitCopy waits until no copy to a volume runs; before that it may not be connected.
 func (i iscsi) awaitCopy(volume string) error {
 	u, is := unitOf(volume)
 	if !is {

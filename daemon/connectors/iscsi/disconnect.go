@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// disconnect removes the device of a volume, and ends the sessions with the last volume.
+// disconnect removes a volume's device, and with the last volume ends the sessions.
 func (i iscsi) disconnect(ctx context.Context, p place, marks *target.Marks, in connector.Request) error {
 	u, is := unitOf(in.Volume)
 	if !is {
@@ -34,7 +34,7 @@ func (i iscsi) disconnect(ctx context.Context, p place, marks *target.Marks, in 
 	return i.end(ctx, p, marks, u)
 }
 
-// end removes the devices of a volume, and then its mark. Devices of other programs stay.
+// end removes the devices of a volume, then its mark. Other programs' devices stay.
 func (i iscsi) end(ctx context.Context, p place, marks *target.Marks, u unit) error {
 	holds, last, err := marks.Holds(u.name)
 	if err == nil && holds {
@@ -46,8 +46,8 @@ func (i iscsi) end(ctx context.Context, p place, marks *target.Marks, u unit) er
 	return marks.Remove(u.name)
 }
 
-// unplug removes the devices of a volume; with the last volume it removes all devices of the
-// sessions, and then the sessions. It does nothing while one of them is in use.
+// unplug removes the devices of a volume; with the last volume, all devices of the sessions and
+// then the sessions. It does nothing while one is in use.
 func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
 	sessions, err := readSessions(i.Devices, p)
 	if err != nil {
@@ -115,8 +115,8 @@ func (i iscsi) stack(devices []string) (all []string, err error) {
 }
 
 // removeMaps removes the multipath maps among devices, with their partitions. A map that also has
-// paths to another target of the same storage is kept without our paths. It returns the UUIDs of
-// the kept maps.
+// paths to another target of the same storage only loses our paths. It returns the UUIDs of the
+// kept maps.
 func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string, err error) {
 	for _, d := range devices {
 		uuid, err := i.Attribute(d, "dm/uuid")
@@ -143,8 +143,7 @@ func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string,
 	return kept, nil
 }
 
-// pathsOf returns the paths of a map that are among devices, and reports whether it has other
-// existing paths.
+// pathsOf returns a map's paths among devices, and whether it has other existing paths.
 func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, err error) {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {
@@ -207,8 +206,7 @@ func (i iscsi) logout(ctx context.Context, sessions []session) {
 	}
 }
 
-// gone waits until neither the kernel nor udev has the removed devices. The name of a kept map
-// stays.
+// gone waits until neither the kernel nor udev has the removed devices. A kept map's name stays.
 func (i iscsi) gone(ctx context.Context, p place, u unit, last, kept bool) error {
 	gone, err := target.Until(ctx, i.Within, func() (bool, error) {
 		sessions, err := readSessions(i.Devices, p)

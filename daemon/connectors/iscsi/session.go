@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
 )
 
-// session is the kernel's data about a session with the target, which is a path to its units.
+// session is the kernel's data about a session with the target, a path to its units.
 type session struct {
 	id      string
 	portals []target.Address
-	// wwids are the units that were found, disks the units among them that have a device already.
+	// wwids are the units found, disks those that already have a device.
 	wwids []string
 	disks []disk
 }
@@ -87,8 +87,8 @@ func (s *session) read(devices target.Devices, dir string) error {
 	return nil
 }
 
-// wwidOf returns the identity that the unit in this directory reports. A unit that reports none in
-// page 0x83 is not ours; the kernel then returns these errors.
+// wwidOf returns the identity that the unit in this directory reports. A unit without one in page
+// 0x83 is not ours; the kernel then returns these errors.
 func wwidOf(dir string) (string, error) {
 	wwid, err := target.Attribute(dir, "wwid")
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EINVAL) {

@@ -13,13 +13,12 @@ type unit struct {
 	name string
 	// wwid is the unit's identity in the kernel's form.
 	wwid string
-	// mapUUID is the UUID of the multipath map that is the volume; "" if the volume is the disk
-	// itself.
+	// mapUUID is the UUID of the volume's multipath map; "" if the volume is the disk itself.
 	mapUUID string
 }
 
-// The names begin with the kind of the device. The WWID follows in the form of udev and multipath:
-// 3 and an NAA identifier, or 2 and an EUI-64.
+// The names begin with the kind of device. Then follows the WWID as udev and multipath write it: 3
+// and an NAA identifier, or 2 and an EUI-64.
 const (
 	mapPrefix  = "dm-uuid-"
 	diskPrefix = "scsi-"
@@ -31,7 +30,7 @@ var (
 	wwidKind = map[string]string{"2": "eui.", "3": "naa."}
 )
 
-// unitOf returns the logical unit of a volume; false if the name is not one of a unit.
+// unitOf returns the logical unit of a volume; false if the name is not a unit's.
 func unitOf(volume string) (unit, bool) {
 	parts := unitForm.FindStringSubmatch(volume)
 	if parts == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// group is a volume group that is named by the label of a device of this host.
+// group is a volume group, named by a device's label on this host.
 type group struct {
 	name, uuid string
 	devices    []string
@@ -53,7 +53,7 @@ func (l lvm) groups(ctx context.Context) (all []group, err error) {
 	return all, nil
 }
 
-// groupOf returns the volume group of a place. The warning names other groups with the same name.
+// groupOf returns the volume group of a place. The warning names other groups of that name.
 func (l lvm) groupOf(ctx context.Context, p place) (own group, warning string, err error) {
 	all, err := l.groups(ctx)
 	if err != nil {

@@ -48,8 +48,7 @@ func volumeAnswer(p place, v *logical, err error) (connector.Answer, error) {
 	}}, nil
 }
 
-// create makes a thin volume. The same change makes the volume and its tag, so that neither is seen
-// without the other.
+// create makes a thin volume together with its tag, so that neither is seen without the other.
 func (l lvm) create(ctx context.Context, p place, r *report, in connector.Request) (connector.Answer, error) {
 	if err := r.checkSize(in.SizeBytes); err != nil {
 		return connector.Answer{}, err
@@ -93,7 +92,7 @@ func (l lvm) extend(ctx context.Context, p place, r *report, in connector.Reques
 	return l.now(ctx, p, in.Volume)
 }
 
-// remove deletes only the volume with the identity; another volume may have its name by now.
+// remove deletes only the volume with the identity; another may have its name by now.
 func (l lvm) remove(ctx context.Context, p place, r *report, in connector.Request) (connector.Answer, error) {
 	v, err := r.find(in.Volume)
 	if connector.CodeOf(err) == connector.CodeNotFound {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program lvm is the connector of a thin pool of LVM; libvirt cannot create volumes in such a pool.
-// Its options are vg, a volume group, vg_uuid, its UUID, and thin_pool, a thin pool in it.
+// Program lvm is the connector of a thin pool of LVM, in which libvirt cannot create volumes. Its
+// options are vg, a volume group, vg_uuid, its UUID, and thin_pool, a thin pool in it.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// quieten stops LVM's warnings about inherited file descriptors. With a line for each the error
-// itself would be cut off.
+// quieten stops LVM's warnings about each inherited file descriptor, after which the error itself
+// would be cut off.
 func quieten() error { return os.Setenv("LVM_SUPPRESS_FD_WARNINGS", "1") }
 
 func main() {

@@ -27,8 +27,8 @@ type lvm struct {
 	run func(ctx context.Context, args ...string) ([]byte, error)
 }
 
-// place is the thin pool of a request. The UUID identifies the group: a guest can write any group
-// name on its own disk.
+// place is a request's thin pool. The UUID identifies the group: a guest can write any group name
+// on its disk.
 type place struct{ group, uuid, pool string }
 
 // name is the form of the names of volume groups and logical volumes.

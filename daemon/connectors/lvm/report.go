@@ -41,7 +41,7 @@ type logical struct {
 }
 
 // report reads the volume group. A missing pool is unavailable, not absent: its disks may be
-// missing, and then its content is unknown.
+// missing, so its content is unknown.
 func (l lvm) report(ctx context.Context, p place) (*report, error) {
 	own, warning, err := l.groupOf(ctx, p)
 	if err != nil {
@@ -107,8 +107,8 @@ func (r *report) find(name string) (*logical, error) {
 	return v, nil
 }
 
-// facts describes the pool. If lvs has no percentage, the pool is not active and has no free space
-// now.
+// facts describes the pool. Without a percentage from lvs, the pool is not active and has no free
+// space now.
 func (r *report) facts() *connector.Pool {
 	used, err := strconv.ParseFloat(r.pool.DataPercent, 64)
 	if err != nil {

@@ -85,8 +85,8 @@ func (nvme) absent(p place, volume string) error {
 	return connector.Errorf(connector.CodeNotFound, "subsystem %s shows no namespace %s", p.nqn, volume)
 }
 
-// connect connects the subsystem through each missing address, and waits for the namespace. One
-// path is enough.
+// connect connects the subsystem through each missing address and awaits the namespace. One path is
+// enough.
 func (n nvme) connect(ctx context.Context, p place, marks *target.Marks, in connector.Request) (connector.Answer, error) {
 	if !strings.HasPrefix(in.Volume, namePrefix) {
 		return connector.Answer{}, n.absent(p, in.Volume)
@@ -161,7 +161,7 @@ func (n nvme) shows(ctx context.Context, p place, volume string) (*namespace, er
 	return nil, n.absent(p, volume)
 }
 
-// disconnect removes the mark of a volume, and ends the session with the last volume.
+// disconnect removes a volume's mark, and with the last volume ends the session.
 func (n nvme) disconnect(ctx context.Context, p place, marks *target.Marks, in connector.Request) error {
 	s, err := n.read(p)
 	if err != nil {
@@ -178,8 +178,8 @@ func (n nvme) disconnect(ctx context.Context, p place, marks *target.Marks, in c
 	return n.end(ctx, p, marks, in.Volume)
 }
 
-// end removes the mark of a volume, and ends the session with the last one, unless another disk of
-// the session, which was not connected by this program, is open.
+// end removes a volume's mark. With the last one it ends the session, unless another disk of it,
+// which this program did not connect, is open.
 func (n nvme) end(ctx context.Context, p place, marks *target.Marks, volume string) error {
 	_, last, err := marks.Holds(volume)
 	if err == nil && last {

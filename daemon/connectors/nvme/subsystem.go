@@ -47,7 +47,7 @@ func placeOf(options map[string]string) (place, error) {
 	return p, err
 }
 
-// subsystem is the kernel's data about a subsystem: its controllers are the paths to it.
+// subsystem is the kernel's data about a subsystem; its controllers are the paths to it.
 type subsystem struct {
 	controllers []controller
 	namespaces  []namespace
@@ -95,7 +95,7 @@ var (
 	diskName       = regexp.MustCompile(`^nvme[0-9]+n[0-9]+$`)
 )
 
-// add adds an entry of a subsystem, if it is a controller or a disk.
+// add adds an entry of a subsystem if it is a controller or a disk.
 func (s *subsystem) add(devices target.Devices, dir, name string) error {
 	switch {
 	case controllerName.MatchString(name):

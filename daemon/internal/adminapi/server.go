@@ -95,8 +95,8 @@ type Server struct {
 // New returns the API of a daemon.
 func New(d Deps) *Server { return &Server{Deps: d} }
 
-// logCaller logs the caller of a change at the socket, because the registry sees only this host,
-// whoever calls. A plan or an estimate changes nothing and is not logged.
+// logCaller logs the caller of a change at the socket, because the registry sees only this host. A
+// plan or an estimate changes nothing and is not logged.
 func (s *Server) logCaller(r *http.Request, refused error) {
 	who := whoAsks(r.Context())
 	if refused != nil {

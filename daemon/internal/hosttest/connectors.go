@@ -18,14 +18,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Connectors are the connectors of a host in memory, as for a daemon with the unit of `volferryd
-// connectors`: a verb that has begun runs to its end, even if its caller gives up or dies, and a
-// later verb of the volume, also an inspection, waits for it. The storage is the fake hypervisor's:
-// the volumes of its pools of type hv.ConnectorPool, and of its targets.
+// Connectors are a host's connectors in memory, as for a daemon with the unit of `volferryd
+// connectors`: a begun verb runs to its end even if its caller gives up or dies, and later verbs of
+// the volume, also inspections, wait for it. The storage is the fake hypervisor's: the volumes of
+// its pools of type hv.ConnectorPool, and of its targets.
 type Connectors struct {
 	Fake   *hvtest.Fake
 	Images *Images
-	// Moments are the runs of a program that changes something. A lost answer stands for a program
+	// Moments are the runs of programs that change something. A lost answer stands for a program
 	// that died.
 	Moments *Moments
 	// Copies reports that the pools copy between their volumes.
@@ -37,11 +37,10 @@ type Connectors struct {
 }
 
 // verbTakes is how long a program works before it changes something. Nothing else takes exactly
-// that time, so that a seed determines the run.
+// that time, so a seed determines the run.
 const verbTakes = 1037 * time.Millisecond
 
-// On returns a hypervisor with the connectors' pools, as a starting daemon has it. It has the pools
-// that exist at that time.
+// On returns a hypervisor with the present pools of the connectors, as a starting daemon has it.
 func (c *Connectors) On(h hv.Hypervisor) *pools.Host {
 	host := &pools.Host{Hypervisor: libvirt{h}, Connectors: map[string]string{}, Run: c.run, Look: c.kernel}
 	all, err := c.Fake.Pools(context.Background())
@@ -185,8 +184,8 @@ func (c *Connectors) create(ctx context.Context, pool string, in connector.Reque
 	return err
 }
 
-// pool returns a connector's description of its pool; it is a pool of a target if the fake has one
-// in its directory.
+// pool returns a connector's description of its pool, a target's pool if the fake has one in its
+// directory.
 func (c *Connectors) pool(ctx context.Context, name string) (connector.Pool, error) {
 	all, err := c.Fake.Pools(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 type Program[M any] struct {
 	// Runner returns the configuration of the runner of the manager's ops.
 	Runner op.Config
-	// New returns the manager of a starting daemon, such as attach.Manager. The manager registers
-	// its plans with the runner.
+	// New returns a starting daemon's manager, such as attach.Manager, which registers its plans
+	// with the runner.
 	New func(runner *op.Runner) M
 	// Run is the manager's own work until ctx ends. Nil if it has none.
 	Run func(m M, ctx context.Context) error
@@ -86,8 +86,8 @@ func (d *Daemon[M]) Halt() {
 	d.stop()
 }
 
-// Boot starts a daemon after the previous one was killed. Begin is the first call of its runner:
-// nil for Resume.
+// Boot starts a daemon after the previous one was killed. Begin is its runner's first call: nil for
+// Resume.
 func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Daemon[M]) RestartAfter(happen func()) {
 	d.boot(nil)
 }
 
-// Replace is RestartAfter for a daemon that hangs: it does not wait for the daemon's end.
+// Replace is RestartAfter for a daemon that hangs, without the wait for its end.
 func (d *Daemon[M]) Replace(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,7 +122,7 @@ func (d *Daemon[M]) Now() (M, *op.Runner) {
 	return d.manager, d.runner
 }
 
-// AwayFor makes a system unreachable for a time, and then wakes the ops that wait for it.
+// AwayFor makes a system unreachable for a time, then wakes the ops that wait for it.
 func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting string) {
 	setAway(true)
 	time.AfterFunc(how, func() {

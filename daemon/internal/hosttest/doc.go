@@ -2,6 +2,6 @@
 
 // Package hosttest is the base of the tests of the daemon's managers: a host in memory with guards,
 // images, connectors and the fake hypervisor, the common part of a registry, a daemon that can be
-// killed and started again, and trials with a happening at every call. It does not know plans, or
-// the rules of one manager's registry.
+// killed and restarted, and trials with a happening at every call. It does not know plans or the
+// rules of one manager's registry.
 package hosttest

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 )
 
-// Guards are guards in memory that behave like guard.Dir and the hook. Something may happen at each
-// call of Set, Clear and Has.
+// Guards are guards in memory that behave like guard.Dir and the hook. Each call of Set, Clear and
+// Has is a possible happening.
 type Guards struct {
 	Moments *Moments
-	// HookError is a fault of the hook; with it the hook does not support start tokens.
+	// HookError is a fault of the hook, which then does not support start tokens.
 	HookError error
 
 	mu     sync.Mutex
@@ -91,7 +91,7 @@ func (g *Guards) Of(id string) ([]guard.Guard, error) {
 	return slices.Clone(g.set[id]), nil
 }
 
-// List returns the reasons of all guards, by domain, with a line "REASON [OWNER]" for each guard.
+// List returns the reasons of all guards by domain, each a line "REASON [OWNER]".
 func (g *Guards) List() (map[string]string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

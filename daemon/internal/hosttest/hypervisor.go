@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Hypervisor is the fake hypervisor for a daemon: something may happen at each of the calls below.
-// The test itself uses Fake, where nothing happens.
+// Hypervisor is a daemon's fake hypervisor: something may happen at each of the calls below. The
+// test itself uses Fake, where nothing happens.
 type Hypervisor struct {
 	*hvtest.Fake
 	Moments *Moments

@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InUse returns in words the holder of an image besides the domains; for an RBD image, besides the
-// clients that ours counts.
+// InUse describes the holder of an image besides the domains; for an RBD image, besides the clients
+// that ours counts.
 func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsRBD(path) {
 		// A guest may start or stop between two counts: image.Storage counts again too.

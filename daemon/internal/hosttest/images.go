@@ -21,12 +21,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Images are the images of the fake hypervisor, and behave like image.Storage. Paths below /dev are
+// Images are the fake hypervisor's images, and behave like image.Storage. Paths below /dev are
 // block devices.
 type Images struct {
 	Fake *hvtest.Fake
 	// Closed is a directory that QEMU cannot traverse. Shut is an image that QEMU cannot open, or a
-	// directory of such images.
+	// directory of such.
 	Closed, Shut string
 	// AlignBytes is the alignment that QEMU needs of the size of a raw file that begins with data,
 	// 0 for 512. Filled are the files that were given a first block.
@@ -39,8 +39,8 @@ type Images struct {
 	// Limits has the limits of filesystems, by directory.
 	Limits map[string]image.Needs
 	// Allocations has, by directory, how filesystems allocate space; the default is Sparse and
-	// Ahead. Full is a fully allocated image. Unlike has the attributes that copies in any
-	// directory lose.
+	// Ahead. Full is a fully allocated image. Unlike has the attributes that copies lose in any
+	// directory.
 	Allocations map[string]image.Allocating
 	Full        string
 	Unlike      []string
@@ -61,13 +61,12 @@ type Images struct {
 	Stuck error
 	// NoSnapshots is the error of every new snapshot, nil if snapshots can be made.
 	NoSnapshots error
-	// BeforeGrow, if set, is called once, before the next image grows. OnDisconnect, if set, is
-	// called at each disconnect of an image.
+	// BeforeGrow, if set, is called once, before the next growth of an image. OnDisconnect, if set,
+	// is called at each disconnect of one.
 	BeforeGrow, OnDisconnect func()
-	// Resized is the size that another program has given to every overlay, 0 if none has.
+	// Resized is the size that another program gave every overlay, 0 if none did.
 	Resized atomic.Int64
-	// SmallClusterBytes is the cluster size of moved images, 0 for the size of images that are made
-	// here.
+	// SmallClusterBytes is the cluster size of moved images, 0 for that of images made here.
 	SmallClusterBytes int64
 	// Layout has the unusual features of every qcow2 image.
 	Layout []string
@@ -83,11 +82,11 @@ type Images struct {
 	Users map[string]string
 	// Marks are the texts that raw images were marked with.
 	Marks map[string]string
-	// FlushFails, if set, returns the error of the next flush of an image, and is then reset: Linux
-	// reports a lost write once, and drops its pages. Lost counts the lost blocks.
+	// FlushFails, if set, is the error of the next flush of an image only: Linux reports a lost
+	// write once, and drops its pages. Lost counts the lost blocks.
 	FlushFails func(path string) error
 	Lost       int
-	// Slow, if set, returns the duration of the flush of an image, which nothing interrupts.
+	// Slow, if set, returns how long the flush of an image takes, which nothing interrupts.
 	Slow func(path string) time.Duration
 	// Print, if set, returns the fingerprint of an image.
 	Print func(path string) string
@@ -95,8 +94,8 @@ type Images struct {
 	Durable []string
 	// Given are the rights that each image was given.
 	Given map[string]*image.Rights
-	// Disconnects counts the disconnects of images. Early reports that an image was disconnected
-	// while a domain had it.
+	// Disconnects counts disconnects of images. Early reports that one was disconnected while a
+	// domain had it.
 	Disconnects int
 	Early       bool
 }
@@ -179,7 +178,7 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 	return i.Fake.CommitOffline(overlay, into[0])
 }
 
-// Create makes the image under its temporary name first, as on a filesystem without unnamed files.
+// Create first makes the image under its temporary name, as on a filesystem without unnamed files.
 func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
 	temporary := image.TemporaryPath(img.Path, about.Temporary)
 	i.Temporary = temporary
@@ -237,7 +236,7 @@ func (i *Images) Remove(ctx context.Context, path string) error {
 	return i.RemoveMade(ctx, path, "")
 }
 
-// RemoveMade is Remove, but also removes an image at an address, unless it has another fingerprint.
+// RemoveMade is Remove, but also for an image at an address, unless its fingerprint differs.
 func (i *Images) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	i.note("remove", path)
 	if i.Stuck != nil || i.isDevice(path) {
@@ -299,7 +298,7 @@ func (i *Images) GaveRights(path string) bool {
 	return r != nil && r.UID == 1000 && r.Mode == 0o640
 }
 
-// Inspect returns size and kind of an image. Its format and base images must match the location.
+// Inspect returns an image's size and kind. Its format and base images must match the location.
 func (i *Images) Inspect(ctx context.Context, l api.Location) (image.Info, error) {
 	path := l.Path
 	info, err := i.info(path)
@@ -374,7 +373,7 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	return stamp, err
 }
 
-// timeOf returns the time of a write of the fake, which counts writes. It is early in a bubble's
+// timeOf returns the time of a write of the fake, which counts writes; it is early in a bubble's
 // time.
 func timeOf(write int64) int64 {
 	return time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(write) * time.Microsecond).UnixNano()

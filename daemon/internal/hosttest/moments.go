@@ -17,9 +17,9 @@ type Happening struct {
 	Do    func() // another action
 }
 
-// Moments are the calls of a test's hypervisors, registry and guards. A happening can be arranged
-// for each of them, and invariants are checked after each. The zero value is ready for use; with
-// nil nothing happens.
+// Moments are the calls of a test's hypervisors, registry and guards. For each a happening can be
+// arranged, and after each the invariants are checked. The zero value is ready for use; with nil
+// nothing happens.
 type Moments struct {
 	// Look, if set, is called after each call that took effect. Set it before use.
 	Look func()

@@ -38,8 +38,8 @@ func CommandsIn(text string) (lines []string) {
 	return lines
 }
 
-// Type carries out a command line, which may have several commands joined by &&. A command that
-// only shows something does nothing.
+// Type carries out a command line, which may be several commands joined by &&. Commands that only
+// show something do nothing.
 func (o *Operator) Type(line string) error {
 	for command := range strings.SplitSeq(line, " && ") {
 		if err := o.typeOne(command); err != nil {
@@ -126,7 +126,7 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 	return errors.New("nobody can type that here")
 }
 
-// operands splits the words of a virsh command as virsh does: into options, without their values,
+// operands splits the words of a virsh command, as virsh does, into options without their values,
 // and operands.
 func operands(words []string) (names, options []string) {
 	for i := 0; i < len(words); i++ {
@@ -145,8 +145,8 @@ func operands(words []string) (names, options []string) {
 	return names, options
 }
 
-// Commit commits the top image of a running guest's disk into the image below it, and switches the
-// guest to that, as virsh blockcommit --active --pivot does.
+// Commit commits the top image of a running guest's disk into the one below and switches the guest
+// to that, as virsh blockcommit --active --pivot does.
 func Commit(f *hvtest.Fake, id, target string) error {
 	ctx := context.Background()
 	if err := f.CommitActive(ctx, id, target, 0); err != nil {
@@ -260,8 +260,7 @@ func (o *Operator) rename(words []string) error {
 	return o.Fake.Images.Remove(words[1])
 }
 
-// convert is qemu-img convert -n: the destination exists already, and ends with the content of the
-// source.
+// convert is qemu-img convert -n: the existing destination gets the source's content.
 func (o *Operator) convert(words []string) error {
 	const flags = "convert -n -t writeback -f"
 	if len(words) != 10 || strings.Join(words[:5], " ") != flags || words[6] != "-O" {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Planted is a pool of files in a directory of this machine, with a symbolic link at the path of a
-// volume to a file outside all pools: another host with access to the pool can create such a link.
+// Planted is a pool of files in a directory of this machine, with a symbolic link at a volume's
+// path to a file outside all pools, as another host with the pool can create one.
 type Planted struct {
 	// Location is the location of the volume.
 	Location api.Location
@@ -24,7 +24,7 @@ type Planted struct {
 
 const plantedContent = "bytes of somebody else"
 
-// PlantLink makes the pool, and in the fake an image of a volume at the link.
+// PlantLink makes the pool, and in the fake a volume's image at the link.
 func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	t.Helper()
 	p := PlantLater(t, f, sizeBytes)
@@ -77,8 +77,7 @@ func (p Planted) Restore(t *testing.T) {
 // Rules returns the location rules of a host with the pool.
 func (Planted) Rules(f *hvtest.Fake) location.Rules { return location.Rules{Storage: f} }
 
-// Refused checks that err is a refusal that names the link, and that the file and the pool are
-// unchanged.
+// Refused checks that err is a refusal that names the link, and that file and pool are unchanged.
 func (p Planted) Refused(t *testing.T, err error) {
 	t.Helper()
 	if api.CodeOf(err) != api.CodePermissionDenied {
@@ -97,8 +96,7 @@ func (p Planted) Named(t *testing.T, message string) {
 	}
 }
 
-// Untouched checks that the file outside the pool is unchanged, and that the pool has only the
-// link.
+// Untouched checks that the file outside is unchanged and that the pool has only the link.
 func (p Planted) Untouched(t *testing.T) {
 	t.Helper()
 	if text, err := os.ReadFile(p.secret); err != nil || string(text) != plantedContent {

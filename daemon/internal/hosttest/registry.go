@@ -10,8 +10,8 @@ import (
 )
 
 // Registry is the common part of every registry in memory; a test adds its rules. It serves one
-// request at a time, over a network that can fail, keeps answers by op id, and has the epochs of
-// hosts. It holds its lock while it answers a request. The zero value is ready for use.
+// request at a time, holding its lock, over a network that can fail. It keeps answers by op id, and
+// has the epochs of hosts. The zero value is ready for use.
 type Registry struct {
 	sync.Mutex
 	Moments *Moments
@@ -74,14 +74,14 @@ func Change[T any](r *Registry, name, opID string, asked any, change func() (T, 
 	})
 }
 
-// Fence begins a new epoch of a host, which the host does not know until Rejoin.
+// Fence begins a new epoch of a host, unknown to the host until Rejoin.
 func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false) }) }
 
 // Refence fences a host that comes back at once, with everything that it had.
 func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
 
-// NextEpoch begins a new epoch of a host. Known reports whether the host knows of it. The
-// caller holds the lock.
+// NextEpoch begins a new epoch of a host. Known reports whether the host knows it. The caller holds
+// the lock.
 func (r *Registry) NextEpoch(host string, known bool) {
 	e := r.epochs[host]
 	e.fences++
@@ -115,8 +115,8 @@ func (r *Registry) NewestEpoch(host string) int64 {
 	return r.Newest(host)
 }
 
-// SetNewest sets the epoch of a host, as in a registry that was restored from a backup. The
-// caller holds the lock.
+// SetNewest sets the epoch of a host, as in a registry restored from a backup. The caller holds the
+// lock.
 func (r *Registry) SetNewest(host string, newest int64) {
 	r.setEpoch(host, epoch{newest - 1, r.epochs[host].known}, false)
 }
@@ -124,8 +124,7 @@ func (r *Registry) SetNewest(host string, newest int64) {
 // Newest is NewestEpoch for callers that hold the lock.
 func (r *Registry) Newest(host string) int64 { return 1 + r.epochs[host].fences }
 
-// CheckEpoch refuses requests from an epoch of a host other than the newest. The caller
-// holds the lock.
+// CheckEpoch refuses requests from a host's epoch other than the newest. The caller holds the lock.
 func (r *Registry) CheckEpoch(host string, epoch int64) error {
 	if newest := r.Newest(host); epoch != newest {
 		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", newest).With("epoch", float64(newest))

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// ErrNoSnapshots is the error of a cluster with a user that may not make snapshots.
+// ErrNoSnapshots is the error of a cluster whose user may not make snapshots.
 var ErrNoSnapshots = errors.New("error opening image: (1) Operation not permitted")
 
 // Snapshot returns the data about a snapshot of an RBD image.
@@ -22,7 +22,7 @@ func (i *Images) Snapshot(ctx context.Context, path, name string, compare bool) 
 	return rbd.Snapshot{ID: s.ID, Protected: s.Protected, Written: compare && s.Written}, absent(err)
 }
 
-// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. It returns NoSnapshots if
+// MakeSnapshot makes a snapshot of the RBD image with this fingerprint, or returns NoSnapshots if
 // that is set.
 func (i *Images) MakeSnapshot(ctx context.Context, path, fingerprint, name string) error {
 	if i.NoSnapshots != nil {

@@ -18,9 +18,9 @@ import (
 // Pass lets fake time pass in a bubble.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// EveryCall makes a trial with a happening at its first call, then a trial with a happening at a
-// later call, and so on, each in a bubble, until a trial ends before it happened. Stride returns
-// the distance to the next call.
+// EveryCall makes trials, each in a bubble: one with a happening at its first call, one with a
+// happening at a later call, and so on, until a trial ends before its happening. Stride returns the
+// distance to the next call.
 func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n int) (happened bool)) {
 	t.Helper()
 	for n := 1; ; n += stride(n) {
@@ -44,7 +44,7 @@ func Stride(short int) func(n int) int {
 	}
 }
 
-// BeforeAndAfter runs f twice: for a happening before a call's effect, and for one after it.
+// BeforeAndAfter runs f twice: for a happening before a call's effect, and after it.
 func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
@@ -52,8 +52,8 @@ func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	}
 }
 
-// Insist repeats the request until it has ended, as a person would. An op continues without its
-// caller after the death of its daemon.
+// Insist repeats the request until it has ended, as a person would. An op outlives its caller when
+// its daemon dies.
 func Insist(t *testing.T, ask func(try int) error) error {
 	t.Helper()
 	const tries, between = 7, 10 * time.Second
@@ -73,8 +73,8 @@ func Insist(t *testing.T, ask func(try int) error) error {
 	}
 }
 
-// Recorder is the part of testing.TB that the fake's assertions need, for worlds that
-// return an error instead of failing the test.
+// Recorder is the part of testing.TB that the fake's assertions need, for worlds that return errors
+// instead of failing the test.
 type Recorder struct {
 	testing.TB
 	Problems []error
@@ -88,8 +88,8 @@ func (r *Recorder) Errorf(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Errorf(format, args...))
 }
 
-// EverySeed makes a trial for each of some seeds, in a bubble, until one fails. The seed determines
-// every random choice of the trial.
+// EverySeed makes a trial in a bubble for each of some seeds, until one fails. The seed determines
+// every random choice of its trial.
 func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
 	seedtest.Every(t, seeds, func(t *testing.T, seed uint64) {

@@ -76,8 +76,8 @@ type Admission struct {
 	Runner  *op.Runner
 	Journal op.Journal
 	Log     *slog.Logger
-	// Kinds are the manager's kinds of short ops. A request waits for such ops; one that waits for
-	// the operator continues at the operator's next request.
+	// Kinds are the manager's kinds of short ops. A request waits for such ops; an op that waits
+	// for the operator continues at the operator's next request.
 	Kinds []string
 	// Timeout bounds how long a request waits for a system that does not answer; 0 is
 	// DefaultTimeout.

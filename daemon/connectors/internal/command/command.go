@@ -15,12 +15,12 @@ import (
 // maxStderrBytes bounds the stderr of a failed command in an error.
 const maxStderrBytes = 1 << 10
 
-// Run runs a program with its arguments, without a shell, and returns its stdout. The error of a
-// failed program has the beginning of its stderr.
+// Run runs a program without a shell, and returns its stdout. The error of a failed program has the
+// beginning of its stderr.
 func Run(ctx context.Context, args ...string) ([]byte, error) { return RunHolding(ctx, nil, args...) }
 
 // RunHolding is Run, but the program inherits a file, nil for none: a lock of the file is then held
-// until the program has ended, even if its parent ends earlier.
+// until the program ends, even after its parent.
 func RunHolding(ctx context.Context, held *os.File, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -25,14 +25,14 @@ const SectorBytes = 512
 type Devices struct {
 	// Sys, Dev and Udev are the directories of sysfs, of device nodes, and of udev's data.
 	Sys, Dev, Udev string
-	// Opener returns a process that has one of the devices open, 0 if there is none.
+	// Opener returns a process that has one of the devices open, 0 for none.
 	Opener func(devices []string) (pid int, err error)
-	// Within bounds how long a device, and its name in /dev, may take to appear once its target is
-	// connected, and to disappear; also on a busy host.
+	// Within bounds how long a device and its name in /dev may take to appear after its target is
+	// connected, and to disappear, even on a busy host.
 	Within time.Duration
 }
 
-// Host returns the devices of this host, with the function that finds processes which have them
+// Host returns the devices of this host, with the function that finds the processes that have them
 // open.
 func Host(opener func(devices []string) (pid int, err error)) Devices {
 	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev", Opener: opener, Within: time.Minute}
@@ -91,7 +91,7 @@ func (d Devices) list(device, what string) (names []string, err error) {
 	return names, err
 }
 
-// IsKnown reports whether udev has processed a device. Before that no program learns from udev
+// IsKnown reports whether udev has processed a device. Before that no program can learn from udev
 // which device it is.
 func (d Devices) IsKnown(device string) (bool, error) {
 	number, err := d.Attribute(device, "dev")
@@ -114,8 +114,8 @@ func (d Devices) HasName(name string) bool {
 	return err == nil
 }
 
-// NotUsed refuses devices that have a user; devices of the list do not count as each other's users.
-// It waits for udev, which opens devices after others have closed them.
+// NotUsed refuses devices with a user other than a device of the list. It waits for udev, which
+// opens devices after others have closed them.
 func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	var used error
 	begin := time.Now()

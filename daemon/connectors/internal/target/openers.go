@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Opener returns the number of a process that has one of these devices open, 0 if there is none.
-// After an error this is unknown. It does not check devices that the kernel has stacked on one.
-// Processes with the names in others do not count.
+// Opener returns the number of a process that has one of these devices open, 0 for none; after an
+// error this is unknown. It does not check devices that the kernel has stacked on one. Processes
+// with the names in others do not count.
 func Opener(devices []string, others ...string) (pid int, err error) {
 	numbers := map[uint64]bool{}
 	for _, path := range devices {
@@ -52,7 +52,7 @@ func isCalled(dir string, names []string) bool {
 	return err == nil && slices.Contains(names, strings.TrimSpace(string(name)))
 }
 
-// hasOpen reports whether a process has one of the devices open. A process that has ended has none.
+// hasOpen reports whether a process has one of the devices open; an ended process has none.
 func hasOpen(dir string, numbers map[uint64]bool) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if gone(err) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package target has the common parts of the connectors of targets. It records the volumes of each
-// session with a target, so that the session ends with the last of them; the records are lost at a
-// reboot, like the sessions. And it reads devices: their identity and their users. It does not know
+// session with a target, so that the session ends with the last of them; like the sessions, the
+// records are lost at a reboot. It also reads the identity and users of devices. It does not know
 // how sessions are made.
 package target
 
@@ -35,7 +35,7 @@ type Marks struct {
 }
 
 // Take waits until no other connector works on the session with this name, and returns its marks.
-// Kind is the name of the connector.
+// Kind is the connector's name.
 func Take(stateDir, kind, session string) (*Marks, error) {
 	sum := sha256.Sum256([]byte(session))
 	m := &Marks{dir: filepath.Join(stateDir, kind, hex.EncodeToString(sum[:16]))}
@@ -45,7 +45,7 @@ func Take(stateDir, kind, session string) (*Marks, error) {
 }
 
 // TakeCopy waits until no other copy to a volume runs, and blocks others until the file is closed,
-// also in the processes that have inherited it. Each volume has its own name.
+// also in processes that inherited it. Each volume has its own name.
 func TakeCopy(stateDir, kind, name string) (*os.File, error) {
 	return lock(filepath.Join(stateDir, kind), "copy-"+name)
 }
@@ -74,8 +74,8 @@ func lock(dir, name string) (*os.File, error) {
 // Release ends the exclusive use of the session.
 func (m *Marks) Release() { _ = m.lock.Close() }
 
-// Add marks a volume, before a session is made for it. A session that exists while no volume is
-// marked belongs to another program, and is never ended.
+// Add marks a volume before a session is made for it. A session without a marked volume belongs to
+// another program, and is never ended.
 func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	have, err := m.volumes()
 	if err != nil {
@@ -90,8 +90,8 @@ func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	return os.WriteFile(filepath.Join(m.dir, markPrefix+volume), nil, 0o600)
 }
 
-// Holds reports whether the session is ours and serves this volume, and whether it serves no other
-// volume. In that case it must end before the mark is removed (Remove).
+// Holds reports whether the session is ours and serves this volume, and whether it serves no other:
+// then it must end before the mark is removed (Remove).
 func (m *Marks) Holds(volume string) (holds, last bool, err error) {
 	have, err := m.volumes()
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 )
 
 // The least and the greatest pause between two looks at the kernel, udev or a daemon. The pauses
-// grow, because constant polling would slow down a busy host.
+// grow, because constant polling slows a busy host.
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
 )
 
-// Until calls look until it returns true, or until the time is over, which is no error.
+// Until calls look until it returns true or the time is over, which is no error.
 func Until(ctx context.Context, within time.Duration, look func() (bool, error)) (bool, error) {
 	over := time.Now().Add(within)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
