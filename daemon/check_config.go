@@ -43,8 +43,8 @@ func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) err
 	return err
 }
 
-// askConnectors has each connector inspect its pools. The error names the pools whose options are
-// refused. An inspection that fails otherwise is only a warning: the options may be right.
+// askConnectors has each connector inspect its pools. The error names the pools with refused
+// options. An inspection that fails otherwise is only a warning: the options may be right.
 func (c *config) askConnectors(ctx context.Context) (warnings []string, err error) {
 	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		return c.ConnectorDir, c.ConnectorPools, nil

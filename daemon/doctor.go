@@ -33,7 +33,7 @@ type doctor struct {
 	// open returns the open migrations of this host.
 	open func(ctx context.Context) ([]api.Migration, error)
 	// unresumed returns the reasons why guests that a move has suspended stay paused because
-	// libvirt does not resume them, except those of this host's open migrations.
+	// libvirt does not resume them, except the guests of this host's open migrations.
 	unresumed func() []string
 	// ops returns the unfinished operations of this host.
 	ops func() []api.Op

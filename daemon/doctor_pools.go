@@ -79,8 +79,8 @@ func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
 	return out
 }
 
-// openPools reports active pools of files whose directories users other than root may write: they
-// could replace a volume's file.
+// openPools reports active pools of files with directories that users other than root may write:
+// they could replace a volume's file.
 func openPools(pools []hv.PoolInfo) []api.Check {
 	var out []api.Check
 	for _, p := range pools {

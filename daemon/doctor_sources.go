@@ -34,7 +34,7 @@ func (d *doctor) sources(ctx context.Context) []api.Check {
 	return out
 }
 
-// unseen reports the released sources for which it cannot be checked whether they were written.
+// unseen reports the released sources that may have been written, because that cannot be checked.
 func (d *doctor) unseen(ctx context.Context, name string) []api.Check {
 	all, err := d.released(ctx)
 	if err != nil {

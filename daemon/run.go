@@ -291,7 +291,7 @@ func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) err
 func registryAddress(target string) string { return strings.TrimPrefix(target, "unix://") }
 
 // proxied returns the client for requests passed on to the registry. Over TLS they have this host's
-// permissions; at a socket of this machine, those of a local administrator, which the caller is.
+// permissions; at a socket of this machine a local administrator's, because the caller is one.
 func proxied(cfg *config, registry *client.Registry) (*client.Registry, error) {
 	if cfg.overTLS() {
 		return registry, nil

@@ -133,8 +133,8 @@ func FindFlag(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// WantsJSON reports whether an arranged command line, even one that the parser refuses, asks for
-// errors as JSON.
+// WantsJSON reports whether an arranged command line asks for errors as JSON. The parser may refuse
+// the line.
 func WantsJSON(arranged []string) bool {
 	for i, word := range arranged {
 		switch word {

@@ -43,7 +43,7 @@ func (p *drainPlan) comes(pool string) bool {
 	return p.Migration != nil && p.Migration.Dst.Pool == pool
 }
 
-// drainPlans has the plans of a drain, and what is known of the destination pool.
+// drainPlans has the plans of a drain, and the known data of the destination pool.
 type drainPlans struct {
 	pool  string
 	in    api.PoolDrain

@@ -20,9 +20,9 @@ func hostFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "host", Usage: usage + ", if the registry is asked and knows several"}
 }
 
-// requestedHost returns the host of --host, to which the registry forwards the request; "" if unset
-// or the answering host itself. A daemon answers only for its own host, so there another host is an
-// error.
+// requestedHost returns the host of --host, for the registry to forward the request; "" if unset or
+// the answering host itself. A daemon answers only for its own host: another host is an error
+// there.
 func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	host := c.String("host")
 	if host == "" {

@@ -188,7 +188,7 @@ func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]s
 	return line
 }
 
-// whySlotEmpty returns why a slot has no volume: its disk is not a volume, or the volume was detached.
+// whySlotEmpty returns why a slot has no volume: its disk is not a volume, or it was detached.
 func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	switch {
 	case slot.Note != "":

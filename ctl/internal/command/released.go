@@ -174,7 +174,7 @@ func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 		fmt.Sprintf("%s would be deleted: give --yes where nobody can be asked", m.Src.Path))
 }
 
-// leftSources has the released sources that hosts know, and why those of some hosts are unknown.
+// leftSources has the released sources that hosts know, and why some hosts' sources are unknown.
 type leftSources struct {
 	known   []api.ReleasedSource
 	unknown []string

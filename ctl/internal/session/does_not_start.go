@@ -23,8 +23,8 @@ const (
 // detailDoesNotStart is the error detail with the unit of a program that does not start.
 const detailDoesNotStart = "does_not_start"
 
-// watchUnit ends a request to a program that does not start, for which systemd accepts requests.
-// The returned context then ends with the reason as its cause. A program that died once may be back
+// watchUnit ends a request to a program that does not start: systemd accepts requests for it. The
+// returned context then ends with the reason as its cause. A program that died once may be back
 // soon, so watchUnit waits for it.
 func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
 	if s.ShowUnit == nil {

@@ -20,8 +20,8 @@ type Response struct {
 }
 
 // newResponse reads the client's result: the document if it has several fields, the bare value if
-// it has one. A bare value is that of field, unless it is an op: lasting work may be answered with
-// its op.
+// it has one. A bare value is field's, unless it is an op: lasting work may be answered with its
+// op.
 func newResponse(field string, value json.RawMessage) (Response, error) {
 	var members map[string]json.RawMessage
 	if len(value) > 0 && value[0] == '{' {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program lvm is the connector of a thin pool of LVM, in which libvirt cannot create volumes. Its
+// Program lvm is the connector of a thin pool of LVM; libvirt cannot create volumes in one. Its
 // options are vg, a volume group, vg_uuid, its UUID, and thin_pool, a thin pool in it.
 package main
 

@@ -66,7 +66,7 @@ type Images struct {
 	BeforeGrow, OnDisconnect func()
 	// Resized is the size that another program gave every overlay, 0 if none did.
 	Resized atomic.Int64
-	// SmallClusterBytes is the cluster size of moved images, 0 for that of images made here.
+	// SmallClusterBytes is the cluster size of moved images, 0 for the size of images made here.
 	SmallClusterBytes int64
 	// Layout has the unusual features of every qcow2 image.
 	Layout []string

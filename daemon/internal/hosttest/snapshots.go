@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// ErrNoSnapshots is the error of a cluster whose user may not make snapshots.
+// ErrNoSnapshots is the error of a cluster with a user that may not make snapshots.
 var ErrNoSnapshots = errors.New("error opening image: (1) Operation not permitted")
 
 // Snapshot returns the data about a snapshot of an RBD image.
