@@ -47,8 +47,8 @@ func TestDoctorKnowsWhetherLibvirtHasSeenTheHook(t *testing.T) {
 	if c := d.hook(t.Context()); c.Status != "ok" || !strings.Contains(c.Message, "before libvirtd started") {
 		t.Errorf("the hook was there before libvirtd: %+v", c)
 	}
-	// A package upgrade replaces the file. This libvirtd runs the new one too, and the next
-	// volferryd knows that.
+	// A package upgrade replaces the file. This libvirtd also runs the new one, as the next
+	// volferryd knows.
 	if err := d.guards.InstallHook(libvirthook.Script); err != nil {
 		t.Fatal(err)
 	}

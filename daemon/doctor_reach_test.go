@@ -71,8 +71,8 @@ func TestDoctorNamesTheImagesThatQEMUCannotOpen(t *testing.T) {
 	dir := t.TempDir()
 	theirs, own := filepath.Join(dir, "theirs.raw"), filepath.Join(dir, "own.raw")
 	fake := hvtest.New()
-	// No user may write to theirs, not even its owner. If libvirt changes the owner of images, only
-	// a real attempt would show that, and it would change the owner.
+	// No user may write to theirs, not even its owner. If libvirt changes images' owner, only a
+	// real attempt would show that, and it would change the owner.
 	for path, mode := range map[string]os.FileMode{theirs: 0o400, own: 0o600} {
 		if err := errors.Join(os.WriteFile(path, nil, mode), fake.CreateImage(path, hvtest.Raw, 1<<20)); err != nil {
 			t.Fatal(err)

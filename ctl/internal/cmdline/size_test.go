@@ -71,7 +71,7 @@ func TestDiskHasWholeSectors(t *testing.T) {
 	}
 }
 
-// An accepted size is above zero, and its bytes are accepted as the same size.
+// An accepted size is above zero, and is accepted as bytes with the same result.
 func FuzzSize(f *testing.F) {
 	for _, seed := range []string{"20GiB", "1.5MiB", "1073741824", "0.5KiB", "x", "1/3GiB", "..", "BiB", "1e3"} {
 		f.Add(seed)

@@ -24,8 +24,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// selfSigned returns a self-signed certificate that is valid for a server called localhost and for
-// a client, with its files.
+// selfSigned returns a self-signed certificate, with its files, for a server called localhost and
+// for a client.
 func selfSigned(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The program accepts the commands of the documentation: each command gets as far as connecting to
-// a socket without a listener.
+// The program accepts the documentation's commands: each gets as far as connecting to a socket
+// without a listener.
 func TestCommandsOfTheDocumentationAreUnderstood(t *testing.T) {
 	const root = "../../.."
 	pages := []string{filepath.Join(root, "README.md")}
@@ -90,8 +90,7 @@ func shellLines(page string) []string {
 	return lines
 }
 
-// typed returns the arguments in a line, without the page's socket; nil for a line of another
-// program.
+// typed returns the arguments in a line, without the page's socket; nil for another program's line.
 func typed(line string) []string {
 	line, _, _ = strings.Cut(line, ";")
 	args := words(line)

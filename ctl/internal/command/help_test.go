@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/help.golden")
 
-// All help texts are in one golden file, so that they can be read together.
+// All help texts are in one golden file, to be read together.
 func TestHelpOfEveryCommand(t *testing.T) {
 	var got strings.Builder
 	for _, path := range commandPaths(newApp(nil, nil).Commands, nil) {

@@ -24,9 +24,9 @@ func TestMain(m *testing.M) {
 
 type fakeKey struct{}
 
-// TestScripts runs the program against a fake daemon. In addition to the usual commands, a script
-// has: fake FILE (add routes, start the daemon), stop, start, exits STATUS PROGRAM ARGS..., await
-// TEXT (a request that contains it has arrived) and sent PATTERN (over all requests).
+// TestScripts runs the program against a fake daemon. Besides the usual commands, scripts have:
+// fake FILE (add routes, start the daemon), stop, start, exits STATUS PROGRAM ARGS..., await TEXT
+// (a request that contains it has arrived) and sent PATTERN (over all requests).
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),

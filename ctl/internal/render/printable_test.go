@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// evil is a hostile name: it clears the screen, by the old and by the new beginning of a sequence,
-// rings the bell, reverses the text, and begins a line.
+// evil is a hostile name: it clears the screen by both beginnings of a sequence, rings the bell,
+// reverses the text, and begins a line.
 const evil = "web\x1b[2J\u009b2J\x07\x7f\u202egnp.exe\r\nok\xff"
 
 func TestNothingFromOutsideIsObeyedByATerminal(t *testing.T) {

@@ -100,7 +100,7 @@ func TestTimeLeftIsSaidOnceAPhaseWasMeasuredForLongEnough(t *testing.T) {
 		m.RateBytesPerSecond = 1 // the reported rate does not matter
 		return p.left(m, begin.Add(time.Duration(seconds)*time.Second)).Round(time.Second)
 	}
-	// A gigabyte goes into memory in a second, and then the storage writes 10 MiB a second.
+	// A gigabyte goes into memory in a second; then the storage writes 10 MiB a second.
 	const mib = 1 << 20
 	if left := at(0, 0); left != 0 {
 		t.Errorf("at once %s are left", left)

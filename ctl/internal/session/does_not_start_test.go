@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// held returns a session at a socket of systemd; the unit has these states, one after the other.
+// held returns a session at a socket of systemd; the unit has these states in order.
 func held(t *testing.T, states ...unit.State) (s *Session, l net.Listener) {
 	t.Helper()
 	c, l := silent(t)
@@ -75,8 +75,7 @@ func TestARequestToADaemonThatDoesNotStartEndsSoonAndSaysWhy(t *testing.T) {
 	}
 }
 
-// A request in the socket of a daemon that does not start would be carried out at its start, at any
-// later time.
+// A request in the socket of a daemon that does not start would be carried out at its later start.
 func TestNoChangeIsSentToADaemonThatDoesNotStart(t *testing.T) {
 	s, l := held(t, between(3), between(4))
 	if _, err := Send(t.Context(), s, routes.DeleteVolume, routes.None{}, "db"); !IsStartFailure(err) {

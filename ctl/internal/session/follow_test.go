@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// streams opens one stream after the other; the last one is repeated. A stream is its events, ended
+// streams opens one stream after the other, and repeats the last one. A stream is its events, ended
 // by err if that is not nil.
 type streams []struct {
 	seqs []int64

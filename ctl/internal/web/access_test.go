@@ -97,8 +97,8 @@ func TestWithoutTheSessionNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// A browser sends its cookies to all ports: a server at another port gets the session, and could
-// use it.
+// A browser sends its cookies to all ports: a server at another port gets the session and could use
+// it.
 func TestWhoHasTheCookieAloneReadsNothing(t *testing.T) {
 	s := openSite(t)
 	stolen := newBrowser(t)

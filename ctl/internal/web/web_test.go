@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// otherSide is a daemon that gives every request the same answer, and follows its trail for ever.
+// otherSide is a daemon that answers all requests alike, and follows its trail for ever.
 type otherSide struct {
 	*httptest.Server
 	target string
@@ -144,8 +144,7 @@ func (s *site) open(t *testing.T, link string) {
 
 func (s *site) link() string { return s.server.URL(s.page.Listener.Addr()) }
 
-// ask sends a request with the headers, "Name: value", and returns the answer without its
-// body.
+// ask sends a request with the headers, "Name: value", and returns the answer with its body closed.
 func (s *site) ask(t *testing.T, method, path string, headers ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.page.URL+path, nil)
@@ -224,8 +223,8 @@ func TestLinkNamesTheAddressThatIsListenedAt(t *testing.T) {
 	}
 }
 
-// Data that another program's page has stored in the browser for a predictable port would affect
-// this page.
+// Data stored in the browser by another program's page for a predictable port would affect this
+// page.
 func TestThePageHasAPortThatNobodyKnowsBeforehand(t *testing.T) {
 	ports := map[int]bool{}
 	for range 3 {

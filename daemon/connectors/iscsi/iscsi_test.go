@@ -32,8 +32,7 @@ const (
 	size    = 64 << 20
 )
 
-// fakeHost is the kernel, udev, open-iscsi and multipathd, with a target that has two logical
-// units.
+// fakeHost is the kernel, udev, open-iscsi and multipathd, with a target of two logical units.
 type fakeHost struct {
 	t    *testing.T
 	root string
@@ -44,7 +43,7 @@ type fakeHost struct {
 	// takesAll makes multipathd take all disks, takesGiven only those that it is given.
 	takesAll, takesGiven bool
 	given                map[string]bool
-	// slowUdev delays udev: it has not processed a disk yet when the kernel has it.
+	// slowUdev delays udev: it has not yet processed a disk that the kernel has.
 	slowUdev bool
 	// open are the open devices.
 	open map[string]bool
@@ -588,8 +587,8 @@ func TestARecordThatCannotBeReadIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestAMapWithAPathToAnotherUnitIsNotHandedOut: the target has given the number of a unit to
-// another unit, and multipathd has not noticed.
+// TestAMapWithAPathToAnotherUnitIsNotHandedOut: the target has given a unit's number to another
+// unit, and multipathd has not noticed.
 func TestAMapWithAPathToAnotherUnitIsNotHandedOut(t *testing.T) {
 	h := newHost(t)
 	_, err := h.connect(one)

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// groupOn makes a volume group on a new disk, and returns the disk. Like a guest, the command does
-// not see other disks.
+// groupOn makes a volume group on a new disk, and returns the disk. Like a guest, the command sees
+// no other disks.
 func groupOn(t *testing.T, name string) (disk string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")

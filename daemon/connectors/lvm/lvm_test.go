@@ -18,8 +18,8 @@ import (
 
 const extent = 4 << 20
 
-// fakeLVM is a volume group vg with a thin pool, with the commands that the connector needs. A
-// command that sees two groups of one name refuses the name.
+// fakeLVM is a volume group vg with a thin pool, and the commands that the connector needs. A
+// command that sees two groups of one name refuses it.
 type fakeLVM struct {
 	volumes []logical
 	// disks has the name and UUID of each disk's group.

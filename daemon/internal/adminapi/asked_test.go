@@ -16,7 +16,7 @@ import (
 )
 
 // An action on a guest through the host's own socket is in the trail with its caller. A refused
-// action is not, and the registry already has the event of its own requests.
+// action is not, and a request of the registry's already has an event there.
 func TestPowerThatIsAskedForHereIsInTheAuditTrailWithWhoAsked(t *testing.T) {
 	s, _ := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
 	posted := make(chan api.EventPost, 10)

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The image of a growing volume has its data: an operator who forgets the volume must not be told
-// to delete it.
+// A growing volume's image has its data: an operator who forgets the volume must not be told to
+// delete it.
 func TestNobodyWhoForgetsAVolumeThatGrowsIsToldToDeleteIt(t *testing.T) {
 	for status, deletes := range map[api.VolumeStatus]bool{api.VolumeCreating: true, api.VolumeDeleting: true, api.VolumeError: true, api.VolumeResizing: false} {
 		says := endOf(&api.Volume{Name: "db", Status: status})

@@ -73,8 +73,8 @@ func (noMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []s
 	return nil
 }
 
-// newLifecycle returns an API with an instance web that is off, on this host or on no host. Its
-// registry answers passed-on requests with 418.
+// newLifecycle returns an API with an instance web that is off, on this host or on none. Its
+// registry answers forwarded requests with 418.
 func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	t.Helper()
 	s := newServer(t, serveRegistry(t, passedOn), nil)

@@ -257,7 +257,7 @@ func TestAListThatIsEmptyInMemoryIsAList(t *testing.T) {
 	}
 }
 
-// Its caller was told long ago that it may have been done, and may have made other changes since.
+// The caller was told long ago that it may have been done, and may have made other changes since.
 func TestALateTaskIsNotBegun(t *testing.T) {
 	journal := optest.NewJournal()
 	runner := optest.NewRunner(journal)
@@ -289,8 +289,8 @@ func unknownHost(context.Context) (steps.Host, error) {
 	return steps.Host{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
 }
 
-// The question which copy is good comes up after failures, so a daemon that has not reached the
-// registry since its start must answer it too.
+// Which copy is good is asked after failures, so a daemon that has not reached the registry since
+// its start must answer too.
 func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	s.Registry = awayRegistry{}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Packages are installed one after the other: a status right after that must find the registry.
+// Packages are installed one after the other: a status right after the last must find the registry.
 func TestStatusSeesARegistryThatWasStartedAMomentAgo(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "registry.sock")
 	s := newServer(t, socket, nil)

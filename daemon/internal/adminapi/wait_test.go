@@ -39,7 +39,7 @@ func (r worldRegistry) Attachment(ctx context.Context, ref string) (api.Attachme
 	return r.world.Registry.Attachment(ctx, ref)
 }
 
-// newMover returns an API on a host that can move the volume of a world with a running guest.
+// newMover returns an API on a host that can move a world's volume with a running guest.
 func newMover(t *testing.T) (*Server, *migratetest.World) {
 	t.Helper()
 	w, records, quiet := migratetest.NewWorld(t, hv.StateRunning), optest.NewJournal(), slog.New(slog.DiscardHandler)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestAVolumeOfATargetIsConnectedWhileItIsAttached, in each state of its instance, with the volume
-// in its connecting pool or in none.
+// in its connecting pool or in no pool.
 func TestAVolumeOfATargetIsConnectedWhileItIsAttached(t *testing.T) {
 	const lun = "/dev/vf-lun"
 	for _, at := range []api.Location{{Path: lun}, {Path: lun, Pool: "san", Name: "vf-lun"}} {

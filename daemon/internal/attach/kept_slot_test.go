@@ -49,8 +49,8 @@ func TestAVolumeThatWasTheRootLeavesItsPlace(t *testing.T) {
 	})
 }
 
-// The registry still has the root when the data volume is attached, because it did not answer when
-// the root was detached.
+// The registry still has the root when the data volume is attached: it did not answer at the root's
+// detach.
 func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
 		g, _ := d.Now()

@@ -32,7 +32,7 @@ func (s *subject) Plans() []op.Plan {
 	return g.Plans()
 }
 
-// noRunner runs nothing, because ops that follow an op are not part of its matrix.
+// noRunner runs nothing: ops that follow an op are not part of its matrix.
 type noRunner struct{}
 
 func (noRunner) Submit(context.Context, op.Op) error { return errors.New("the registry is there") }

@@ -76,8 +76,8 @@ func TestAPendingUnplugSurvivesASaveAndARestoreWithoutTheDaemon(t *testing.T) {
 	}
 }
 
-// A guest that was booted since has no request. A daemon that has seen the boot remembers it,
-// because a pause of the guest hides how its process began.
+// A guest that was booted since has no request. A daemon that saw the boot remembers it, because a
+// pause of the guest hides how its process began.
 func TestAPendingUnplugIsOverForGoodOnceTheGuestWasBooted(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world

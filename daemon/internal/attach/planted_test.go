@@ -44,8 +44,8 @@ func TestNothingIsAttachedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// TestNothingOfTheShelfIsConnectedThroughALinkInAPool: an unshelve asks this package for the chain
-// of each volume. The link is at the path of the image, or of the base image of a linked clone.
+// TestNothingOfTheShelfIsConnectedThroughALinkInAPool: an unshelve asks this package for each
+// volume's chain. The link is at the path of the image, or of a linked clone's base image.
 func TestNothingOfTheShelfIsConnectedThroughALinkInAPool(t *testing.T) {
 	for _, of := range []string{"the image", "the base image"} {
 		t.Run(of, func(t *testing.T) {

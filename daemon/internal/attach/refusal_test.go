@@ -221,7 +221,7 @@ func TestACloneOverTheImageOfAnotherVolumeIsNotAttached(t *testing.T) {
 // oldPath is the volume's path before its move.
 const oldPath = "/old/vol.raw"
 
-// putOn puts the volume's disk of instance web on another image, as an old definition does.
+// putOn gives the volume's disk of instance web another image, as an old definition does.
 func (w *world) putOn(t *testing.T, where hv.Where, path string) {
 	t.Helper()
 	if !w.Exists(path) {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A host that was fenced and has lost nothing is back while its ops still run: no attachment stays
-// in a transient state.
+// A fenced host that has lost nothing is back while its ops still run: no attachment stays in a
+// transient state.
 
 func TestAFenceInTheMiddleOfADetachEndsItByTheEpochOfTheHost(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -44,7 +44,7 @@ func TestAFenceInTheMiddleOfADetachEndsItByTheEpochOfTheHost(t *testing.T) {
 	}
 }
 
-// The attachment stays while the host is fenced, and is released when the host is back.
+// The attachment stays while the host is fenced, and is released when it is back.
 func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
 	for _, rejoins := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, d *daemon) {

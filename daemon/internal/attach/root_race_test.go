@@ -15,7 +15,7 @@ import (
 )
 
 // An operator starts the instance with virsh while its root is detached, a thousand times; on
-// several hosts together, because most of a round is waiting.
+// several hosts at once, because a round is mostly waiting.
 func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 	hosts, rounds := 10, 100
 	if testing.Short() { // for the race detector
@@ -53,9 +53,8 @@ func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 	}
 }
 
-// raced detaches the root while the instance is started after the delay, and fails the test unless
-// exactly one of the two succeeds. It leaves the instance off, with its root, and reports whether
-// it was started.
+// raced detaches the root while the instance is started after the delay. It fails the test unless
+// exactly one succeeds, leaves the instance off with its root, and reports whether it was started.
 func (d *daemon) raced(t *testing.T, round string, delay time.Duration) (started bool) {
 	t.Helper()
 	w := d.world

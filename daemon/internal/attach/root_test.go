@@ -69,7 +69,7 @@ func TestARootVolumeThatComesBackIsTheDiskThatItWas(t *testing.T) {
 	}
 }
 
-// Another volume has its own id as serial; everything else that the guest sees is the same.
+// Another volume has its own id as serial; all else that the guest sees is the same.
 func TestAnotherRootVolumeHasItsOwnSerialWhereTheLastHad(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		withRoot(t, false, func(t *testing.T, d *daemon) {
@@ -172,8 +172,8 @@ func TestAGuardIsLeftWhereTheRootIsNot(t *testing.T) {
 	})
 }
 
-// The root was removed from the definition by hand, and the instance was started without it on a
-// host without the hook.
+// The root was removed from the definition by hand, and the instance started without it on a host
+// without the hook.
 func TestAGuardIsLeftWhereADetachThatWasGivenUpFoundNoRoot(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		w := d.world

@@ -27,8 +27,8 @@ func (w *world) rootDisk() hv.Disk {
 	}
 }
 
-// newRootWorld returns a world with an instance web that is off, and that boots from the volume, or
-// has lost its root and has another bootable disk.
+// newRootWorld returns a world with an instance web that is off. It boots from the volume, or has
+// lost its root and has another bootable disk.
 func newRootWorld(t *testing.T, has bool, edit ...func(*hv.Disk)) *world {
 	t.Helper()
 	w := newWorld(t)

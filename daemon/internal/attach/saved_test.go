@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A guest that is saved while another of its volumes moves gets its disks back at its restore, even
-// a disk that another instance has got since: the registry, which does not answer, cannot report
-// the lock of the instance.
+// A guest saved while another of its volumes moves gets its disks back at its restore, even a disk
+// that another instance has got since: the registry does not answer, so it cannot report the
+// instance's lock.
 func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// goals are the ops of the simulations: ops that reach their end unless the trial prevents it, and
-// ops that are undone.
+// goals are the ops of the simulations: ops that succeed unless the trial prevents it, and ops that
+// are undone.
 var goals = map[string]struct {
 	kind  string
 	spoil func(w *world)
@@ -50,8 +50,8 @@ func (w *world) startsBehindTheGuard() {
 	}})
 }
 
-// everyCall runs an attach, and a detach, repeatedly: something happens at the first call of the
-// hypervisor or the registry, then at the second, and so on, until a run ends before it happens.
+// everyCall runs an attach and a detach repeatedly, with a happening at the first call of the
+// hypervisor or the registry, then at the second, and so on, until a run ends before it.
 func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happening) {
 	// An op that waits for a guest repeats the same reads.
 	const each, stride = 40, 9
@@ -76,8 +76,8 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 	}
 }
 
-// simulate runs one op with a happening at the nth call, and checks the world when everything works
-// again. It reports whether that call was made.
+// simulate runs one op with a happening at the nth call, checks the world once everything works
+// again, and reports whether that call was made.
 func simulate(t *testing.T, state hv.State, image bool, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	kind := goals[goal].kind

@@ -84,8 +84,8 @@ func (d *daemon) plug(t *testing.T, where hv.Where, target, path string) {
 	must(t, d.world.Fake.AttachDisk(t.Context(), web, where, hv.DiskSpec{Target: target, Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}}))
 }
 
-// After any other program's change of the disk, an operator who types the error's commands has the
-// volume attached or detached, as requested.
+// After any other program's change of the disk, an operator who types the error's commands ends
+// with the volume attached or detached, as requested.
 func TestTheCommandsOfEachStandstillBringTheOpToItsEnd(t *testing.T) {
 	attach := func(d *daemon) error { return failed(d.attach("a", api.VolumeAttach{Instance: "web"})) }
 	detach := func(d *daemon) error { return failed(d.detach("d", web)) }

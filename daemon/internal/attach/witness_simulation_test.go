@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// After a libvirtd has died inside a call, the next libvirtd reads the old status, and reports the
-// old disks until the guest's process ends. The volume is not released while the process has it;
-// once the guest was stopped and started, a repeated request ends.
+// After a libvirtd has died inside a call, the next one reads the old status, and reports the old
+// disks until the guest's process ends. The volume is not released while the process has it; after
+// a stop and start of the guest, a repeated request succeeds.
 func TestLibvirtdDiesInsideACallAndShowsTheOldDisksForEver(t *testing.T) {
 	for goal := range goals {
 		if goals[goal].root {
@@ -70,7 +70,7 @@ func simulateStaleLibvirt(t *testing.T, state hv.State, image bool, goal, call s
 	}
 }
 
-// askOnce makes one request, and does not wait for an op that waits for the operator.
+// askOnce makes one request, and does not await an op that waits for the operator.
 func askOnce(d *daemon, kind string) {
 	g, _ := d.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -83,8 +83,8 @@ func askOnce(d *daemon, kind string) {
 	}
 }
 
-// neverFreeWhileOpen fails the test if a process has the volume open and the registry has no
-// attachment of it.
+// neverFreeWhileOpen fails the test if a process has the volume open without an attachment in the
+// registry.
 func neverFreeWhileOpen(t *testing.T, w *world) {
 	t.Helper()
 	files, err := w.OpenFiles(context.Background(), web, w.registry.vol.Location.Path)

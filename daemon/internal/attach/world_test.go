@@ -37,8 +37,8 @@ const (
 	testSize   = 32 * hvtest.BlockSize
 )
 
-// world is a host in memory with two instances, one volume and its registry. Something can happen
-// at each call of hypervisor, registry and guards, and the invariants are checked after each.
+// world is a host in memory with two instances, one volume and its registry. Each call of
+// hypervisor, registry and guards is a possible happening, and the invariants are checked after it.
 type world struct {
 	*hosttest.Hypervisor
 	registry   *fakeRegistry
@@ -181,7 +181,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 }
 
 // look reports a violated invariant: an image in a domain without an attachment. Another op may run
-// during the look, so it compares the observation with the registry before and after.
+// meanwhile, so it compares the observation with the registry before and after.
 func (w *world) look() {
 	rows := w.registry.all()
 	doms, err := w.Fake.Domains(context.Background())

@@ -99,7 +99,7 @@ func TestAnEventIsPostedOnceItsRequestIsTakenAndNotIfItIsRefused(t *testing.T) {
 	})
 }
 
-// While the registry does not answer, the daemon restarts in the middle of a request: no event is
+// The registry does not answer, and the daemon restarts in the middle of a request: no event is
 // lost, and the order is kept.
 func TestEventsWaitForTheRegistryAndOutliveTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

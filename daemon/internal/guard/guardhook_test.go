@@ -16,8 +16,8 @@ import (
 
 const hookSource = "../../../packaging/libvirt-hook/volferry-guard"
 
-// hook is the shipped hook with its two paths in a test directory, as an administrator with another
-// state directory would edit it.
+// hook is the shipped hook with its two paths in a test directory, as an administrator would edit
+// it for another state directory.
 type hook struct{ path, guardDirFile string }
 
 func newHook(t *testing.T, guardDir string) hook {
@@ -95,7 +95,7 @@ func TestHookRefusesAGuardedStartAndSaysWhy(t *testing.T) {
 }
 
 // A hook that fails "reconnect" kills a running guest, and a hook that fails "migrate" or "restore"
-// aborts them.
+// aborts it.
 func TestHookLetsEveryOtherOperationPass(t *testing.T) {
 	g := newGuards(t)
 	h := newHook(t, g.dir)
@@ -204,7 +204,7 @@ func TestGuardDirFileReplacesTheDirectoryOfTheHook(t *testing.T) {
 	}
 }
 
-// libvirtd waits for the hook when it starts a guest. The XML has many disks, and its uuid is last;
+// libvirtd waits for the hook when it starts a guest. The XML has many disks and its uuid last;
 // libvirt puts it second.
 func TestHookAnswersWithin50ms(t *testing.T) {
 	g := newGuards(t)

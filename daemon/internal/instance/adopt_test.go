@@ -102,7 +102,7 @@ func TestAdoptingAgainSaysSo(t *testing.T) {
 	}
 }
 
-// An attach takes only the path in the pool. The path in the definition stays.
+// An attach takes only the path in the pool, but the path in the definition stays.
 func TestADiskBehindALinkInItsPoolIsNoVolumeAndTheNoteNamesItsPath(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err := errors.Join(err, os.Symlink(".", dir+"/link"), os.WriteFile(dir+"/app.raw", nil, 0o600)); err != nil {
@@ -315,7 +315,7 @@ func TestADiskOfAPoolThatIsNotActiveIsNoVolumeAndSaysWhatToDo(t *testing.T) {
 }
 
 // TestADiskOutsideTheAllowedPlacesBecomesASlot: the domain's other disks are adopted. A disk that
-// became a volume before the place was closed stays one.
+// became a volume before stays one.
 func TestADiskOutsideTheAllowedPlacesBecomesASlot(t *testing.T) {
 	elsewhere := func(a *Adopter) *hvtest.Fake {
 		f, isFake := a.HV.(*hvtest.Fake)
@@ -412,8 +412,8 @@ func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 	}
 }
 
-// TestADiskThatIsAVolumeByAnotherNameIsThatVolume: then the registry refuses an attachment of
-// another instance, instead of having two volumes of one image.
+// TestADiskThatIsAVolumeByAnotherNameIsThatVolume: so the registry refuses another instance's
+// attachment, instead of having two volumes of one image.
 func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 	dir := t.TempDir()
 	image, alias := filepath.Join(dir, "web.raw"), filepath.Join(dir, "alias.raw")
@@ -462,8 +462,8 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 	}
 }
 
-// A LUN that has got the path of a volume is not that volume, and becomes no volume as long as the
-// registry has the volume at that path.
+// A LUN that has got a volume's path is not that volume, and becomes no volume while the registry
+// has the volume at that path.
 func TestADiskAtThePathOfAVolumeIsNotAdoptedIfItIsAnotherDevice(t *testing.T) {
 	path := filepath.Join(images(), "web.raw")
 	for _, c := range []struct {
@@ -502,7 +502,7 @@ func TestAnImageThatAVolumeHasLeftIsAdoptedOnlyByForce(t *testing.T) {
 	if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web", Force: true}); err != nil || len(s.registered) != 1 {
 		t.Errorf("by force: %v, registered %+v", err, s.registered)
 	}
-	// The present image belongs to the volume, even if it has left that image before.
+	// The present image belongs to the volume, even if the volume has left that image before.
 	s = &site{volumes: []api.Volume{{ID: "11111111-1111-4111-8111-111111111111", Name: "known", Host: here, Location: api.Location{Path: filepath.Join(images(), "web.raw"), Format: api.FormatRaw}}}}
 	a = newAdopter(t, s)
 	a.Adoptable = func(context.Context, string, string) error { return api.Errorf(api.CodeConflict, "asked") }

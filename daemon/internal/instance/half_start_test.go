@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// After a libvirtd has died in a start, the next one reports the guest, and then ends the process.
+// After a libvirtd has died in a start, the next one reports the guest, then ends the process.
 func TestAStartThatLibvirtdHasLeftHalfDoneIsMadeAgain(t *testing.T) {
 	const ending = 3 * time.Second
 	synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ type trial struct {
 	wants map[op.State][]api.InstanceState
 }
 
-// noRunner runs nothing, because ops that follow an op are not part of its matrix.
+// noRunner runs nothing: ops that follow an op are not part of its matrix.
 type noRunner struct{}
 
 func (noRunner) Submit(context.Context, op.Op) error { return nil }

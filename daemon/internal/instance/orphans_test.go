@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The registry may be from a backup without the move: the host's journal has its work for it.
+// The registry may be from a backup without the move: its work is in the host's journal.
 func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		says := func() []api.SavedInstance {

@@ -110,8 +110,8 @@ func TestAGuestThatWasNotSuspendedIsNotSavedAndOneIsNotRestoredToRunOnAtOnce(t *
 	}, hv.StateRunning)
 }
 
-// This move is refused for the same reasons as a move with running guests: before any change,
-// before the suspend, and again before the save.
+// The move is refused for the same reasons as one with running guests: before any change, before
+// the suspend, and again before the save.
 func TestAVolumeThatCouldNotBeMovedAnywayIsNeitherSuspendedNorSaved(t *testing.T) {
 	foreign := api.Errorf(api.CodeVolumeInUse, "is disk vdb of instance foreign")
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {

@@ -102,7 +102,7 @@ func TestTooLittleSpaceForTheMemoryIsSaidBeforeAnythingIsTouched(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The guests of a host are saved together, so the free space must be enough for all.
+// A host's guests are saved together, so the free space must be enough for all.
 func TestTooLittleSpaceForTheMemoryOfAllGuestsIsSaidBeforeAnythingIsTouched(t *testing.T) {
 	const each = 1<<30 + 1<<30/10
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
@@ -199,8 +199,8 @@ func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 		}
 		wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)
 		must(t, d.world.asleep(true))
-		// The request is repeated, because the answer was lost: it is not refused, since a refusal
-		// would mean that the instance was never touched.
+		// The request is repeated because its answer was lost. It is not refused: that would mean
+		// that the instance was never touched.
 		_, err := d.now().BeginSave(t.Context(), "save", pausedWeb, api.InstanceSave{MigrationID: pausedMig, VolumeID: pausedVol})
 		must(t, err)
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
@@ -210,8 +210,8 @@ func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// A move that has ended without an instance, because its host was fenced and its attachment
-// deleted, never requests its restore.
+// A move that ended without an instance, because its host was fenced and its attachment deleted,
+// never requests its restore.
 func TestTheGuardOfAMoveThatHasLetTheInstanceGoKeepsItOffOnlyWithItsMemory(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		start := func(id string) op.Status {
@@ -297,7 +297,7 @@ func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 }
 
 // A host with save_dir in its own memory loses the saved memory with its power: then the guest is
-// off, at its volume's location, and no older memory is restored.
+// off at its volume's location, and no older memory is restored.
 func TestAGuestWhoseMemoryWentWithItsHostIsOffWhereItsVolumeIs(t *testing.T) {
 	for _, at := range []string{pausedSrc, pausedDst} {
 		t.Run(at, func(t *testing.T) {
@@ -318,8 +318,8 @@ func TestAGuestWhoseMemoryWentWithItsHostIsOffWhereItsVolumeIs(t *testing.T) {
 	}
 }
 
-// Without the hook, a start by another program during the restore boots the domain from the right
-// volume. Its saved memory is useless then, but kept.
+// Without the hook, another program's start during the restore boots the domain from the right
+// volume. Its saved memory is then useless, but kept.
 func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
@@ -337,7 +337,7 @@ func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The memory of a guest that has run since does not match its disks any more.
+// The memory of a guest that has run since no longer matches its disks.
 func TestAGuestIsNotRestoredTwiceFromTheSameMemoryIfItRanInBetween(t *testing.T) {
 	for _, call := range []string{"RestoreMemory", "Resume"} {
 		t.Run("killed after "+call, func(t *testing.T) {
@@ -435,7 +435,7 @@ var pauseTroubles = []trouble{
 }
 
 // A move with one fault at one call, for every call, ends with the guest in its earlier state, at
-// dst if it was saved and at src if not, without loss and without leftovers.
+// dst if it was saved, otherwise at src, without loss or leftovers.
 func TestWhateverGoesWrongAtAnyCallTheGuestIsAsItWas(t *testing.T) {
 	for _, tr := range pauseTroubles {
 		for _, state := range pauseStates {
@@ -517,8 +517,8 @@ type pauseSubject struct {
 	done, undone func(*pauseSubject) error
 }
 
-// Plans implements optest.World. The records of the save are in the world's journal, whatever
-// journal the op under test has.
+// Plans implements optest.World. The save's records are in the world's journal, whatever journal
+// the op under test has.
 func (s *pauseSubject) Plans() []op.Plan {
 	return s.newManager(optest.NewRunner(s.journal)).Plans()
 }

@@ -31,8 +31,8 @@ const (
 	pausedSize           = 32 * hvtest.BlockSize
 )
 
-// pauseWorld is a host with two instances that share a volume, which a migration has locked. The
-// save images are real files.
+// pauseWorld is a host with two instances that share a volume, locked by a migration. The save
+// images are real files.
 type pauseWorld struct {
 	places places
 	*hvtest.Fake
@@ -50,14 +50,14 @@ type pauseWorld struct {
 	down     bool
 	// planted is the volume's location in a pool, if it is in one.
 	planted api.Location
-	// refused are the permissions that the registry refuses; asked those that it was asked for.
+	// refused are the permissions that the registry refuses; asked are those requested.
 	refused map[string]bool
 	asked   []string
 	// unmovable is the refusal of any move of the volume.
 	unmovable error
 	// second is an attachment of web's other volume, if it has one.
 	second *api.Attachment
-	// wrote is the refusal of a guest that has written after the last read of its changed blocks.
+	// wrote is the refusal of a guest that wrote after the last read of its changed blocks.
 	wrote error
 }
 
@@ -243,7 +243,7 @@ func (w *pauseWorld) memories() []string {
 	return names
 }
 
-// as returns the faults of an instance that must be back: in this state, on this image, without
+// as returns how an instance differs from the restored state: in this state, on this image, without
 // guard and save image, and with all acknowledged writes of its guest.
 func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	r := &hosttest.Recorder{}
@@ -294,8 +294,8 @@ func (w *pauseWorld) ready(was hv.State) error {
 	return errors.Join(w.inState(want), w.kept(was.Active()))
 }
 
-// notGoneOn returns the faults of web if it was saved and must not have run since: it is off, or
-// restored and paused.
+// notGoneOn returns how web differs from an instance that was saved and must not have run since:
+// off, or restored and paused.
 func (w *pauseWorld) notGoneOn(hadMemory bool) error {
 	err := w.inState(hv.StateStopped)
 	if hadMemory && err != nil {
@@ -351,7 +351,7 @@ func (d *pauseDaemon) now() *Manager {
 	return m
 }
 
-// reboot is a power cut of the host; the next daemon is one of the next boot.
+// reboot is a power cut of the host; the next daemon has the next boot.
 func (d *pauseDaemon) reboot() {
 	d.RestartAfter(func() {
 		if err := d.world.HostReboot(); err != nil {
@@ -411,7 +411,7 @@ func (d *pauseDaemon) resume(id, instance, at string) op.Status {
 	})
 }
 
-// ask repeats a call until it is answered, and waits for its op. A refusal counts as an undone op.
+// ask repeats a call until it is answered, and awaits its op. A refusal counts as an undone op.
 func (d *pauseDaemon) ask(id string, do func(g *Manager) error) op.Status {
 	d.t.Helper()
 	for range 500 {

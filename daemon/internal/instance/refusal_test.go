@@ -305,7 +305,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 	}
 }
 
-// run runs an op to its end. An op that was undone soon must have been refused as well.
+// run runs an op to its end. An op that was undone early must have been refused as well.
 func (d *daemon) run(t *testing.T, what string) op.Status {
 	t.Helper()
 	g, runner := d.Now()
@@ -488,8 +488,7 @@ func TestAShelveThatIsUndoneStartsItsGuestOnceLibvirtIsBack(t *testing.T) {
 	})
 }
 
-// On its way over the shelf to another host the instance keeps its identity, and gets its present
-// volumes.
+// Over the shelf to another host, the instance keeps its identity and gets its present volumes.
 func TestAnInstanceComesBackOnAnotherHostAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceRunning)
@@ -528,8 +527,8 @@ func TestAnInstanceComesBackOnAnotherHostAsItWas(t *testing.T) {
 	})
 }
 
-// The domain is edited after it was stored on the shelf and before it is removed from this host:
-// the edit is not lost.
+// The domain is edited between its storing on the shelf and its removal from this host: the edit is
+// not lost.
 func TestWhatWasEditedAfterItWasStoredIsStoredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceStopped)

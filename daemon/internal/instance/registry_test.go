@@ -103,8 +103,8 @@ func (v *view) Volume(_ context.Context, ref string) (api.Volume, error) {
 	return ask(v, func() (api.Volume, error) { return api.Volume{ID: ref, Name: "vol"}, nil })
 }
 
-// Instance answers the host of the instance; while the instance is on the shelf it answers every
-// host, because an operator has requested it there.
+// Instance answers the host of the instance; for one on the shelf it answers every host, because an
+// operator has requested it there.
 func (v *view) Instance(_ context.Context, ref string) (api.Instance, error) {
 	return ask(v, func() (api.Instance, error) {
 		switch {

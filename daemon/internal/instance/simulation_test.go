@@ -53,8 +53,8 @@ var begins = map[string]func(ctx context.Context, g *Manager, id string) (api.In
 	},
 }
 
-// goals are the ops of the simulations: ops that reach their end unless the trial prevents it, and
-// ops that are undone.
+// goals are the ops of the simulations: ops that succeed unless the trial prevents it, and ops that
+// are undone.
 var goals = map[string]struct {
 	from  api.InstanceState
 	what  string
@@ -81,8 +81,8 @@ var goals = map[string]struct {
 	}},
 }
 
-// everyCall runs each goal repeatedly: something happens at the first call of a hypervisor or the
-// registry, then at the second, and so on, until a run ends before it happens.
+// everyCall runs each goal repeatedly, with a happening at the first call of a hypervisor or the
+// registry, then at the second, and so on, until a run ends before it.
 func everyCall(t *testing.T, what func(d *daemon) hosttest.Happening) {
 	for goal := range goals {
 		t.Run(goal, func(t *testing.T) {
@@ -91,8 +91,8 @@ func everyCall(t *testing.T, what func(d *daemon) hosttest.Happening) {
 	}
 }
 
-// simulate runs one op with a happening at the nth call, and checks the world when everything works
-// again. It reports whether that call was made.
+// simulate runs one op with a happening at the nth call, checks the world once everything works
+// again, and reports whether that call was made.
 func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	w := newWorld(t, goals[goal].from)
@@ -218,8 +218,7 @@ func TestOneSeedIsOneRunOfAnInstance(t *testing.T) {
 	})
 }
 
-// chaos starts, stops, shelves and unshelves an instance, on two hosts, during a sequence of
-// faults.
+// chaos starts, stops, shelves and unshelves an instance on two hosts, during a sequence of faults.
 func chaos(t *testing.T, rng *rand.Rand) *world {
 	w := newWorld(t, api.InstanceStopped)
 	both := []*daemon{startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])}
@@ -256,14 +255,14 @@ var troubles = []func(d *daemon){
 	func(d *daemon) { d.node.journal.FailNext(true) },
 }
 
-// Two hosts request it together, in each order of their calls: one gets it, and the other nothing.
+// Two hosts request it together, in each order of their calls: one gets it, the other nothing.
 func TestOfTwoHostsThatUnshelveAtOnceOneWins(t *testing.T) {
 	for _, who := range [][2]int{{0, 1}, {1, 0}} {
 		t.Run(fmt.Sprint(who), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, api.InstanceShelvedOffloaded)
 				both := []*daemon{startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])}
-				// The second host asks when the first has made its checks, and before its claim.
+				// The second host asks between the first one's checks and its claim.
 				second := make(chan error, 1)
 				go func() {
 					second <- askUntilEnd(t, both[who[1]], "unshelve")

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// If the operator discards the memory of an instance that cannot be restored, the instance is
-// stopped, with all writes of its guest.
+// If the operator discards the memory of an instance that cannot be restored, it is stopped, with
+// all writes of its guest.
 func TestTheCommandsOfAnInstanceThatCannotBeRestoredBringItBackStopped(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
@@ -84,8 +84,8 @@ func TestTheCommandsOfADomainThatRunsAsItsUnshelveIsUndoneBringTheOpToItsEnd(t *
 	})
 }
 
-// The migration's op keeps the turn of the instance until it is continued, and is continued only
-// when the definition is right.
+// The migration's op keeps the instance's turn until it is continued, which needs a right
+// definition.
 func TestARepairComesThroughWhileAnOpOfAMigrationWaitsForTheOperator(t *testing.T) {
 	for _, state := range []api.InstanceState{api.InstanceRunning, api.InstanceStopped} {
 		synctest.Test(t, func(t *testing.T) {

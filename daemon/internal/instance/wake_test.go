@@ -82,8 +82,8 @@ func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
 	}
 }
 
-// RAM on disk is not lost at a reboot of the host, at any call. The op is submitted directly, so
-// that nothing else makes calls.
+// RAM on disk is not lost by a reboot at any call. The op is submitted directly, so that nothing
+// else makes calls.
 func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 	for n, over := 1, false; !over && !t.Failed(); n++ {
 		t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 				want := hv.StateRunning
 				s.Inject(hvtest.Fault{Nth: n, Do: func() {
 					over = false
-					// The answer to a request is made concurrently with the op, which may be
-					// removing the save image: a reboot would interrupt that too.
+					// A request is answered while the op may be removing the save image: a reboot
+					// would interrupt that too.
 					synctest.Wait()
 					if len(s.memories()) == 0 {
 						want = hv.StateStopped
@@ -179,7 +179,7 @@ func rawImage(path string) hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}
 }
 
-// An operator who edits the definition of a saved guest may have given its old location to another
+// An operator who edits a saved guest's definition may have given its old location to another
 // guest.
 func TestAGuestIsNotWokenOnAnotherDiskThanItsDefinitionNames(t *testing.T) {
 	for name, edit := range map[string]func(t *testing.T, w *pauseWorld){
@@ -274,7 +274,7 @@ func (w *pauseWorld) writePart(t *testing.T) {
 	must(t, os.WriteFile(w.part(), []byte(`{"Domain": "`), 0o600))
 }
 
-// The file of an interrupted save is useless, unless libvirt has completed it and the host was not
+// An interrupted save's file is useless, unless libvirt has completed it and the host was not
 // rebooted since.
 func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
 	restart := func(d *pauseDaemon) { go d.Restart() }
@@ -355,8 +355,7 @@ func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStored(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// The filesystem may refuse to rename the file, for example because the error has made it
-// read-only.
+// The filesystem may refuse to rename the file, for example if the error has made it read-only.
 func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStoredNorRenamed(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		unproven := strings.TrimSuffix(d.world.part(), "boot-0") + "not-stored"
@@ -418,8 +417,8 @@ func TestAVolumeThatLacksWhatItsGuestsWroteIsNotCopiedByAnotherHost(t *testing.T
 	}, hv.StateRunning)
 }
 
-// A guest that was paused before looks the same while libvirt saves it: a restarted daemon neither
-// removes nor overwrites the file before libvirt has ended.
+// A guest that was paused before looks the same while libvirt saves it: a restarted daemon leaves
+// the file alone until libvirt has ended.
 func TestASaveThatOutlivesItsDaemonIsWaitedFor(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.Inject(hvtest.Fault{Call: "SaveMemory", Err: hv.ErrUnavailable, Do: func() {

@@ -34,9 +34,9 @@ const (
 	testSize = 8 * hvtest.BlockSize
 )
 
-// world is a site in memory: two hosts, one registry, one instance with a root volume and another
-// volume. Something can happen at each call of a hypervisor or of the registry, and the invariants
-// are checked after each.
+// world is a site in memory: two hosts, one registry, one instance with a root and another volume.
+// Each call of a hypervisor or the registry is a possible happening, and the invariants are checked
+// after it.
 type world struct {
 	registry *fakeRegistry
 	nodes    []*node
@@ -95,8 +95,8 @@ func disk(target, serial, path string) hv.Disk {
 	}
 }
 
-// look reports violated invariants (DESIGN.md, 1). Another op may run during the look, so it
-// compares the observation with the registry before and after.
+// look reports violated invariants (DESIGN.md, 1). Another op may run meanwhile, so it compares the
+// observation with the registry before and after.
 func (w *world) look() {
 	before := w.registry.now()
 	type seen struct {

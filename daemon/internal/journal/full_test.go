@@ -31,8 +31,8 @@ func reserved(t *testing.T, dir string) *atomicfile.Reserve {
 	return r
 }
 
-// A guest has filled the disk. Records and guards are still written, as long as the reserve lasts,
-// which is longer than any operation.
+// A guest has filled the disk. Records and guards are still written while the reserve lasts, longer
+// than any operation.
 func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
 	dir := fulldisk.Disk(t, 24)
 	ctx := context.Background()

@@ -146,7 +146,7 @@ volferry_tasks_running 3`,
 }
 
 // Each kind of volferry_copies_paced is counted once. A kind without copies is a series of 0,
-// because otherwise an alert on it would miss the first one.
+// otherwise an alert would miss the first copy.
 func TestWhatHoldsCopiesBackIsCountedByItsKind(t *testing.T) {
 	s := sources()
 	s.OpenMigrations = func(context.Context) ([]migrate.PacedMigration, error) {
@@ -204,8 +204,8 @@ func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
 	monitoringtest.CheckReference(t, "volferryd", everything().Registry)
 }
 
-// A histogram that appears with its first pause would hide that pause, because an increase begins
-// at the second sample.
+// A histogram that appeared with its first pause would hide it, because an increase begins at the
+// second sample.
 func TestPausesAreCountedFromZero(t *testing.T) {
 	wantLines(t, newMetrics(sources()), `volferry_migration_stall_seconds_count{at="job"} 0
 volferry_migration_stall_seconds_count{at="start"} 0

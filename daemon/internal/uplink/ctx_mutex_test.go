@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// An op asks for this host while a fence is handled, which waits until the op has stopped.
+// An op asks for this host during the handling of a fence, which waits until the op has stopped.
 func TestAnOpThatIsHaltedDoesNotWaitForAReport(t *testing.T) {
 	bubble(t, func(w *world) {
 		up := w.open()

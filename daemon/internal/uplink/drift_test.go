@@ -91,7 +91,7 @@ func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
 	})
 }
 
-// Its definition is right again, but it still writes to the image that it was started with.
+// Its definition is right again, but it still writes to the image of its start.
 func TestAGuestThatRunsOnAnotherImageThanItsDefinitionIsNoted(t *testing.T) {
 	running(t, func(w *world) {
 		w.must(w.fake.CreateImage("/nfs/old.raw", "raw", 4096))

@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// wantBack checks that the host lost web's volume and has come back in this epoch.
+// wantBack checks that the host lost web's volume and is back in this epoch.
 func (w *world) wantBack(epoch int64) {
 	w.t.Helper()
 	if got := w.state(web); got != hv.StateStopped {
@@ -61,9 +61,8 @@ func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
 	})
 }
 
-// Every call between the fence and the return fails once: before its effect, after it, with the
-// death of the daemon, and with the death of a registry, which then admits a host only after a
-// report.
+// Every call between the fence and the return fails once: before its effect, after it, by the
+// daemon's death, and by the death of a registry, which then admits a host only after a report.
 func TestAFenceSurvivesEveryInterruption(t *testing.T) {
 	for _, how := range []string{"fails", "fails after its effect", "kills", "kills after its effect", "ends the registry", "ends the registry after its effect"} {
 		t.Run(how, func(t *testing.T) {
@@ -168,8 +167,8 @@ func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
 	})
 }
 
-// The registry is read between the fence and the report that reveals it: a volume that is missing
-// then must not be forgotten.
+// The registry is read between the fence and the report that reveals it: a volume missing then must
+// not be forgotten.
 func TestWhatIsReadFromAHostThatIsFencedDoesNotCount(t *testing.T) {
 	bubble(t, func(w *world) {
 		r := &fencedWhenRead{registry: w.registry}

@@ -17,7 +17,7 @@ import (
 )
 
 // rootWorld is a world with ops that attach and detach web's root volume, in definition and guard
-// only. Web is off, and the registry has its root slot as empty.
+// only. Web is off, and its root slot in the registry is empty.
 type rootWorld struct {
 	*world
 	runner *op.Runner
@@ -49,7 +49,7 @@ func inRootWorld(t *testing.T, f func(w *rootWorld)) {
 	})
 }
 
-// report makes a report in the test's own goroutine, because its calls may wait for the ops.
+// report makes a report in the test's own goroutine: its calls may wait for the ops.
 func (w *rootWorld) report() {
 	w.t.Helper()
 	w.must(w.up.ReportNow(w.t.Context()))
@@ -164,8 +164,8 @@ func TestAnAttachThatComesWhileTheGuardIsSetClearsIt(t *testing.T) {
 	})
 }
 
-// The root is attached after the report has read all domains, and is detached when the report reads
-// this one again.
+// The root is attached after the report has read all domains, and detached when it reads this one
+// again.
 func TestADetachThatComesWhileTheGuardIsSetHasTheLastWord(t *testing.T) {
 	for name, c := range map[string]struct {
 		err         error

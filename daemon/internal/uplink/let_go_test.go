@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// For a guest with hanging storage 40 s of attempts fail. It keeps neither the next guest from
-// being stopped, nor itself from being guarded.
+// A guest with hanging storage makes attempts fail for 40 s, but the next guest is stopped, and
+// itself guarded, without delay.
 func TestAGuestThatCannotBeStoppedKeepsNoOtherRunning(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.specialHV = hangingOff{w.hv}
@@ -126,8 +126,8 @@ func (h blindHV) Domains(ctx context.Context) ([]hv.Domain, error) {
 	return h.Hypervisor.Domains(ctx)
 }
 
-// A domain that was unreadable at the search, and has released the volume, is guarded and not
-// stopped; the guard is cleared once that is seen.
+// A domain unreadable at the search, which has released the volume, is guarded and not stopped; the
+// guard is cleared once that is seen.
 func TestADomainThatIsReadInTimeAndLostNothingRunsOn(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.define("mail", mail, "/nfs/mail.raw")
@@ -152,7 +152,7 @@ func TestADomainThatIsReadInTimeAndLostNothingRunsOn(t *testing.T) {
 const mail = "20000000-0000-4000-8000-000000000003"
 
 // On a full disk neither the fence nor a guard can be stored: the guest is still stopped, and the
-// host comes back once there is space.
+// host is back once there is space.
 func TestAFenceBitesOnAFullDisk(t *testing.T) {
 	running(t, func(w *world) {
 		w.must(os.RemoveAll(w.dir)) // nothing can be written there now

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// lateForce is a registry with an operator who takes one more attachment by force, after the host
-// has read its attachments and before it is admitted.
+// lateForce is a registry with an operator who takes one more attachment by force between the
+// host's read of its attachments and its admission.
 type lateForce struct {
 	*registry
 	taken string
@@ -64,8 +64,8 @@ func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGoWhateverDies(t *test
 }
 
 // The registry itself moves the attachments of a volume, with all guests paused. A guest is
-// restored at dst long before the next view has it there, or is not restored at all: a fence finds
-// it at either location.
+// restored at dst long before the next view has it there, or not at all: a fence finds it at either
+// location.
 func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing.T) {
 	const dst = "/nfs/moved.raw"
 	for _, at := range []string{"/nfs/web.raw", dst} {
@@ -96,8 +96,8 @@ func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing
 	}
 }
 
-// The registry compares the mark in a report before it admits any change of the host, and a fenced
-// host sends no other report.
+// The registry compares the mark in a report before it admits any change of the host; a fenced host
+// sends no other report.
 func TestAFencedHostReportsToARegistryThatWasJustStarted(t *testing.T) {
 	for name, learn := range map[string]func(w *world){
 		"and learns of the fence from a report": func(w *world) { pass(time.Minute) },

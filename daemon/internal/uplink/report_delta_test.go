@@ -109,8 +109,8 @@ func TestARegistryThatGivesNoDigestHearsEverything(t *testing.T) {
 	})
 }
 
-// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, for at most a minute because it does not
-// poll, and is examined as often as ever.
+// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, at most for a minute because it does not
+// poll, and is examined as often as before.
 func TestAHostWithNothingNewIsAsSilentAsTheRegistryWants(t *testing.T) {
 	for every, want := range map[int]int{0: 120, 1: 120, 20: 30, 50: 12, 200: 10, 3600: 10} {
 		bubble(t, func(w *world) {

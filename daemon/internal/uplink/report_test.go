@@ -54,8 +54,7 @@ func TestAGuestThatStandsStillIsReportedAtOnceAsPausedAndWhy(t *testing.T) {
 	}
 }
 
-// libvirt includes the filesystem's reserved blocks, and its number is from the last refresh of the
-// pool.
+// libvirt includes the filesystem's reserved blocks, in a number from the pool's last refresh.
 func TestAPoolHasTheRoomThatItsFilesystemHas(t *testing.T) {
 	dir := t.TempDir()
 	free, err := location.DirFreeBytes(dir)

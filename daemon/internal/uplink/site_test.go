@@ -46,8 +46,8 @@ func (w *world) siteAt(answer http.HandlerFunc) *Site {
 	return w.open().Site(c)
 }
 
-// A daemon that died between the registry's grant and its storing finds the grant when its
-// operation reads it: a fence must find this grant, too.
+// A daemon that died before it stored the registry's grant finds it when its operation reads it: a
+// fence must find this grant too.
 func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 	const mail = "20000000-0000-4000-8000-000000000003"
 	a := granted("mail", mail, "/nfs/mail.raw")

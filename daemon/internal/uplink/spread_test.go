@@ -50,7 +50,7 @@ func (c *called) Tasks(ctx context.Context, host, session string, wait time.Dura
 }
 
 // eachHost has twenty hosts, each with its own random numbers, poll a registry with this report
-// interval, until it knows all of them.
+// interval until it knows them all.
 func eachHost(t *testing.T, every int, f func(w *world, c *called)) {
 	t.Helper()
 	eachReporter(t, every, func(w *world, c *called) {

@@ -399,7 +399,7 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t)) })
 }
 
-// running runs the daemon for a minute, then f, and then kills the present daemon.
+// running runs the daemon for a minute, then f, then kills the present daemon.
 func running(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
@@ -410,8 +410,8 @@ func running(t *testing.T, f func(w *world)) {
 	})
 }
 
-// interrupted arranges a happening at the nth call, which may kill the daemon. It lasts a minute,
-// or until the daemon is dead, and returns the call, or "" if the host was back before.
+// interrupted arranges a happening at the nth call, which may kill the daemon, for a minute or
+// until the daemon is dead. It returns the call, or "" if the host was back before.
 func (w *world) interrupted(n int, h hosttest.Happening, dies bool) (name string) {
 	w.t.Helper()
 	if dies {

@@ -50,8 +50,8 @@ func TestAVolumeIsMadeInAPoolOfAConnectorAndDeleted(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatAConnectorMadeForAnOpIsTheOps: the daemon dies when the volume is made and the
-// journal has no fingerprint of it yet.
+// TestAVolumeThatAConnectorMadeForAnOpIsTheOps: the daemon dies when the volume is made but the
+// journal lacks its fingerprint.
 func TestAVolumeThatAConnectorMadeForAnOpIsTheOps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, id := newWorld(t), uuid.NewString()

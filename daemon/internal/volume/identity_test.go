@@ -73,7 +73,7 @@ func look(t *testing.T, w *world) string {
 	return log.String()
 }
 
-// A volume of an older version has no identity, nor has a volume that a move has brought to a new
+// A volume of an older version has no identity, nor has a volume that a move brought to a new
 // device.
 func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // A resize causes no event, so grown images are found by inspection. A smaller image may be another
-// one, and a moving volume has another size for a time.
+// one, and a moving volume temporarily has another size.
 func TestAnImageThatHasGrownIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes int64

@@ -28,8 +28,8 @@ func (w *world) born(t *testing.T) int64 {
 	return info.Born
 }
 
-// dieInCreate begins a creation, and returns when the pool has made the image and the journal has
-// no fingerprint of it yet: the daemon dies there. Call bury at the end of the test.
+// dieInCreate begins a creation, and returns when the pool has made the image but the journal lacks
+// its fingerprint: the daemon dies there. Call bury at the end of the test.
 func (w *world) dieInCreate(t *testing.T, opID string, in api.VolumeCreate) (bury func()) {
 	t.Helper()
 	reached, released, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -53,7 +53,7 @@ func (w *world) dieInCreate(t *testing.T, opID string, in api.VolumeCreate) (bur
 }
 
 // TestAnImageThatNobodyCanTellFromAnotherIsLeft: the daemon dies when the pool has made the image
-// and the journal has no fingerprint of it yet.
+// but the journal lacks its fingerprint.
 func TestAnImageThatNobodyCanTellFromAnotherIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, id := newWorld(t), uuid.NewString()

@@ -451,8 +451,8 @@ func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
 		err2   error
 		ended  = make(chan struct{})
 	)
-	// The second request arrives while the first one chooses its pool, and could overtake it
-	// without the lock.
+	// The second request arrives while the first chooses its pool, and could overtake it without
+	// the lock.
 	w.Inject(hvtest.Fault{Call: "Pools", Do: func() {
 		go func() {
 			defer close(ended)
@@ -471,8 +471,8 @@ func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
 	}
 }
 
-// TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards: the registry stops answering when
-// the image is made and the volume is to be published.
+// TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards: the registry stops answering
+// between the making of the image and the volume's publication.
 func TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -26,8 +26,8 @@ func TestNothingIsAdoptedThroughALinkInAPool(t *testing.T) {
 	}
 }
 
-// TestNothingIsResizedThroughALinkInAPool, whether the link exists before the request or is planted
-// right before the image grows. Once the image is back, the next request makes it larger.
+// TestNothingIsResizedThroughALinkInAPool, planted before the request or right before the image
+// grows. Once the image is back, the next request makes it larger.
 func TestNothingIsResizedThroughALinkInAPool(t *testing.T) {
 	for _, who := range []holder{nobody, stopped, running} {
 		for _, when := range []string{"before the request", "when it was kept for that", "right before it grows"} {

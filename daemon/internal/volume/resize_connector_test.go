@@ -57,8 +57,8 @@ func newConnectorTrial(t *testing.T, who holder) *resizeTrial {
 	return newResizeTrial(t, i, who)
 }
 
-// TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays about an extend: the resize is done if the
-// device has the size, otherwise no size changes.
+// TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays about an extend: it is done if the device
+// has the size, otherwise no size changes.
 func TestAResizeIsWhatTheDeviceHasWhateverItsConnectorSays(t *testing.T) {
 	for what, says := range answersOfExtend() {
 		for _, who := range []holder{nobody, stopped, running} {

@@ -80,7 +80,7 @@ func (i resizedImages) Grow(ctx context.Context, img hv.Image, sizeBytes int64) 
 }
 
 // found returns the volume's sizes: the registry's, the image's (for a slice, the definition's),
-// and its guest's, 0 if no guest runs.
+// and the guest's, 0 if none runs.
 func (s *resizeTrial) found() (registry, inImage, guest int64) {
 	s.registry.With(func() { registry = s.registry.volumes[s.vol.ID].SizeBytes })
 	info, _ := s.Info(s.vol.Location.Path)

@@ -63,7 +63,7 @@ func TestAVolumeThatIsTheBeginningOfALargerImageGetsMoreOfIt(t *testing.T) {
 	}
 }
 
-// TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain: the registry has the old size, and the
+// TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain: the registry has the old size, the
 // definition a size that a guest may have seen since.
 func TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain(t *testing.T) {
 	const more = testSize + 2*hvtest.BlockSize

@@ -79,7 +79,7 @@ func (w *world) edit(id string, change func(*api.Volume)) api.Volume {
 }
 
 // hasSize returns errors unless registry, image and guest have this size, the volume is not
-// reserved, and its data is intact.
+// reserved, and its data intact.
 func (w *world) hasSize(vol api.Volume, who holder, want int64) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -131,7 +131,7 @@ func count(all []string, what string) (n int) {
 	return n
 }
 
-// A device outside pools is extended by its owner; the resize only reports its size.
+// A device outside pools is extended by its owner; the resize only reports the size.
 func TestADeviceThatWasExtendedBecomesAsLargeForGuestAndRegistry(t *testing.T) {
 	for _, who := range []holder{nobody, stopped, running} {
 		t.Run(string(who), func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // replace plays another host of a shared pool: it deletes a fenced host's volume by force, and
-// makes another volume in its place.
+// makes another in its place.
 func (w *world) replace(t *testing.T, id string) (next api.Volume) {
 	t.Helper()
 	w.registry.Lock()

@@ -29,8 +29,8 @@ const (
 	testSize = 32 * hvtest.BlockSize
 )
 
-// world is a host in memory, with its registry. Something can happen at each call of
-// hypervisor and registry.
+// world is a host in memory with its registry. Each call of hypervisor and registry is a possible
+// happening.
 type world struct {
 	*hvtest.Fake
 	hv       *hosttest.Hypervisor // Fake, for the daemon
