@@ -12,8 +12,8 @@ import (
 )
 
 // missing checks that the images of the volumes attached on this host exist, and that no other
-// device has the path of one. Unreadable images are not missing; reach reports them. The view may
-// be half a minute old, so missing asks the registry about each missing image.
+// device has the path of one. It leaves unreadable images to reach. The view may be half a minute
+// old, so missing asks the registry about each missing image.
 func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}

@@ -34,8 +34,8 @@ func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string
 	}
 }
 
-// Run calls see with every event after since, in order and once, until see returns false, the work
-// is over, ctx ends, or the other side does not answer for too long: then it returns
+// Run calls see with every event after since, in order and once. It ends when see returns false,
+// the work is over, or ctx ends. If the other side does not answer for too long, it returns
 // ErrConnectionLost, joined with the last error.
 func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()

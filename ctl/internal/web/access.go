@@ -100,8 +100,8 @@ func (a *admission) exchange(token string) bool {
 const keyHeader = "Volferry-Page-Key"
 
 // open gives the session to the browser with the token. It answers with a page that stores the key
-// and continues, not a redirect: after a link from another site the browser would not send a strict
-// cookie with that.
+// and continues, not with a redirect, after which a browser that comes from another site's link
+// would not send a strict cookie.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
 		http.Error(w, "This link is not valid, or was used already: it works once.\n"+

@@ -29,9 +29,9 @@ var (
 	saysNo = []int{5, 9, 10, 72}
 	// saysAgain are a unit attention and an aborted command.
 	saysAgain = []int{6, 11}
-	// saysDone are other errors, which the target also answers, so that it does not work any more:
-	// not ready, a medium error, a protected unit, an address that does not exist, a reservation;
-	// and a command that was not sent.
+	// saysDone are other errors, after which the target does not work any more: not ready, a medium
+	// error, a protected unit, an address that does not exist, a reservation; and a command that
+	// was not sent.
 	saysDone = []int{1, 2, 3, 6, 7, 11, 15, 17, 18, 22, 24, 31}
 	// saysBusy are statuses of a target that asks for a later attempt.
 	saysBusy = []int{26, 27}

@@ -115,7 +115,7 @@ func (i iscsi) stack(devices []string) (all []string, err error) {
 }
 
 // removeMaps removes the multipath maps among devices, with their partitions. A map that also has
-// paths to another target of the same storage only loses our paths. It returns the UUIDs of the
+// paths to another target of the same storage is kept without our paths. It returns the UUIDs of
 // kept maps.
 func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string, err error) {
 	for _, d := range devices {

@@ -116,8 +116,8 @@ func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
 	return begun(s, routes.StartInstance, w, r, id, inst, httpjson.Noun{Name: "written_sources", Value: left})
 }
 
-// writtenSources returns the released sources that may have data which their volumes lack. If the
-// check does not end before ctx, it returns those known already: an old image may be on a silent
+// writtenSources returns the released sources that may have data missing from their volumes. If the
+// check does not end before ctx, it returns those known so far: an old image may be on a silent
 // filesystem.
 func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.ReleasedSource {
 	type answer struct {

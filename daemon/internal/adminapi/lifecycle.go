@@ -46,9 +46,9 @@ func (s *Server) audited(ctx context.Context, opID, instance, what string, detai
 	return inst, err
 }
 
-// noteAsked stores an audit event before a request is carried out. The action continues even if
-// that fails: a host with a full state directory must still be able to stop a guest. Call end with
-// the request's result.
+// noteAsked stores an audit event before a request is carried out; then call end with the request's
+// result. The action continues even if that fails: a host with a full state directory must still be
+// able to stop a guest.
 func (s *Server) noteAsked(ctx context.Context, e api.EventPost) (end func(instanceID string, err error)) {
 	details := map[string]any{"who": whoAsks(ctx)}
 	maps.Copy(details, e.Details)

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// liveRoutes are this host's part of a move while all guests write. The registry calls them by
-// tasks. They do nothing for other callers, because each step first asks the registry whether its
-// migration wants the step.
+// liveRoutes are this host's part of a move while all guests write, called by the registry's tasks.
+// They do nothing for other callers: each step first asks the registry whether its migration wants
+// it.
 func (s *Server) liveRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.CheckLive, s.checkLive),

@@ -132,9 +132,9 @@ func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListMigrations.Write(w, http.StatusOK, list)
 }
 
-// allMigrations returns the open migrations of this host, or all of them. This host's journal has
-// at most a part of a move with all guests paused, so such a move is shown as the registry has it,
-// if that answers.
+// allMigrations returns the open migrations of this host, or all of them. A move with all guests
+// paused is shown as the registry has it, if it answers: this host's journal has at most a part of
+// it.
 func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, error) {
 	list, err := s.Migrations.List(ctx, all)
 	if err != nil || !s.Uplink.Up() {

@@ -52,8 +52,8 @@ func checkNamed(named, migration string) error {
 }
 
 // unlessRegistryLeads passes a call on to the registry if the registry makes the migration (with
-// all guests paused), because this host knows at most a part of it. A migration unknown to this
-// host may be one of these, so its call fails while the registry does not answer.
+// all guests paused): this host knows at most a part of it. A migration unknown here may be one of
+// these: its call fails while the registry does not answer.
 func (s *Server) unlessRegistryLeads(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {

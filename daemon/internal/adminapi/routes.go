@@ -132,9 +132,9 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	}
 }
 
-// pauseAllRoutes are this host's part of a move with all guests paused. The registry calls them by
+// pauseAllRoutes are this host's part of a move with all guests paused, called by the registry's
 // tasks. They do nothing for other callers: an instance is saved and restored only for the
-// migration that has locked it, and an image is copied or dropped only with permission of the
+// migration that locked it, and an image is copied or dropped only with permission of the
 // registry's migration.
 func (s *Server) pauseAllRoutes() []httpjson.Route {
 	return []httpjson.Route{

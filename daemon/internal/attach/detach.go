@@ -16,9 +16,9 @@ import (
 )
 
 // Detach detaches a volume from an instance of this host. It returns the earlier attachment once
-// the guest has released the disk and the registry the attachment. If the registry does not answer,
-// the guest still loses the disk, and the attachment stays detaching until the registry answers. A
-// repeated request gets the same answer.
+// the guest has released the disk and the registry the attachment. While the registry does not
+// answer, the guest still loses the disk, and the attachment stays detaching. A repeated request
+// gets the same answer.
 func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }

@@ -144,7 +144,7 @@ func (in *input) attachError(err error) error {
 }
 
 // plugNote is written before the hotplug: states saved after that may have the disk. It is written
-// again, with Seen, once the guest was seen with the disk: states saved after that have it.
+// again with Seen once the guest was seen with the disk: later saved states have it.
 type plugNote struct {
 	Plugged bool `json:"plugged"`
 	Seen    bool `json:"seen,omitempty"`
@@ -216,9 +216,9 @@ func (e *env) plug(ctx context.Context, r *op.Run, in *input) error {
 }
 
 // takeBack unplugs the disk from the running guest and waits as long as necessary, because nothing
-// is released before. It also waits for a guest that was saved while it may have had the disk: the
-// restore brings the disk back. A guest that runs from the disk is not asked; takeBack waits until
-// it is off.
+// is released before. It also waits for a saved guest that may have had the disk, because the
+// restore brings it back. A guest that runs from the disk is not asked, but awaited until it is
+// off.
 func (e *env) takeBack(ctx context.Context, in *input, plugged bool) error {
 	letGo := e.unplug
 	if in.Root {

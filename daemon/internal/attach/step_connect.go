@@ -45,9 +45,9 @@ func (e *env) stepDisconnect() op.Step {
 }
 
 // disconnect disconnects the location unless a domain of this host names it, or the registry has
-// another attachment of it on this host. Ops of one volume run one after the other, so of two that
-// end together the second finds itself the last. NotStored is called if writes may be lost. The
-// location is disconnected even then: no guest has it, and no later flush would report the loss.
+// another attachment of it here. Ops of one volume run one after the other, so of two that end
+// together the second is the last. NotStored is called if writes may be lost. The location is
+// disconnected even then: no guest has it, and no later flush would report the loss.
 func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {

@@ -103,9 +103,8 @@ func (e *env) giveUp(ctx context.Context, r *op.Run, in *input) error {
 }
 
 // notMoving refuses a volume that a migration of this host moves, according to the journal. It also
-// refuses any volume of an instance that, according to its guard, is saved while another volume
-// moves, because the restore needs the disk. The registry has that instance locked, but may not
-// answer.
+// refuses any volume of an instance that, by its guard, is saved while another volume moves: the
+// restore needs the disk. The registry has that instance locked, but may not answer.
 func (e *env) notMoving(ctx context.Context, in *input) error {
 	guards, err := e.Guards.Of(in.InstanceID)
 	if err != nil {

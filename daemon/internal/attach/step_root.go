@@ -51,10 +51,9 @@ func (e *env) guarded(want bool) op.ObserveFunc[input] {
 	}
 }
 
-// stepStayOff checks again that the instance is off, after its definition has lost the root. It
-// sees a start that the hook permitted before the guard existed, because libvirt finishes that
-// start before it changes the definition. After this step nothing can start the instance, so it is
-// the commit point.
+// stepStayOff checks again that the instance is off, after its definition lost the root. It sees a
+// start that the hook permitted before the guard existed: libvirt finishes that start before it
+// changes the definition. Afterwards nothing can start the instance, so this is the commit point.
 func (e *env) stepStayOff() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)

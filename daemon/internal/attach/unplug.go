@@ -21,10 +21,10 @@ const (
 	lookEvery = time.Second
 )
 
-// unplug asks the running guest to release the disk and waits until libvirt shows the release, or
+// unplug asks the running guest to release the disk, and waits until libvirt shows the release or
 // that the guest is off. After the timeout it returns instance_busy; the guest may still release
-// the disk later. A paused guest is asked only once it runs: it would answer when no op waits for
-// it.
+// the disk later. A paused guest is asked only once it runs: before, it might answer when no op
+// waits.
 func (e *env) unplug(ctx context.Context, in *input) error {
 	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }

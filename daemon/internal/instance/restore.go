@@ -11,10 +11,10 @@ import (
 )
 
 // BeginRestore restores an instance that was saved for a migration, with the volume at the
-// location. Until BeginResume the instance stays paused and guarded and keeps its save image,
-// because other guests of the volume may not be restored yet. An instance that was not saved is not
-// changed. An instance that cannot be restored stays saved and guarded (needs_operator); the
-// restore may be requested again. With DiscardMemory the instance is off afterwards.
+// location. Until BeginResume it stays paused and guarded and keeps its save image, because other
+// guests of the volume may not be restored yet. An instance that was not saved is not changed. If
+// the restore is impossible, the instance stays saved and guarded (needs_operator); the restore may
+// be requested again. With DiscardMemory the instance is off afterwards.
 func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
 	kind := steps.KindRestorePaused
 	if in.DiscardMemory {

@@ -19,8 +19,8 @@ import (
 const grantPoll = 5 * time.Millisecond
 
 // Granted waits until the op is past its first steps, which only check whether it may begin, so
-// that a refusal is the answer to the request. It waits a short time only for an op that waits; it
-// withdraws an op that still waits for a long op. An undone op is an error.
+// that a refusal is the answer to the request. If the op itself waits, Granted waits a short time
+// only, and withdraws an op that still waits for a long op. An undone op is an error.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {

@@ -32,8 +32,8 @@ func (u *Uplink) Admit() error {
 }
 
 // refused handles an error of the registry for a request under this epoch. If the error reports a
-// fence of this host, refused stores it before anything else is done. Sure is true for a request
-// with no other token than the host's epoch; other requests may have an op's older epoch.
+// fence of this host, refused first stores it. Sure is true for a request with no other token than
+// the host's epoch; other requests may have an op's older epoch.
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {
@@ -46,8 +46,8 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 		u.Changed() // the report determines whether the host was fenced
 		return err
 	case now <= epoch:
-		// A host takes on an epoch only when the fence of that epoch is over. The registry's
-		// attachments are older: if the host went by them, it would stop guests that may run.
+		// A host takes on an epoch only when the fence of that epoch is over, so the registry's
+		// attachments are older: by them the host would stop guests that may run.
 		return api.Errorf(api.CodeStaleEpoch, "the registry has this host in epoch %d as fenced or behind, and this host was told of epoch %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
 			With("epoch", now)
 	}

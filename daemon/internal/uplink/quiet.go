@@ -14,8 +14,8 @@ const (
 	// registry has set another interval (quietFor).
 	reportEvery = 5 * time.Second
 	// quietMax bounds the silence that a registry may request of a host, and quietUnpolled bounds
-	// it while no poll for tasks is open. A fence ends the poll, so its host learns of it at once;
-	// without a poll it learns of it by its next report.
+	// it while no poll for tasks is open: a fence ends a poll at once, but without one the host
+	// learns of it only by its next report.
 	quietMax      = 5 * time.Minute
 	quietUnpolled = time.Minute
 	// fetchWait is the normal length of a poll for tasks. A registry with rare reports gets longer

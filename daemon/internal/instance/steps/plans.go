@@ -60,7 +60,7 @@ func (e *Env) unshelvePlan() op.Plan {
 
 // pausePlans are the plans of a move with all guests paused: between save and restore no process
 // has the volume open, and between suspend and resume no guest of the volume runs. A failed suspend
-// or save is undone. The location in the definition is not: it is right in any case.
+// or save is undone, except for the location in the definition, which is right in any case.
 func (e *Env) pausePlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindSuspend, Steps: []op.Step{

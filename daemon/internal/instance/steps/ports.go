@@ -58,9 +58,9 @@ type GuardKeeper interface {
 
 // Locations gives access to the images of volumes on this host (attach.Manager).
 type Locations interface {
-	// Connect prepares the location of an attachment for a future domain of this host: it makes an
-	// attach's checks of pool, image, size and users, and returns the chain. Errors are typed for
-	// the runner. It may be repeated.
+	// Connect prepares the location of an attachment for a future domain of this host: it checks
+	// pool, image, size and users like an attach, and returns the chain. Errors are typed for the
+	// runner. It may be repeated.
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// Chain makes the checks of Connect and returns the chain. It changes nothing.
 	Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
@@ -124,9 +124,9 @@ type Migrations interface {
 	// migration's disk. It returns an error if that image is unknown. Errors are typed for the
 	// runner.
 	NameStanding(ctx context.Context, instanceID string) error
-	// CheckPaused refuses a move with all guests paused if the volume could not be moved in another
-	// way either: because of its image, its disk in this instance, or other users on this host.
-	// Beside has the ids of the registry's instances of the volume. It changes nothing.
+	// CheckPaused refuses a move with all guests paused for the reasons against every way of moving
+	// the volume: its image, its disk in this instance, or other users on this host. Beside has the
+	// ids of the registry's instances of the volume. It changes nothing.
 	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
 	// StoodStill refuses to save an instance that has written to its volume after the last read of
 	// changed blocks, in a move while all guests write. Call it right before the guest's process

@@ -59,7 +59,7 @@ const unprovenSuffix = "not-stored"
 
 // commitSaveImage renames the complete part of this boot to the save image, once it is on stable
 // storage. During the flush its name has no boot, because the kernel reports a lost write only
-// once: if the daemon died then, or could not rename it, the next flush would succeed and prove
+// once: after the daemon's death or a failed rename, the next flush would succeed and prove
 // nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
