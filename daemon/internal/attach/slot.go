@@ -24,8 +24,8 @@ type remembered struct {
 
 // keptSlots returns the recorded disks, in the hypervisor's form, of the instance's other empty
 // slots, for later volumes to take over. A slot with a queued release is empty before the registry
-// knows it. Queued releases are read first: one that is carried out between the two reads is then
-// in the registry.
+// knows it. Queued releases are read first: if one is carried out between the two reads, the
+// registry has it.
 func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range e.queued() {
