@@ -125,7 +125,7 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 		stamp.Sectors, err = sectorsChanged(st.Rdev)
 		return stamp, err
 	}
-	return Stamp{}, api.Errorf(api.CodeInvalidArgument, "%stamp is neither a regular file nor a block device", path)
+	return Stamp{}, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
 }
 
 // nfsMagic is a variable for the tests.
