@@ -62,15 +62,16 @@ type AtRegistry struct {
 type Part int
 
 const (
-	// Answers: the host serves the call. A change is refused while the host is fenced. The registry
-	// may call it by a task.
+	// Answers means that the host serves the call. A change is refused while the host is fenced.
+	// The registry may call it by a task.
 	Answers Part = iota + 1
-	// Streams: the host answers with a stream, which a task cannot transport.
+	// Streams means that the host answers with a stream, which a task cannot transport.
 	Streams
-	// PassesOn: the registry serves the call. A task would return the call to the registry.
+	// PassesOn means that the registry serves the call. A task would return the call to the
+	// registry.
 	PassesOn
-	// Remembers: the registry serves the call. While it is unavailable, the daemon returns the
-	// registry's last answer.
+	// Remembers means that the registry serves the call. While it is unavailable, the daemon
+	// returns the registry's last answer.
 	Remembers
 )
 

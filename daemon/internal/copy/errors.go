@@ -21,9 +21,9 @@ type (
 )
 
 var (
-	// ErrInUse: another copy, a guest or a mount holds dst.
+	// ErrInUse means that another copy, a guest or a mount holds dst.
 	ErrInUse = errors.New("image is in use")
-	// ErrSameImage: src and dst are one file or device.
+	// ErrSameImage means that src and dst are one file or device.
 	ErrSameImage = errors.New("source and destination are the same image")
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ErrAbsent: there is nothing at the path of an image.
+// ErrAbsent means that there is nothing at the path of an image.
 var ErrAbsent = errors.New("no such image")
 
 // noImage translates the error of an image that cannot be opened into the user's terms.

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// ErrSilent: the storage of an image at an address does not answer, perhaps temporarily.
+// ErrSilent means that the storage of an image at an address does not answer, perhaps temporarily.
 var ErrSilent = errors.New("the storage does not answer")
 
 // Snapshot describes a snapshot of an RBD image, and with compare whether the image was written

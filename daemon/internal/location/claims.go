@@ -208,7 +208,7 @@ func (l *Look) bases(yield func(claim) bool) {
 	}
 }
 
-// ErrCannotTell: it is unknown whether an image is free, so it may not be taken.
+// ErrCannotTell means that it is unknown whether an image is free, so it may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
 // Holder returns the owner of the image at path. For an image that overlaps it, the Holder has only

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoAnswer: the filesystem of a path does not answer, for example an NFS mount while its server
-// is down. The content of the path is unknown.
+// ErrNoAnswer means that the filesystem of a path does not answer, for example an NFS mount while
+// its server is down. The content of the path is unknown.
 var ErrNoAnswer = errors.New("its filesystem does not answer")
 
 // statTimeout is how long a filesystem may take to answer a stat.

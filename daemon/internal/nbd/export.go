@@ -26,7 +26,7 @@ const StallTimeout = time.Minute
 // maxTransferBytes bounds one transfer: current servers accept 32 MiB.
 const maxTransferBytes = 32 << 20
 
-// ErrNoAnswer: a server does not answer, perhaps after it has accepted the connection.
+// ErrNoAnswer means that a server does not answer, perhaps after it has accepted the connection.
 var ErrNoAnswer = errors.New("the server does not answer; it has to take several clients at once (qemu-nbd --shared=8)")
 
 // Dial connects to a server at HOST:PORT.

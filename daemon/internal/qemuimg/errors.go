@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ErrBusy: a block device is mounted, or part of another device.
+// ErrBusy means that a block device is mounted, or part of another device.
 var ErrBusy = errors.New("it is mounted, or part of another device")
 
 // ImageError reports that an image may not be passed to qemu-img, or is not the image that the

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// ErrLocked: another QEMU program has an image open in a way that excludes this use.
+// ErrLocked means that another QEMU program has an image open in a way that excludes this use.
 var ErrLocked = errors.New("another program of QEMU has it open")
 
 // serveTimeout is how long QEMU may take to open an image.

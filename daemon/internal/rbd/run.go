@@ -27,7 +27,7 @@ const (
 	keyPath = "/proc/self/fd/3"
 )
 
-// ErrNoAnswer: a cluster does not answer. It is an I/O error, like a device's.
+// ErrNoAnswer means that a cluster does not answer. It is an I/O error, like a device's.
 var ErrNoAnswer = fmt.Errorf("the cluster does not answer (%w)", unix.ETIMEDOUT)
 
 // toolError is the error of a failed tool.

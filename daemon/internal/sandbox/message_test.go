@@ -24,7 +24,7 @@ func TestAFileThatComesWithAMessageHasItsPathInErrors(t *testing.T) {
 		expect.OK(t, err)
 		expect.OK(t, file.Close())
 		t.Cleanup(func() { expect.OK(t, conn.Close()) })
-		ends[i] = conn.(*net.UnixConn) //nolint:forcetypeassert // of a socket of this kind
+		ends[i] = conn.(*net.UnixConn) //nolint:forcetypeassert,errcheck // of a socket of this kind
 	}
 	path := filepath.Join(t.TempDir(), "image.raw")
 	expect.OK(t, os.WriteFile(path, nil, 0o600))

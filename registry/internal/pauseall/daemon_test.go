@@ -78,7 +78,7 @@ const (
 	doubted = "doubted" // accepted and done, but answered as uncertain
 	resumed = "resumed" // refused, because another program has resumed the guest
 	// accepted, and undone except for the memory, because another program has resumed another guest
-	// of the host
+	// of the host.
 	overtaken = "overtaken"
 )
 

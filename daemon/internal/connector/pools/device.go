@@ -23,7 +23,7 @@ type Device struct {
 	Identity string
 }
 
-// ErrNoDevice: there is nothing at a path.
+// ErrNoDevice means that there is nothing at a path.
 var ErrNoDevice = errors.New("there is no device")
 
 // Look returns the kernel's device at a path.
