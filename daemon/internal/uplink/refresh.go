@@ -49,7 +49,7 @@ func (u *Uplink) noteViewErr(ctx context.Context, err error) {
 		return // the daemon ends, or the report's caller has gone
 	}
 	u.mu.Lock()
-	changed := u.viewErr == nil || u.viewErr.Error() != err.Error()
+	changed := errChanged(u.viewErr, err)
 	u.viewErr = err
 	u.mu.Unlock()
 	if changed {

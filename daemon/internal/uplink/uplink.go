@@ -191,10 +191,13 @@ func (u *Uplink) Changed() {
 func (u *Uplink) note(err error) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	news = u.err == nil || u.err.Error() != err.Error()
+	news = errChanged(u.err, err)
 	u.err, u.tried = err, true
 	return news
 }
+
+// errChanged reports whether err differs from the previous error, which is nil if there was none.
+func errChanged(last, err error) bool { return last == nil || last.Error() != err.Error() }
 
 func (u *Uplink) knownHost() (api.Host, bool) {
 	u.mu.Lock()

@@ -4,9 +4,7 @@ package steps
 
 import (
 	"context"
-	"errors"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -63,12 +61,9 @@ func (e *Env) stepSettle(to direction) op.Step {
 
 // assertClosed waits until the guest's process has closed an image.
 func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
-	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
-	if errors.Is(err, hv.ErrUnavailable) {
-		return e.hvError(err)
-	}
+	files, err := e.openFiles(ctx, s, path)
 	if err != nil {
-		return op.Retry(frozenRetry, err)
+		return err
 	}
 	if len(files) > 0 {
 		return op.Retry(frozenRetry, api.Errorf(api.CodeInstanceBusy, "instance %s still has %s open", s.InstanceName, path))

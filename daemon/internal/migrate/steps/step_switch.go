@@ -154,17 +154,26 @@ func (e *Env) stepVerifyFrozen() op.Step {
 	return step(frozenStep, do, nil, nil)
 }
 
+// openFiles returns the guest's open files on an image. Its errors are typed for the runner.
+func (e *Env) openFiles(ctx context.Context, s *Spec, path string) ([]hv.OpenFile, error) {
+	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return nil, e.hvError(err)
+	}
+	if err != nil {
+		return nil, op.Retry(frozenRetry, err) // the guest may just have stopped
+	}
+	return files, nil
+}
+
 // awaitNotWritten waits until no process of the guest has src open for writing. After the bound it
 // returns a text that names the process.
 func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
 	var by hv.OpenFile
 	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {
-		files, err := e.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
-		if errors.Is(err, hv.ErrUnavailable) {
-			return false, e.hvError(err)
-		}
+		files, err := e.openFiles(ctx, s, s.Src.Path)
 		if err != nil {
-			return false, op.Retry(frozenRetry, err) // the guest may just have stopped
+			return false, err
 		}
 		i := slices.IndexFunc(files, func(f hv.OpenFile) bool { return f.Writable })
 		if i >= 0 {
