@@ -20,9 +20,9 @@ type passage struct {
 }
 
 var (
-	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```")
-	inCode  = regexp.MustCompile("`[^`\n]*`")
-	newline = regexp.MustCompile(`[^\n]`)
+	fenced     = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	inCode     = regexp.MustCompile("`[^`\n]*`")
+	notNewline = regexp.MustCompile(`[^\n]`)
 )
 
 // prose returns the passages of a file that people read as English. It returns none of a file
@@ -37,7 +37,7 @@ func prose(t *testing.T, name, text string) []passage {
 		if name == "STYLE.md" {
 			return nil
 		}
-		text = fenced.ReplaceAllStringFunc(text, func(s string) string { return newline.ReplaceAllString(s, " ") })
+		text = fenced.ReplaceAllStringFunc(text, func(s string) string { return notNewline.ReplaceAllString(s, " ") })
 		return proseOfLines(inCode.ReplaceAllString(text, "CODE"), "")
 	case ".sql":
 		return proseOfLines(text, "--")
