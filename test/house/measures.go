@@ -15,8 +15,9 @@ import (
 
 type measure struct{ name, value string }
 
-// A type with more than manyMethods, and an interface with more than wideInterface, is named.
-const manyMethods, wideInterface = 60, 8
+// A type with more than manyMethods, an interface with more than wideInterface, and a package with
+// more than manyFiles is named.
+const manyMethods, wideInterface, manyFiles = 60, 8, 40
 
 func (t *tree) measures() []measure {
 	tests, files := t.kindTests()
@@ -26,8 +27,8 @@ func (t *tree) measures() []measure {
 		{"ports that a step may call, methods", fmt.Sprint(t.ports())},
 		{"op kinds of migrations", fmt.Sprint(t.migrationKinds())},
 		{"tests of the kind of a storage, files", fmt.Sprintf("%d, %d", tests, files)},
-		{"files in package main of the daemon", fmt.Sprint(t.filesIn("daemon"))},
-		{"files in the package with most files", t.fullest()},
+		{"files in package main of the daemon", fmt.Sprint(t.filesByPackage()["daemon"])},
+		{fmt.Sprintf("packages with more than %d files", manyFiles), t.largest(t.filesByPackage(), manyFiles)},
 		{"fakes and suites, lines of code", fmt.Sprint(t.lines((*source).isKit))},
 		{"product, lines of code", fmt.Sprint(t.lines((*source).isShipped))},
 		{"unit tests, lines of code", fmt.Sprint(t.lines((*source).isUnitTest))},
@@ -122,20 +123,14 @@ func methodsOf(declared map[string]*ast.InterfaceType, name string, face *ast.In
 
 // ports counts the methods of the interfaces that the steps of a migration have.
 func (t *tree) ports() int {
-	many := t.interfaces()
-	sum := 0
-	for i := range t.sources {
-		s := &t.sources[i]
-		if s.path != "daemon/internal/migrate/steps/ports.go" {
-			continue
-		}
-		for name, methods := range many {
-			if strings.HasPrefix(name, path.Dir(s.path)+".") {
-				sum += methods
-			}
+	interfaces := t.interfaces()
+	sum := interfaces["daemon/internal/hv.Hypervisor"]
+	for name, methods := range interfaces {
+		if strings.HasPrefix(name, "daemon/internal/migrate/steps.") {
+			sum += methods
 		}
 	}
-	return sum + many["daemon/internal/hv.Hypervisor"]
+	return sum
 }
 
 // largest lists the entries over a size, the largest first.
@@ -198,26 +193,15 @@ func (t *tree) kindTests() (tests, files int) {
 	return tests, files
 }
 
-// filesIn counts the product's files of one package.
-func (t *tree) filesIn(folder string) int {
-	many := 0
-	for i := range t.sources {
-		if s := &t.sources[i]; s.isShipped() && path.Dir(s.path) == folder {
-			many++
-		}
-	}
-	return many
-}
-
-func (t *tree) fullest() string {
+// filesByPackage counts the product's files of each package.
+func (t *tree) filesByPackage() map[string]int {
 	count := map[string]int{}
 	for i := range t.sources {
 		if s := &t.sources[i]; s.isShipped() {
 			count[path.Dir(s.path)]++
 		}
 	}
-	folder := slices.MaxFunc(slices.Sorted(maps.Keys(count)), func(a, b string) int { return cmp.Compare(count[a], count[b]) })
-	return fmt.Sprintf("%d: %s", count[folder], folder)
+	return count
 }
 
 // lines counts the lines of code of some of the sources.
