@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -50,9 +50,9 @@ func (l migrationListener) BeforeHalt(ctx context.Context) {
 func (l migrationListener) Resumed(ctx context.Context) error { return l.Rejoined(ctx) }
 
 // migrationHost returns this host's identity for the migrations, with the old epoch while fenced.
-func migrationHost(up *uplink.Uplink) func(context.Context) (steps.Host, error) {
-	return func(ctx context.Context) (steps.Host, error) {
+func migrationHost(up *uplink.Uplink) func(context.Context) (move.Host, error) {
+	return func(ctx context.Context) (move.Host, error) {
 		h, err := up.Host(ctx)
-		return steps.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
+		return move.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}
 }

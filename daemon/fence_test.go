@@ -25,7 +25,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/journal"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
@@ -236,8 +237,8 @@ func (s *fencedSite) boot() {
 		HostID: fencedHost, HostName: "alpha", State: state, HV: fake, Registry: registry, Guards: guards, Ops: hostOps{p.runner}, Log: log,
 	})
 	s.must(err)
-	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, steps.Ports{
-		HV: fake, Images: image.Storage{}, Copier: steps.NewCopier(s.dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, log), Registry: p.up.Site(registry), Guards: guards, Blobs: records,
+	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, move.Ports{
+		HV: fake, Images: image.Storage{}, Copier: transfer.NewCopier(s.dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, log), Registry: p.up.Site(registry), Guards: guards, Blobs: records,
 		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
 	}, p.runner, records, migrationHost(p.up), log)
 	connectMigrations(p.up, p.migrations)

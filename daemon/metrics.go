@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/metrics"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/service"
@@ -29,7 +29,7 @@ func newMetrics(r *op.Runner) *metrics.Metrics {
 }
 
 // metricsOf returns the sources of the metrics that a scrape reads.
-func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, i *instance.Manager, s image.Storage, c *steps.CopyEngine) metrics.Sources {
+func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, i *instance.Manager, s image.Storage, c *transfer.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
 		JournalUp:        func() bool { return health.Up(journalProbe) },

@@ -24,7 +24,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/uplink"
@@ -112,7 +113,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, NBDServers: cfg.NBDServers, RBD: cfg.RBDClusters, Own: own, Storage: virt}
 	storage := image.Storage{Privileged: privileged(), Access: access(), Network: networkAccess(cfg, conn), Secret: conn.Secret, Files: openfile.Files{Places: &rules}}
-	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
+	copier := transfer.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
 	copier.Passphrase, copier.Files = storage.Passphrase, storage.Files
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
@@ -123,7 +124,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	migrations := migrate.New(migrate.Config{
 		OverlayDir: cfg.overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.overlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 		ThrottleBelowBytes: cfg.OverlayThrottleBelowBytes, ThrottleFor: time.Duration(cfg.OverlayThrottleSeconds) * time.Second,
-	}, steps.Ports{
+	}, move.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Blobs: records, Claims: claims,
 		MayMove: unplugs.MayMove, JobStart: cfg.jobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
 	}, runner, records, migrationHost(up), log)

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
@@ -96,7 +96,7 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	s.HostID, s.HostName = "h", "alpha"
 	s.HV, s.Registry = fake, registry
 	s.Instances, s.Runner = d.Now()
-	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{}, s.Runner, records, nil, quiet)
+	s.Migrations = migrate.New(migrate.Config{}, move.Ports{}, s.Runner, records, nil, quiet)
 	return s, fake
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
@@ -285,8 +285,8 @@ func (awayRegistry) Volume(context.Context, string) (api.Volume, error) {
 	return api.Volume{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
 }
 
-func unknownHost(context.Context) (steps.Host, error) {
-	return steps.Host{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
+func unknownHost(context.Context) (move.Host, error) {
+	return move.Host{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
 }
 
 // Which copy is good is asked after failures, so a daemon that has not reached the registry since
@@ -295,7 +295,7 @@ func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	s.Registry = awayRegistry{}
 	fake, records := hvtest.New(), optest.NewJournal()
-	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: fake}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
+	s.Migrations = migrate.New(migrate.Config{}, move.Ports{HV: fake}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
 	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
 	var answer struct{ Which api.Which }
 	err := json.Unmarshal([]byte(body), &answer)
@@ -328,7 +328,7 @@ func TestWhichShowsTheRecordsWithoutLibvirtAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, nil)
 	s.Registry = attachedRegistry{}
 	records := optest.NewJournal()
-	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: silentHypervisor{}}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
+	s.Migrations = migrate.New(migrate.Config{}, move.Ports{HV: silentHypervisor{}}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
 	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
 	var answer struct{ Which api.Which }
 	err := json.Unmarshal([]byte(body), &answer)

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -45,8 +45,8 @@ func again(st *op.Status) []string {
 	volume, instance := request.Names(st.Op.Input)
 	what, verb, _ := strings.Cut(st.Op.Kind, "_")
 	switch {
-	case st.Op.Kind == steps.KindDeleteSource:
-		var in steps.ReleasedInput
+	case st.Op.Kind == place.KindDeleteSource:
+		var in place.ReleasedInput
 		if json.Unmarshal(st.Op.Input, &in) != nil {
 			return nil
 		}

@@ -114,9 +114,9 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	m := s.Migrations
 	return []httpjson.Route{
 		routes.StartMigration.ServedByDaemon(s.startMigration),
-		move(s, routes.CopyByAttachment, s.byAttachment, m.Copy),
-		move(s, routes.CompleteByAttachment, s.byAttachments, m.Complete),
-		move(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
+		moved(s, routes.CopyByAttachment, s.byAttachment, m.Copy),
+		moved(s, routes.CompleteByAttachment, s.byAttachments, m.Complete),
+		moved(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
 
 		routes.ListMigrations.ServedByDaemon(s.listMigrations),
 		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) {
@@ -126,9 +126,9 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		s.unlessRegistryLeads(answer(routes.ShowMigration, s.showMigration)),
 		answer(routes.UpdateMigration, s.updateMigration),
 		s.unlessRegistryLeads(routes.FollowMigration.ServedByDaemon(s.watchMigration)),
-		move(s, routes.CopyMigration, s.byMigration, m.Copy),
-		s.unlessRegistryLeads(move(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
-		s.unlessRegistryLeads(move(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
+		moved(s, routes.CopyMigration, s.byMigration, m.Copy),
+		s.unlessRegistryLeads(moved(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
+		s.unlessRegistryLeads(moved(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
 	}
 }
 

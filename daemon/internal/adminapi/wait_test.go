@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -47,8 +47,8 @@ func newMover(t *testing.T) (*Server, *migratetest.World) {
 	d := hosttest.Start(t, hosttest.Program[*migrate.Manager]{
 		Runner: op.Config{Journal: records, Describe: request.Describe},
 		New: func(runner *op.Runner) *migrate.Manager {
-			host := func(context.Context) (steps.Host, error) {
-				return steps.Host{ID: migratetest.Host, Epoch: w.Registry.ReportedEpoch(migratetest.Host)}, nil
+			host := func(context.Context) (move.Host, error) {
+				return move.Host{ID: migratetest.Host, Epoch: w.Registry.ReportedEpoch(migratetest.Host)}, nil
 			}
 			return migrate.New(migrate.Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, records, host, quiet)
 		},

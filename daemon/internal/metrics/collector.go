@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/thin"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -186,7 +186,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
 	paused, unresumed, throttled, changed, stopped, paced := 0, c.Unresumed(), 0, 0, 0, 0
-	byPacing := map[steps.PacingKind]int{}
+	byPacing := map[move.PacingKind]int{}
 	for i := range open {
 		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // those have a metric of their own
 			stopped++
@@ -220,7 +220,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(stoppedDesc, float64(stopped))
 	gauge(pacedNowDesc, float64(paced))
-	for _, kind := range steps.PacingKinds() { // a kind without moves is a series of 0
+	for _, kind := range move.PacingKinds() { // a kind without moves is a series of 0
 		gauge(paceStateDesc, float64(byPacing[kind]), kind.Doing, kind.Requests)
 	}
 	gauge(copyRateDesc, float64(rate))

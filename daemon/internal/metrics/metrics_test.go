@@ -19,7 +19,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/thin"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -151,7 +151,7 @@ func TestWhatHoldsCopiesBackIsCountedByItsKind(t *testing.T) {
 	s := sources()
 	s.OpenMigrations = func(context.Context) ([]migrate.PacedMigration, error) {
 		paced := func(doing, requests string) migrate.PacedMigration {
-			return migrate.PacedMigration{Migration: api.Migration{Pacing: "in words"}, PacingKind: steps.PacingKind{Doing: doing, Requests: requests}}
+			return migrate.PacedMigration{Migration: api.Migration{Pacing: "in words"}, PacingKind: move.PacingKind{Doing: doing, Requests: requests}}
 		}
 		return []migrate.PacedMigration{
 			paced("gives_way", "flushes"), paced("gives_way", "flushes"), paced("keeps_share", "reads"), paced("measures", ""), paced("stands_still", ""), {},

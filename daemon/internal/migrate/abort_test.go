@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -41,7 +41,7 @@ func (d *daemon) fold(mig api.Migration) api.Migration {
 func (d *daemon) interruptComplete() {
 	d.t.Helper()
 	for _, st := range d.runner().Active() {
-		if st.Op.Kind == steps.KindCompleteLive {
+		if st.Op.Kind == move.KindCompleteLive {
 			must(d.t, d.runner().Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted")))
 		}
 	}

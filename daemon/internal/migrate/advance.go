@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -77,11 +77,11 @@ func (m *Manager) advance(ctx context.Context, id string) {
 		return
 	}
 	kind, err := m.nextKind(ctx, h, todo)
-	if err == nil && todo == steps.GoalComplete && last.goal == steps.GoalCopy {
-		err = m.env.CheckNotSaved(ctx, &h.spec)
+	if err == nil && todo == move.GoalComplete && last.goal == move.GoalCopy {
+		err = m.env.Look.CheckNotSaved(ctx, &h.spec)
 	}
 	if err == nil {
-		in := &opInput{steps.Input{Spec: h.spec, RequestID: requestID, Why: h.givenUp(todo)}, kind}
+		in := &opInput{move.Input{Spec: h.spec, RequestID: requestID, Why: h.givenUp(todo)}, kind}
 		_, err = m.admission.Begin(ctx, followUpID(id, len(h.ops)), kind, in)
 	}
 	if err != nil {
@@ -93,9 +93,9 @@ func (m *Manager) advance(ctx context.Context, id string) {
 
 // endedMeanwhile asks the registry about a migration that waits for a call, if this host was
 // fenced. If the registry has ended the migration, a cancel is next.
-func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Goal, requestID string, ok bool) {
+func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo move.Goal, requestID string, ok bool) {
 	s := &h.spec
-	if state, _ := h.state(); !m.env.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
+	if state, _ := h.state(); !m.env.Move.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
 		return "", "", false
 	}
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
@@ -108,7 +108,7 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 		m.retryLater(s.MigrationID, err)
 		return "", "", false
 	}
-	return steps.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
+	return move.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
 }
 
 // Rejoined makes the manager look at all open migrations after a fence of this host: the registry
@@ -138,7 +138,7 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 // Epoch sets the epoch of this host. Call it with the epoch in the answer to each report, also with
 // the detail "epoch" of a stale_epoch. After a newer epoch no op touches the images of a migration
 // until the registry has confirmed that the migration still belongs to this host.
-func (m *Manager) Epoch(epoch int64) { m.env.RaiseEpoch(epoch) }
+func (m *Manager) Epoch(epoch int64) { m.env.Move.RaiseEpoch(epoch) }
 
 // retryLater has advance called again, after growing delays. Only the first failure is logged as a
 // warning: a fence may last for hours.

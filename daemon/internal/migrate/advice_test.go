@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -130,7 +130,7 @@ func TestTheCommandsThatAnErrorNamesBringTheMigrationToItsEnd(t *testing.T) {
 		}, api.MigrationCompleted},
 		"a guest that libvirt lost in a complete of a mirror": {func(_ *testing.T, d *daemon) string {
 			loses(d)
-			return d.migrateTo(api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror})
+			return d.migrateTo(api.MigrationTarget{ToPool: "new", Method: move.MethodMirror})
 		}, api.MigrationCompleted},
 		"a guest that libvirt lost in a cancel": {func(_ *testing.T, d *daemon) string {
 			d.world.Copier.Gate = make(chan struct{})

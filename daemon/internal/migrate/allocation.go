@@ -7,18 +7,18 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
 // if that differs from src. It refuses a request that cannot be fulfilled.
-func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
 	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil { // the check below makes a file there
 		return err
 	}
 	dir := filepath.Dir(s.Dst.Path)
-	if s.ExternalCopy || s.Method == steps.MethodLive {
+	if s.ExternalCopy || s.Method == move.MethodLive {
 		return m.noteSparse(s, dir)
 	}
 	how, err := m.ports.Images.Allocating(dir)
@@ -53,7 +53,7 @@ func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
 
 // noteSparse notes the storage properties of src that a sparse dst lacks, if the copier is not its
 // only writer.
-func (m *Manager) noteSparse(s *steps.Spec, dir string) error {
+func (m *Manager) noteSparse(s *move.Spec, dir string) error {
 	allocation, err := m.allocationOf(s)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (m *Manager) noteSparse(s *steps.Spec, dir string) error {
 }
 
 // allocationOf returns the allocation of src; a device counts as thin.
-func (m *Manager) allocationOf(s *steps.Spec) (string, error) {
+func (m *Manager) allocationOf(s *move.Spec) (string, error) {
 	if s.SrcBlock || api.IsNetwork(s.Src.Path) || s.KeepsBase() {
 		return api.AllocationThin, nil
 	}
@@ -79,7 +79,7 @@ func (m *Manager) allocationOf(s *steps.Spec) (string, error) {
 	return api.AllocationThin, nil
 }
 
-func (m *Manager) noteStorage(s *steps.Spec, dir string) error {
+func (m *Manager) noteStorage(s *move.Spec, dir string) error {
 	if s.SrcBlock {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (m *Manager) noteStorage(s *steps.Spec, dir string) error {
 }
 
 // checkAllocation refuses a requested allocation if the move makes no file.
-func checkAllocation(s *steps.Spec, t api.MigrationTarget) error {
+func checkAllocation(s *move.Spec, t api.MigrationTarget) error {
 	if t.Allocation == "" || s.Allocation != "" {
 		return nil
 	}

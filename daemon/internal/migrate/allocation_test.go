@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -55,7 +55,7 @@ func TestTheAllocationOfTheSourceIsKeptUnlessAnotherIsAskedFor(t *testing.T) {
 				}
 				fileBytes := int64(testSize)
 				if plan.Dst.Format == api.FormatQcow2 {
-					fileBytes = steps.Qcow2FileBytes(testSize)
+					fileBytes = move.Qcow2FileBytes(testSize)
 				}
 				if all := *plan.NeededBytes == fileBytes; all != (c.want == api.AllocationThick) {
 					t.Errorf("it counts %d bytes", *plan.NeededBytes)
@@ -117,7 +117,7 @@ func TestAnAllocationThatCannotBeIsRefused(t *testing.T) {
 		"an external copy":    {api.MigrationTarget{ToPool: "new", Allocation: api.AllocationThick, ExternalCopy: true}, nil, api.CodeInvalidArgument, "leave allocation out"},
 		"an export":           {api.MigrationTarget{ToPath: migratetest.OtherExport.Path, Allocation: api.AllocationKeep}, nil, api.CodeInvalidArgument, "--allocation says how a new file gets its room"},
 		"no room ahead":       {api.MigrationTarget{ToPool: "new", Allocation: api.AllocationThick}, func(w *migratetest.World) { w.Images.Allocations = noneAhead }, api.CodeInvalidArgument, "leave out --allocation thick"},
-		"a mirror that fills": {api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, Allocation: api.AllocationThin}, func(w *migratetest.World) { w.SetAbout(hv.About{Libvirt: hv.Version{Major: 11}}) }, api.CodeUnsupportedDisk, "set discard='unmap'"},
+		"a mirror that fills": {api.MigrationTarget{ToPool: "new", Method: move.MethodMirror, Allocation: api.AllocationThin}, func(w *migratetest.World) { w.SetAbout(hv.About{Libvirt: hv.Version{Major: 11}}) }, api.CodeUnsupportedDisk, "set discard='unmap'"},
 		"a mirror without the room": {mirrorToNewPool, func(w *migratetest.World) {
 			w.SetAbout(hv.About{Libvirt: hv.Version{Major: 11}})
 			w.Images.Free.Store(testSize - 1)

@@ -10,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -18,7 +19,7 @@ import (
 // checkQcow2 refuses a move that would lose properties of a qcow2 image other than its data, or
 // leave dst with an incomplete dirty bitmap. It notes the properties that dst will lack. dom is nil
 // if no instance of this host has the volume.
-func (m *Manager) checkQcow2(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
+func (m *Manager) checkQcow2(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
 	if err := m.checkBitmapsOfDst(s); err != nil || s.Src.Format != api.FormatQcow2 {
 		return err
 	}
@@ -41,12 +42,12 @@ func (m *Manager) checkQcow2(ctx context.Context, s *steps.Spec, dom *hv.Domain)
 
 // checkBitmaps refuses to lose dirty bitmaps, unless requested. instance is the running one, empty
 // if none.
-func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance string) error {
+func (m *Manager) checkBitmaps(ctx context.Context, s *move.Spec, instance string) error {
 	all, err := m.bitmaps(ctx, s, instance, s.Src.Path)
 	if err != nil {
 		return err
 	}
-	stays := s.Method == steps.MethodMirror && s.Dst.Format == api.FormatQcow2
+	stays := s.Method == move.MethodMirror && s.Dst.Format == api.FormatQcow2
 	switch {
 	case stays:
 		return cmp.Or(m.checkIdle(s, all), m.checkBitmapsBelow(ctx, s, instance, all))
@@ -54,35 +55,35 @@ func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance stri
 		return nil
 	case instance != "":
 		return unsupported(s, "disk %s of instance %s has %s, and libvirt has no checkpoint of it: at the destination it would lack what was written before, and an incremental backup would be wrong without an error; %s",
-			s.Target, s.InstanceName, steps.BitmapNames(all), removal(s, all[0]))
+			s.Target, s.InstanceName, look.BitmapNames(all), removal(s, all[0]))
 	case s.Checkpoints == api.CheckpointsDrop:
-		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not have %s, as was asked for (--checkpoints %s): the next backup has to be a full one", steps.BitmapNames(all), api.CheckpointsDrop))
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not have %s, as was asked for (--checkpoints %s): the next backup has to be a full one", look.BitmapNames(all), api.CheckpointsDrop))
 		return nil
 	case s.LedByRegistry():
 		return unsupported(s, "%s has %s, which the destination would not have: remove it while no guest runs (`%s`, each one); the next backup has to be a full one then",
-			s.Src.Path, steps.BitmapNames(all), steps.RemoveBitmap("", all[0]))
+			s.Src.Path, look.BitmapNames(all), look.RemoveBitmap("", all[0]))
 	}
 	return unsupported(s, "%s has %s, which the destination would not have: say --checkpoints %s (of volume migrate, instance migrate and volume retype; a drain leaves the volume to one of these) if the next backup may be a full one",
-		s.Src.Path, steps.BitmapNames(all), api.CheckpointsDrop)
+		s.Src.Path, look.BitmapNames(all), api.CheckpointsDrop)
 }
 
 // checkIdle refuses a mirror that would omit idle bitmaps of the image, unless requested.
-func (m *Manager) checkIdle(s *steps.Spec, all []hv.StoredBitmap) error {
-	idle := steps.IdleBitmaps(all)
+func (m *Manager) checkIdle(s *move.Spec, all []hv.StoredBitmap) error {
+	idle := look.IdleBitmaps(all)
 	switch {
 	case len(idle) == 0:
 		return nil
 	case s.Checkpoints == api.CheckpointsDrop:
-		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not have %s, as was asked for (--checkpoints %s)", steps.BitmapNames(idle), api.CheckpointsDrop))
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not have %s, as was asked for (--checkpoints %s)", look.BitmapNames(idle), api.CheckpointsDrop))
 		return nil
 	}
 	return unsupported(s, "disk %s of instance %s has %s, which notes no writes, and a mirror takes along only bitmaps that do: say --checkpoints %s if the destination may lack it, or remove it: `%s`, each one",
-		s.Target, s.InstanceName, steps.BitmapNames(idle), api.CheckpointsDrop, steps.RemoveBitmap(s.InstanceName, idle[0]))
+		s.Target, s.InstanceName, look.BitmapNames(idle), api.CheckpointsDrop, look.RemoveBitmap(s.InstanceName, idle[0]))
 }
 
 // checkBitmapsBelow refuses the mirror of a linked clone if a base image has a bitmap that the
 // clone lacks: dst would have the bitmap without the writes to the clone.
-func (m *Manager) checkBitmapsBelow(ctx context.Context, s *steps.Spec, instance string, top []hv.StoredBitmap) error {
+func (m *Manager) checkBitmapsBelow(ctx context.Context, s *move.Spec, instance string, top []hv.StoredBitmap) error {
 	for _, base := range s.SrcChain()[1:] {
 		if base.Format != string(api.FormatQcow2) {
 			continue
@@ -92,9 +93,9 @@ func (m *Manager) checkBitmapsBelow(ctx context.Context, s *steps.Spec, instance
 			return err
 		}
 		for _, b := range all {
-			if !steps.HasBitmap(top, b.Name) {
+			if !look.HasBitmap(top, b.Name) {
 				return unsupported(s, "its base image %s has %s, and the linked clone has not: a mirror would have it, without what was written to the clone; leave out --method mirror, or stop the instance and run this again",
-					base.Path, steps.BitmapNames([]hv.StoredBitmap{b}))
+					base.Path, look.BitmapNames([]hv.StoredBitmap{b}))
 			}
 		}
 	}
@@ -102,7 +103,7 @@ func (m *Manager) checkBitmapsBelow(ctx context.Context, s *steps.Spec, instance
 }
 
 // checkBitmapsOfDst refuses an existing dst with dirty bitmaps: they lack the writes of the move.
-func (m *Manager) checkBitmapsOfDst(s *steps.Spec) error {
+func (m *Manager) checkBitmapsOfDst(s *move.Spec) error {
 	if s.Dst.Format != api.FormatQcow2 || s.CreateDst || s.DstBlock { // on a device the move makes a new image
 		return nil
 	}
@@ -115,11 +116,11 @@ func (m *Manager) checkBitmapsOfDst(s *steps.Spec) error {
 	}
 	b := hv.StoredBitmap{Name: has.Bitmaps[0], Path: s.Dst.Path}
 	return unsupported(s, "the destination %s has a dirty bitmap of its own, %.60q, by which an incremental backup of the volume would be wrong; remove it: `%s`, and each other one, or name another destination",
-		s.Dst.Path, b.Name, steps.RemoveBitmap("", b))
+		s.Dst.Path, b.Name, look.RemoveBitmap("", b))
 }
 
-func (m *Manager) bitmaps(ctx context.Context, s *steps.Spec, instance, path string) ([]hv.StoredBitmap, error) {
-	all, err := m.env.Bitmaps(ctx, instance, path)
+func (m *Manager) bitmaps(ctx context.Context, s *move.Spec, instance, path string) ([]hv.StoredBitmap, error) {
+	all, err := m.env.Look.Bitmaps(ctx, instance, path)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return nil, request.NoHypervisor(err)
@@ -133,9 +134,9 @@ func (m *Manager) bitmaps(ctx context.Context, s *steps.Spec, instance, path str
 
 // removal describes how the bitmaps of a running instance are kept, if a move can do that, or
 // removed.
-func removal(s *steps.Spec, b hv.StoredBitmap) string {
-	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", steps.RemoveBitmap(s.InstanceName, b))
-	if b.Idle || s.Method != steps.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLUKS() || s.Src.IsLinkedClone() {
+func removal(s *move.Spec, b hv.StoredBitmap) string {
+	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", look.RemoveBitmap(s.InstanceName, b))
+	if b.Idle || s.Method != move.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLUKS() || s.Src.IsLinkedClone() {
 		return remove
 	}
 	return "--method mirror takes it along as it is; otherwise " + remove

@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -59,7 +61,7 @@ func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 
 // Copy begins the built-in copy of a started migration, or continues a failed copy.
 func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, steps.GoalCopy, c, func(h *history, state api.MigrationState) error {
+	return m.call(ctx, move.GoalCopy, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationStarted:
 			return m.notFolding(ctx, h)
@@ -75,10 +77,10 @@ func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 // would overwrite the guest's newer writes.
 func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	s := &h.spec
-	if h.find(steps.GoalComplete) == nil || !s.Attached() {
+	if h.find(move.GoalComplete) == nil || !s.Attached() {
 		return nil
 	}
-	runs, err := m.env.JobRuns(ctx, s)
+	runs, err := m.env.Move.JobRuns(ctx, s)
 	if err != nil {
 		return request.NoHypervisor(err)
 	}
@@ -91,10 +93,10 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 
 // Complete switches the instance to dst. It is refused until dst is a copy.
 func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, steps.GoalComplete, c, func(h *history, state api.MigrationState) error {
+	return m.call(ctx, move.GoalComplete, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationCopied:
-			if err := m.env.CheckNotResized(ctx, &h.spec); err != nil {
+			if err := m.env.Transfer.CheckNotResized(ctx, &h.spec); err != nil {
 				return err
 			}
 			return m.registryAnswers(ctx, h)
@@ -123,13 +125,13 @@ func (m *Manager) registryAnswers(ctx context.Context, h *history) error {
 // copyMayBeThere refuses a complete if there cannot be a copy yet.
 func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	s := &h.spec
-	if err := m.env.CheckNotResized(ctx, s); err != nil {
+	if err := m.env.Transfer.CheckNotResized(ctx, s); err != nil {
 		return err
 	}
 	notThere := api.Errorf(api.CodeCopyNotVerified,
 		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `%s`, or copy it yourself",
 		s.VolumeName, s.Dst.Path, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
-	if h.find(steps.GoalCopy) != nil {
+	if h.find(move.GoalCopy) != nil {
 		return notThere // the built-in copy failed
 	}
 	if s.ExternalCopy || !s.CreateDst || api.IsNetwork(s.Dst.Path) {
@@ -139,7 +141,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	if err != nil {
 		return err
 	}
-	if info.AllocatedBytes <= steps.EmptyImageBytes && !info.Block {
+	if info.AllocatedBytes <= transfer.EmptyImageBytes && !info.Block {
 		return notThere
 	}
 	return nil
@@ -161,7 +163,7 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 		if err != nil {
 			return api.Migration{}, "", err
 		}
-		if stopped = cmp.Or(what, stopped); stopped == string(steps.GoalStart) {
+		if stopped = cmp.Or(what, stopped); stopped == string(move.GoalStart) {
 			if mig, opID, err := m.startTakenBack(ctx, id); opID != "" || err != nil {
 				return mig, opID, err
 			}
@@ -208,15 +210,15 @@ func notTakenBack(id, stopped string, err error) error {
 var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, steps.GoalCancel, c, func(h *history, state api.MigrationState) error {
-		if o := h.running(); o != nil && o.goal != steps.GoalCancel {
+	return m.call(ctx, move.GoalCancel, c, func(h *history, state api.MigrationState) error {
+		if o := h.running(); o != nil && o.goal != move.GoalCancel {
 			return errOtherOpBegan
 		}
 		switch state {
 		case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCancelling:
 			return nil
 		case api.MigrationCompleted:
-			return steps.PastPointOfNoReturn(&h.spec)
+			return plans.PastPointOfNoReturn(&h.spec)
 		default:
 			return wrongState(h, "cancel", state)
 		}
@@ -233,7 +235,7 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 		return "", err
 	}
 	o := h.running()
-	if o == nil || o.goal == steps.GoalCancel || h.spec.LedByRegistry() {
+	if o == nil || o.goal == move.GoalCancel || h.spec.LedByRegistry() {
 		return "", nil
 	}
 	parked := o.State == op.StateNeedsOperator
@@ -247,12 +249,12 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 	if err := m.continueParked(ctx, o); err != nil {
 		return "", err
 	}
-	if o.goal != steps.GoalStart || parked {
+	if o.goal != move.GoalStart || parked {
 		err := m.runner.Interrupt(o.Op.ID, errCancelled)
 		switch {
-		case errors.Is(err, op.ErrCommitted) && o.goal == steps.GoalComplete:
-			return "", steps.PastPointOfNoReturn(&h.spec)
-		case err == nil, errors.Is(err, op.ErrFinished) && parked && o.goal == steps.GoalStart:
+		case errors.Is(err, op.ErrCommitted) && o.goal == move.GoalComplete:
+			return "", plans.PastPointOfNoReturn(&h.spec)
+		case err == nil, errors.Is(err, op.ErrFinished) && parked && o.goal == move.GoalStart:
 			stopped = string(o.goal)
 		case errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // handled below
 		default:
@@ -281,10 +283,10 @@ var errServed = errors.New("an op does this already")
 
 // call is the common part of copy, complete and cancel. A repeated call gets its op, a call that an
 // op already serves gets that op; otherwise check decides.
-func (m *Manager) call(ctx context.Context, goal steps.Goal, c Call, check func(*history, api.MigrationState) error) (api.Migration, string, error) {
+func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*history, api.MigrationState) error) (api.Migration, string, error) {
 	var h *history
 	o, err := m.admission.Submit(ctx, request.Request{
-		OpID: c.OpID, Variants: steps.KindsFor(goal), Body: c,
+		OpID: c.OpID, Variants: move.KindsFor(goal), Body: c,
 		Decide: func(ctx context.Context) (_ request.Input, err error) {
 			if h, err = m.called(ctx, goal, c); err != nil {
 				return nil, err
@@ -309,7 +311,7 @@ func (m *Manager) call(ctx context.Context, goal steps.Goal, c Call, check func(
 }
 
 // called returns the migration of a call, if it may be called by hand.
-func (m *Manager) called(ctx context.Context, goal steps.Goal, c Call) (*history, error) {
+func (m *Manager) called(ctx context.Context, goal move.Goal, c Call) (*history, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
 		return nil, err
@@ -318,7 +320,7 @@ func (m *Manager) called(ctx context.Context, goal steps.Goal, c Call) (*history
 	if err != nil {
 		return nil, err
 	}
-	if goal == steps.GoalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
+	if goal == move.GoalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
 		return nil, api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the last one goes to %s",
 			h.spec.SrcAttachmentID, c.DstAttachmentID, h.spec.DstAttachmentID)
 	}
@@ -329,7 +331,7 @@ func (m *Manager) called(ctx context.Context, goal steps.Goal, c Call) (*history
 	return h, notCalledByHand(h, goal, state)
 }
 
-func (m *Manager) decideCall(ctx context.Context, h *history, goal steps.Goal, c Call, check func(*history, api.MigrationState) error) (*opInput, error) {
+func (m *Manager) decideCall(ctx context.Context, h *history, goal move.Goal, c Call, check func(*history, api.MigrationState) error) (*opInput, error) {
 	if h.serving(goal) != nil {
 		return nil, errServed
 	}
@@ -341,16 +343,16 @@ func (m *Manager) decideCall(ctx context.Context, h *history, goal steps.Goal, c
 	if err != nil {
 		return nil, err
 	}
-	return &opInput{steps.Input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, kind}, nil
+	return &opInput{move.Input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, kind}, nil
 }
 
 // notCalledByHand refuses calls on a migration that the registry leads, and on a mirror, which
 // continues by itself. A mirror that waits for the operator may be called.
-func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) error {
+func notCalledByHand(h *history, what move.Goal, state api.MigrationState) error {
 	if h.spec.LedByRegistry() {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.spec.VolumeName)
 	}
-	if h.spec.Method != steps.MethodMirror || what == steps.GoalCancel || state == api.MigrationNeedsOperator {
+	if h.spec.Method != move.MethodMirror || what == move.GoalCancel || state == api.MigrationNeedsOperator {
 		return nil
 	}
 	if state.Final() {
@@ -360,7 +362,7 @@ func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) erro
 		what, h.spec.VolumeName, state, api.ShellLine("volferryctl", "migration", "cancel", h.spec.MigrationID)).With("state", state)
 }
 
-func (h *history) serving(what steps.Goal) *opView {
+func (h *history) serving(what move.Goal) *opView {
 	o := h.find(what)
 	if o == nil || o.State == op.StateUndoing || o.undone() {
 		return nil
@@ -402,7 +404,7 @@ func (m *Manager) Update(ctx context.Context, id string, in api.MigrationUpdate)
 	}
 	h, err := m.loadHistory(ctx, id)
 	if err == nil {
-		err = m.env.Update(&h.spec, in)
+		err = m.env.Move.Update(&h.spec, in)
 	}
 	if err != nil {
 		return mig, fmt.Errorf("keep the change of migration %s: %w", id, err)

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -77,9 +78,9 @@ func TestAnInterruptionDoesNotPauseTheGuestBeforeTheCommitHasCaughtUp(t *testing
 func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := slowCancel(t, d)
-		pass(steps.CommitBound + steps.CommitBound/2)
-		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBytesPerSecond {
-			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
+		pass(move.CommitBound + move.CommitBound/2)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != blockjob.ThrottleBytesPerSecond {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, blockjob.ThrottleBytesPerSecond)
 		}
 		d.stillRunning()
 		d.untilPaused()
@@ -104,7 +105,7 @@ func TestACancelWhoseCommitGetsNowhereInItsPauseLetsTheGuestGoOn(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := slowCancel(t, d)
 		d.untilPaused()
-		pass(steps.DrainBound + time.Second)
+		pass(move.DrainBound + time.Second)
 		d.stillRunning()
 		for d.get(mig.ID).Error == nil {
 			pass(time.Second)

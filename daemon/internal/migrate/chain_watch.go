@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -87,7 +88,7 @@ func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over
 		if h, err = m.loadHistory(ctx, id); err != nil {
 			break
 		}
-		if h.spec.Watched() && of(h) {
+		if overlay.Watched(&h.spec) && of(h) {
 			m.keepGlance(h)
 			m.lookAtChain(ctx, h)
 		}
@@ -158,18 +159,18 @@ func (m *Manager) lookBesideCopy(ctx context.Context, h *history, copyID string)
 
 // noteChain stores the problem of a migration, nil for none. It guards the instance if the problem
 // requires that, and otherwise clears the guard.
-func (m *Manager) noteChain(s *steps.Spec, problem *api.ChainProblem) {
+func (m *Manager) noteChain(s *move.Spec, problem *api.ChainProblem) {
 	guards := m.ports.Guards
 	if problem == nil || !problem.Guarded {
-		has, err := guards.Has(s.InstanceID, s.ChainOwner())
+		has, err := guards.Has(s.InstanceID, overlay.ChainOwner(s))
 		if err == nil && has {
-			err = guards.Clear(s.InstanceID, s.ChainOwner())
+			err = guards.Clear(s.InstanceID, overlay.ChainOwner(s))
 		}
 		if err != nil {
 			m.log.Warn("cannot clear a guard", "instance", s.InstanceName, "err", err)
 			return // the problem stays, so this is tried again
 		}
-	} else if err := guards.Set(s.InstanceID, s.ChainOwner(), problem.Message); err != nil {
+	} else if err := guards.Set(s.InstanceID, overlay.ChainOwner(s), problem.Message); err != nil {
 		m.log.Error("cannot guard an instance", "instance", s.InstanceName, "err", err)
 	}
 	if !m.chains.put(s.MigrationID, s.InstanceName, problem) {
@@ -185,7 +186,7 @@ func (m *Manager) noteChain(s *steps.Spec, problem *api.ChainProblem) {
 // itself, because the watch may not have seen the problem yet.
 func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	err := m.eachOpen(ctx, func(h *history) error {
-		if h.spec.InstanceID != instanceID || !h.spec.Watched() {
+		if h.spec.InstanceID != instanceID || !overlay.Watched(&h.spec) {
 			return nil
 		}
 		problem, known := m.chainProblem(ctx, h)
@@ -205,7 +206,7 @@ func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 func (m *Manager) chainProblem(ctx context.Context, h *history) (problem *api.ChainProblem, known bool) {
 	parked := h.running() != nil && h.running().State == op.StateNeedsOperator
 	if parked || h.onOverlay() {
-		problem, known = m.env.ChainProblem(ctx, &h.spec, h.onOverlay() && !h.inPivot(steps.GoalComplete), h.inPivot(steps.GoalCancel), parked && h.mayHaveRunAtEnd())
+		problem, known = m.env.Overlay.ChainProblem(ctx, &h.spec, h.onOverlay() && !h.inPivot(move.GoalComplete), h.inPivot(move.GoalCancel), parked && h.mayHaveRunAtEnd())
 		if problem != nil || !known {
 			return problem, known
 		}
@@ -213,5 +214,5 @@ func (m *Manager) chainProblem(ctx context.Context, h *history) (problem *api.Ch
 	if state, _ := h.state(); state.Final() {
 		return nil, true
 	}
-	return m.env.UnderSnapshot(ctx, &h.spec)
+	return m.env.Overlay.UnderSnapshot(ctx, &h.spec)
 }

@@ -13,7 +13,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -270,8 +271,8 @@ func TestAGuestWhoseLibvirtdDiedInThePivotIsStartedFromDst(t *testing.T) {
 func TestAGuardOfTheWatchGoesWithTheMigrationEvenIfTheDaemonDiesInBetween(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)
-		s := steps.Spec{MigrationID: mig.ID}
-		must(t, d.world.Guards.Set(testInstance, s.ChainOwner(), "as an older daemon saw it"))
+		s := move.Spec{MigrationID: mig.ID}
+		must(t, d.world.Guards.Set(testInstance, overlay.ChainOwner(&s), "as an older daemon saw it"))
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)

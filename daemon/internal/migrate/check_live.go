@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -52,7 +52,7 @@ func (m *Manager) CheckLive(ctx context.Context, in api.LiveCheck) error {
 
 // checkLiveGuest is CheckLive for one guest. elsewhere: guests of other hosts have the volume too.
 func (m *Manager) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.Attachment, elsewhere bool) error {
-	s := &steps.Spec{VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Method: steps.MethodLive}
+	s := &move.Spec{VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Method: move.MethodLive}
 	if err := m.checkSource(ctx, s); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ package migrate
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -17,7 +17,7 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	if err := m.checkRecorded(ctx, vol); err != nil {
 		return err
 	}
-	s := &steps.Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: steps.MethodSave}
+	s := &move.Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: move.MethodSave}
 	if err := m.checkSource(ctx, s); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	if err := m.checkPlace(ctx, s.VolumeName, s.Src, att.InstanceID); err != nil {
 		return err
 	}
-	return m.env.CheckSrcNotInUse(ctx, s, beside...)
+	return m.env.Look.CheckSrcNotInUse(ctx, s, beside...)
 }
 
 // CheckCopySaved makes all checks of CopySaved, and returns the location of dst. It changes
@@ -48,7 +48,7 @@ func (m *Manager) CheckCopySaved(ctx context.Context, in api.CopySaved) (api.Loc
 	if err := h.mayCopyLed(); err != nil {
 		return api.Location{}, err
 	}
-	spec, err := m.preflightLed(ctx, steps.MethodSave, in)
+	spec, err := m.preflightLed(ctx, move.MethodSave, in)
 	if err != nil {
 		return api.Location{}, err
 	}

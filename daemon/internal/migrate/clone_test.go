@@ -19,8 +19,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -194,15 +195,15 @@ func slowComplete(t *testing.T, d *daemon) api.Migration {
 func TestAGuestThatOutrunsTheCopyOfItsCloneIsSlowedDownAndNotPaused(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := slowComplete(t, d)
-		pass(steps.CommitBound + steps.CommitBound/2)
-		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBytesPerSecond {
-			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
+		pass(move.CommitBound + move.CommitBound/2)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != blockjob.ThrottleBytesPerSecond {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, blockjob.ThrottleBytesPerSecond)
 		}
 		d.stillRunning()
-		if words := d.get(mig.ID).Pacing; !strings.Contains(words, "may write "+api.Bytes(steps.ThrottleBytesPerSecond)+" per second") {
+		if words := d.get(mig.ID).Pacing; !strings.Contains(words, "may write "+api.Bytes(blockjob.ThrottleBytesPerSecond)+" per second") {
 			t.Errorf("of the guest that is slowed it says %q", words)
 		}
-		d.wantPacing(mig.ID, steps.PacingKind{Doing: "throttles_guest"})
+		d.wantPacing(mig.ID, move.PacingKind{Doing: "throttles_guest"})
 		d.world.SetStep(2)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {
@@ -214,7 +215,7 @@ func TestAGuestThatOutrunsTheCopyOfItsCloneIsSlowedDownAndNotPaused(t *testing.T
 func TestACopyOfACloneThatGetsNowhereIsGivenUpWithoutAPause(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := slowComplete(t, d)
-		pass(3 * steps.CommitBound)
+		pass(3 * move.CommitBound)
 		d.stillRunning()
 		if e := d.get(mig.ID).Error; e == nil || !strings.Contains(e.Message, "does not catch up") {
 			t.Errorf("the complete has %v, want the reason", e)
@@ -396,9 +397,9 @@ func TestACancelDoesNotPauseTheGuestForACopyOfItsCloneThatGetsNowhere(t *testing
 		suspended := len(d.world.Calls())
 		_, id, err := d.manager().Cancel(context.Background(), d.call(mig.SrcAttachmentID))
 		must(t, err)
-		pass(steps.CommitBound + steps.CommitBound/2)
-		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBytesPerSecond {
-			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
+		pass(move.CommitBound + move.CommitBound/2)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != blockjob.ThrottleBytesPerSecond {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, blockjob.ThrottleBytesPerSecond)
 		}
 		if refused := d.ended(id); refused == nil || !strings.Contains(refused.Message, "does not catch up") {
 			t.Errorf("the cancel ended with %v, want the reason", refused)
@@ -448,7 +449,7 @@ func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
 		})
 		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
-		if cold, err := d.journal.Ops(context.Background(), steps.KindCompleteCold, false); err != nil || len(cold) != 1 {
+		if cold, err := d.journal.Ops(context.Background(), move.KindCompleteCold, false); err != nil || len(cold) != 1 {
 			t.Errorf("the guest died before the pivot, and its overlay was folded %d times (%v), want once", len(cold), err)
 		}
 	})

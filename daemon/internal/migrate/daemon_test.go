@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -77,8 +77,8 @@ func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
 		Runner: op.Config{Journal: d.journal, Describe: request.Describe, Context: hv.WithOp},
 		New: func(runner *op.Runner) *Manager {
 			runner.OnFinished(func(st op.Status) { Notify(st, &d.heard) })
-			host := func(context.Context) (steps.Host, error) {
-				return steps.Host{ID: testHost, Epoch: w.Registry.ReportedEpoch(testHost)}, nil
+			host := func(context.Context) (move.Host, error) {
+				return move.Host{ID: testHost, Epoch: w.Registry.ReportedEpoch(testHost)}, nil
 			}
 			now := *cfg
 			now.OverlayDir, now.Rules = "/overlays", rules

@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // checkDeletable refuses to delete a src that its storage makes and removes: an image at an address
 // (DESIGN.md of package location), and a LUN or namespace of a connector's pool.
-func (m *Manager) checkDeletable(ctx context.Context, s *steps.Spec) error {
+func (m *Manager) checkDeletable(ctx context.Context, s *move.Spec) error {
 	switch {
 	case !s.DeleteSource:
 		return nil
@@ -24,7 +25,7 @@ func (m *Manager) checkDeletable(ctx context.Context, s *steps.Spec) error {
 	}
 	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
-		return steps.HVRefusal(err)
+		return look.HVRefusal(err)
 	}
 	if slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == s.Src.Pool && p.NoCreate }) {
 		return api.Errorf(api.CodeInvalidArgument, "%s is of pool %s, whose volumes its target makes and removes; leave out --delete-source", s.Src.Path, s.Src.Pool)

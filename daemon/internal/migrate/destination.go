@@ -14,13 +14,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // resolveDestination sets dst in the spec, and refuses a place that is not free for it.
-func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) resolveDestination(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.SizeBytes(), LUKSSecret: s.Src.LUKSSecret}
 	if t.ToFormat != "" {
 		s.Dst.Format = t.ToFormat
@@ -48,7 +50,7 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 }
 
 // checkKeepBase refuses a move that cannot keep the base images of src below dst.
-func (m *Manager) checkKeepBase(ctx context.Context, s *steps.Spec) error {
+func (m *Manager) checkKeepBase(ctx context.Context, s *move.Spec) error {
 	switch {
 	case !s.Src.IsLinkedClone():
 		return api.Errorf(api.CodeInvalidArgument, "volume %s is no linked clone: it has no base images to keep; leave out --keep-base", s.VolumeName)
@@ -56,27 +58,27 @@ func (m *Manager) checkKeepBase(ctx context.Context, s *steps.Spec) error {
 		return api.Errorf(api.CodeInvalidArgument, "--keep-base makes a qcow2 file, and %s is none; name a file or a pool of files, or leave out --keep-base", s.Dst.Path)
 	case !s.CreateDst:
 		return api.Errorf(api.CodeInvalidArgument, "%s exists already, and would hide what is in the base images; with --keep-base the destination is made by the move: name a file that is not there", s.Dst.Path)
-	case s.Method == steps.MethodMirror:
+	case s.Method == move.MethodMirror:
 		return onlyMirrored(s, "copies what is in the base images as well; leave out --keep-base, or stop the instance and run this again")
-	case s.Method == steps.MethodOverlay:
-		return m.env.MayCopyBehind(ctx, s)
+	case s.Method == move.MethodOverlay:
+		return m.env.Look.MayCopyBehind(ctx, s)
 	}
 	return nil
 }
 
 // checkContainer refuses a dst that cannot be a byte-for-byte copy of a LUKS container.
-func checkContainer(s *steps.Spec) error {
+func checkContainer(s *move.Spec) error {
 	switch {
 	case !s.Src.IsLUKS():
 	case s.Dst.Format != api.FormatRaw || api.IsNetwork(s.Dst.Path):
 		return api.Errorf(api.CodeInvalidArgument, "volume %s is encrypted by QEMU (LUKS), and such a volume moves only to a raw file or device", s.VolumeName)
 	case s.Dst.IsSlice():
-		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, s.Dst.ImageBytes)
+		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, s.Dst.ImageBytes)
 	}
 	return nil
 }
 
-func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) destinationInPool(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	name := t.ToPool
 	pools, err := m.ports.HV.Pools(ctx)
 	switch {
@@ -126,7 +128,7 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 
 // checkOnDevice refuses a qcow2 image on a block device that was not requested, and records the
 // size that the device needs. where begins the refusal, as in "pool p holds block devices".
-func (m *Manager) checkOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget, where string) (err error) {
+func (m *Manager) checkOnDevice(ctx context.Context, s *move.Spec, t api.MigrationTarget, where string) (err error) {
 	switch {
 	case s.Dst.Format == api.FormatRaw:
 		return nil
@@ -141,7 +143,7 @@ func (m *Manager) checkOnDevice(ctx context.Context, s *steps.Spec, t api.Migrat
 
 // roundUp sets dst to the size that its pool of devices will make. The volume is the beginning of
 // it, or in the image on it.
-func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
+func (m *Manager) roundUp(ctx context.Context, s *move.Spec) error {
 	rounded, err := m.ports.HV.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
 	switch {
 	case err != nil:
@@ -161,7 +163,7 @@ func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
 
 // destinationName returns a name that no other volume or migration has. It contains the migration's
 // id, so that a person who finds the file can look it up.
-func destinationName(s *steps.Spec, file bool) string {
+func destinationName(s *move.Spec, file bool) string {
 	name := fmt.Sprintf("%s-%s", s.VolumeName, s.MigrationID[:8])
 	if file {
 		name += "." + string(s.Dst.Format)
@@ -172,7 +174,7 @@ func destinationName(s *steps.Spec, file bool) string {
 // checkDestinationSpace refuses a dst without enough space: a sparse file needs the allocated bytes
 // of src, a thick one and a block device the whole size. It notes if a sparse file may outgrow its
 // place.
-func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
+func (m *Manager) checkDestinationSpace(s *move.Spec, free int64, sparse bool) error {
 	need := m.neededBytes(s, sparse)
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), api.ExactBytes(free), s.VolumeName, api.ExactBytes(need)).
@@ -191,7 +193,7 @@ func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) 
 
 // neededBytes returns the most space that dst may take. It is too low for scattered data in a raw
 // src, which takes whole clusters of a qcow2 dst.
-func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
+func (m *Manager) neededBytes(s *move.Spec, sparse bool) int64 {
 	need := s.DstRoomBytes()
 	if s.Allocation == api.AllocationThick || s.MirrorFills && !s.DstBlock {
 		return s.DstFileBytes()
@@ -204,7 +206,7 @@ func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 
 // allocatedBytes returns the most space that a copy of the data of src takes, including base images
 // that are not kept; known is false if one of the images is a device.
-func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
+func (m *Manager) allocatedBytes(s *move.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)
 	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
 		chain = chain[:1]
@@ -224,7 +226,7 @@ func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
 	return total, true
 }
 
-func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) destinationAtPath(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if api.IsNetwork(path) {
 		return m.destinationAtExport(ctx, s, t)
@@ -246,7 +248,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	connectable, err := location.Connectable(ctx, m.ports.HV, path)
 	switch {
 	case err != nil:
-		return steps.HVRefusal(err)
+		return look.HVRefusal(err)
 	case connectable:
 		return m.destinationToConnect(ctx, s, t)
 	}
@@ -284,7 +286,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 		}
 		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
 	default:
-		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
+		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	}
 	if err := m.checkNothingLost(ctx, s, t, info); err != nil || info.Block {
 		return err
@@ -298,7 +300,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 
 // destinationOnDevice sets an existing block device, with any content, as the device of dst, a
 // qcow2 image.
-func (m *Manager) destinationOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) destinationOnDevice(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	if err := m.checkOnDevice(ctx, s, t, path+" is a block device"); err != nil {
 		return err
@@ -322,7 +324,7 @@ func (m *Manager) destinationOnDevice(ctx context.Context, s *steps.Spec, t api.
 
 // destinationToConnect sets a volume of a target as dst. Unless it is already connected its size is
 // unknown until it is connected, and must then be the volume's.
-func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) destinationToConnect(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	switch {
 	case s.LedByRegistry():
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is a volume of a target, to which no move goes that the registry leads", s.VolumeName, s.Dst.Path)
@@ -340,7 +342,7 @@ func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api
 		return image.TooSmallForQcow2(s.Dst.Path, info.SizeBytes, s.SizeBytes(), s.DstDeviceBytes)
 	case s.DstOnDevice():
 	case info.SizeBytes < s.SizeBytes():
-		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, info.SizeBytes)
+		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, info.SizeBytes)
 	case info.SizeBytes > s.SizeBytes():
 		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
 	}
@@ -349,7 +351,7 @@ func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api
 
 // destinationAtExport sets an existing export, or an RBD image, which is made if it does not exist,
 // as dst.
-func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) destinationAtExport(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if s.LedByRegistry() {
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is %s, to which no move goes that the registry leads", s.VolumeName, path, api.AddressKind(path))
@@ -376,11 +378,11 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 		return nil
 	}
 	if err != nil {
-		return steps.HVRefusal(err) // of libvirt, which gives the key of a cluster
+		return look.HVRefusal(err) // of libvirt, which gives the key of a cluster
 	}
 	switch {
 	case info.SizeBytes < s.SizeBytes():
-		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
+		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	case info.SizeBytes > s.SizeBytes():
 		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
 	}
@@ -391,11 +393,11 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 }
 
 // checkElsewhere refuses the present path of the volume, under any name.
-func checkElsewhere(s *steps.Spec, path string) error {
+func checkElsewhere(s *move.Spec, path string) error {
 	same, overlaps, err := location.PlaceOf(path).Meets(s.Src.Path)
 	switch {
 	case err != nil:
-		return steps.CannotTellUser(path, err)
+		return look.CannotTellUser(path, err)
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	case overlaps:
@@ -416,12 +418,12 @@ func checkAligned(path string, info image.Info) error {
 // checkUneven refuses a dst that QEMU could not write with O_DIRECT, since its size is no multiple
 // of the filesystem's alignment. disk is the disk that moves, nil if there is none or there are
 // several.
-func (m *Manager) checkUneven(s *steps.Spec, disk *hv.Disk) error {
-	if !s.DstIsUneven() || disk != nil && !disk.PastPageCache() {
+func (m *Manager) checkUneven(s *move.Spec, disk *hv.Disk) error {
+	if !transfer.DstIsUneven(s) || disk != nil && !disk.PastPageCache() {
 		return nil
 	}
 	// QEMU opens the target of a mirror while it is empty. A copy fills the first block.
-	hole := s.Method == steps.MethodMirror
+	hole := s.Method == move.MethodMirror
 	align, err := m.ports.Images.DirectAlignBytes(filepath.Dir(s.Dst.Path), hole)
 	if err != nil {
 		return fmt.Errorf("look how files are read in %s: %w", filepath.Dir(s.Dst.Path), err)
@@ -434,7 +436,7 @@ func (m *Manager) checkUneven(s *steps.Spec, disk *hv.Disk) error {
 		s.VolumeName, s.SizeBytes(), filepath.Dir(s.Dst.Path), align, api.ShellLine("volferryctl", "volume", "resize", s.VolumeName, "--size", strconv.FormatInt(whole, 10))).With("src_size_bytes", s.SizeBytes()).With("align_bytes", align)
 }
 
-func (m *Manager) destinationToCreate(s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) destinationToCreate(s *move.Spec, t api.MigrationTarget) error {
 	dir := filepath.Dir(s.Dst.Path)
 	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
@@ -447,6 +449,6 @@ func (m *Manager) destinationToCreate(s *steps.Spec, t api.MigrationTarget) erro
 	return m.checkDestinationSpace(s, free, true)
 }
 
-func (m *Manager) checkNotUsed(ctx context.Context, s *steps.Spec, path string) error {
-	return steps.HVRefusal(m.env.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))
+func (m *Manager) checkNotUsed(ctx context.Context, s *move.Spec, path string) error {
+	return look.HVRefusal(m.env.Look.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }

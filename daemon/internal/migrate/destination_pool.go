@@ -6,13 +6,14 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
 // findPool sets the pool of an existing dst, if an active pool of this host lists it: the volume is
 // then found in the pool, as after an adoption by path. The pool neither makes nor removes dst. In
 // a move that the registry leads, dst stays as reserved, the same on all hosts.
-func (m *Manager) findPool(ctx context.Context, s *steps.Spec) (err error) {
+func (m *Manager) findPool(ctx context.Context, s *move.Spec) (err error) {
 	switch {
 	case s.LedByRegistry():
 		return nil
@@ -21,5 +22,5 @@ func (m *Manager) findPool(ctx context.Context, s *steps.Spec) (err error) {
 	case !s.CreateDst:
 		s.Dst, err = location.InPool(ctx, m.ports.HV, s.Dst)
 	}
-	return steps.HVRefusal(err)
+	return look.HVRefusal(err)
 }

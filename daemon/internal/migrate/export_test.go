@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -60,7 +60,7 @@ func TestAVolumeGoesFromAndToAnImageWhileItsInstanceIsKeptOffWhateverHappensAtEv
 					if err := d.world.SettledOn(c.to); err != nil {
 						t.Error(err)
 					}
-					if at := d.world.Registry.CurrentVolume().Location.Path; at != c.to.Path || mig.Method != steps.MethodOffline {
+					if at := d.world.Registry.CurrentVolume().Location.Path; at != c.to.Path || mig.Method != move.MethodOffline {
 						t.Errorf("by %s the volume went to %s", mig.Method, at)
 					}
 				}, happen)
@@ -78,7 +78,7 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 		says   string
 	}{
 		{"delete the source", hv.StateStopped, api.MigrationTarget{ToPool: "new", DeleteSource: true}, api.CodeInvalidArgument, "leave out --delete-source"},
-		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk, "leave out --method"},
+		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: move.MethodMirror}, api.CodeUnsupportedDisk, "leave out --method"},
 		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation, ""},
 		{"to a cluster that is not listed", hv.StateStopped, api.MigrationTarget{ToPath: "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}, api.CodePermissionDenied, ""},
 	} {
@@ -116,7 +116,7 @@ func TestADiskThatCanHaveNoOverlayIsMovedFromAnExportWhileItIsKeptOff(t *testing
 				t.Fatalf("%s: %v, want %q", state, err, want)
 			}
 			if want == "" {
-				if end := d.until(mig.ID, api.MigrationCompleted); end.Method != steps.MethodOffline {
+				if end := d.until(mig.ID, api.MigrationCompleted); end.Method != move.MethodOffline {
 					t.Errorf("moved by %s", end.Method)
 				}
 			}

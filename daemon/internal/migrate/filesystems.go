@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -18,7 +18,7 @@ import (
 // checkFilesystems refuses directories on a filesystem that cannot hold, or store the writes of,
 // the move's images. Each directory is tried with a file that is removed. disk is the disk that
 // moves, nil if there is none or there are several.
-func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.Disk) error {
+func (m *Manager) checkFilesystems(ctx context.Context, s *move.Spec, disk *hv.Disk) error {
 	user, confined, err := hv.ConfinedUser(ctx, m.ports.HV, s.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -30,7 +30,7 @@ func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.
 	}
 	direct := disk != nil && disk.PastPageCache()
 	if s.Overlay != "" {
-		needs := image.Needs{FileBytes: steps.Qcow2FileBytes(s.SizeBytes()), Named: true, Direct: direct, Kept: true}
+		needs := image.Needs{FileBytes: move.Qcow2FileBytes(s.SizeBytes()), Named: true, Direct: direct, Kept: true}
 		if err := m.tryDirectory(s, user, s.Overlay, needs); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.
 	return m.tryDirectory(s, user, s.Dst.Path, needs)
 }
 
-func (m *Manager) tryDirectory(s *steps.Spec, user hv.ProcessUser, path string, needs image.Needs) error {
+func (m *Manager) tryDirectory(s *move.Spec, user hv.ProcessUser, path string, needs image.Needs) error {
 	dir := location.Directory(path)
 	return image.Refused("migrate volume "+s.VolumeName, filepath.Clean(dir), m.ports.Images.TryDirectory(user, dir, needs))
 }

@@ -4,7 +4,7 @@ package migrate
 
 import (
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -12,7 +12,7 @@ import (
 // refuse the new definition after the whole copy. disk is nil for a volume without instance.
 // immovable checks the settings that libvirt allows for no other image at all. For all other
 // settings libvirt checks the bus, the device or other settings, and a move changes none of these.
-func checkFits(s *steps.Spec, disk *hv.Disk) error {
+func checkFits(s *move.Spec, disk *hv.Disk) error {
 	if disk == nil {
 		return nil
 	}

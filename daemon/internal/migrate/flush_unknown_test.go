@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -26,7 +26,7 @@ func (d *daemon) beginsOp(kind string, mig api.Migration) (opID string) {
 	h, err := d.manager().loadHistory(ctx, mig.ID)
 	must(d.t, err)
 	opID = uuid.NewString()
-	_, err = d.manager().admission.Begin(ctx, opID, kind, &opInput{steps.Input{Spec: h.spec, RequestID: opID}, kind})
+	_, err = d.manager().admission.Begin(ctx, opID, kind, &opInput{move.Input{Spec: h.spec, RequestID: opID}, kind})
 	must(d.t, err)
 	return opID
 }
@@ -49,8 +49,8 @@ func TestAPlanThatBeginsNoOtherJobDoesNotGoOnWithOneThatDstCouldNotStore(t *test
 		world func(*testing.T, hv.State) *migratetest.World
 		kind  string
 	}{
-		"a mirror":                 {migratetest.NewWorld, steps.KindCompleteLive},
-		"a copy in the background": {migratetest.KeepBaseWorld, steps.KindCompleteBackground},
+		"a mirror":                 {migratetest.NewWorld, move.KindCompleteLive},
+		"a copy in the background": {migratetest.KeepBaseWorld, move.KindCompleteBackground},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubbleOn(t, unsafely(c.world), hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -232,7 +232,7 @@ func TestAGuestIsNotPausedForAFlushThatHangs(t *testing.T) {
 						paused += time.Second
 					}
 				}
-				if paused > steps.DrainBound+time.Second {
+				if paused > move.DrainBound+time.Second {
 					t.Errorf("the guest was paused for %s", paused)
 				}
 				d.hangs(end, 0)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -95,7 +95,7 @@ func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 
 // lookAtOverlay looks at one guest. noRoom: the hypervisor has just reported that its overlay has
 // no space.
-func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool) {
+func (m *Manager) lookAtOverlay(ctx context.Context, s *move.Spec, noRoom bool) {
 	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	was := m.ioStops.get(s.MigrationID)
 	switch {
@@ -139,7 +139,7 @@ func stoppedByIO(dom *hv.Domain) bool {
 
 // noteRunning records that a guest runs. A resumed guest stays recorded while it must not be
 // resumed again.
-func (m *Manager) noteRunning(s *steps.Spec, was *ioStop) {
+func (m *Manager) noteRunning(s *move.Spec, was *ioStop) {
 	if was == nil {
 		return
 	}
@@ -155,8 +155,8 @@ func (m *Manager) noteRunning(s *steps.Spec, was *ioStop) {
 
 // resumeGuest resumes a guest after its overlay has space again. The caller has the keys of the
 // instance, so that no op has paused the guest or is about to.
-func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
-	if err := m.env.StillOurs(ctx, s); err != nil {
+func (m *Manager) resumeGuest(ctx context.Context, s *move.Spec, is ioStop) {
+	if err := m.env.Move.StillOurs(ctx, s); err != nil {
 		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
 		return
 	}
@@ -176,7 +176,7 @@ func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
 	m.noteRunning(s, &is)
 }
 
-func (m *Manager) auditGuest(s *steps.Spec, what string, details map[string]any) {
+func (m *Manager) auditGuest(s *move.Spec, what string, details map[string]any) {
 	if m.ports.Audit == nil {
 		return
 	}
@@ -184,7 +184,7 @@ func (m *Manager) auditGuest(s *steps.Spec, what string, details map[string]any)
 	m.ports.Audit(api.EventPost{At: m.ports.Now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
 }
 
-func ioStopText(s *steps.Spec, full bool, free int64) string {
+func ioStopText(s *move.Spec, full bool, free int64) string {
 	dir := filepath.Dir(s.Overlay)
 	if !full {
 		return fmt.Sprintf("instance %s is paused by an I/O error, and the overlay in %s was not seen without room (%d MiB free): look at its storage (`%s`), then `%s`",

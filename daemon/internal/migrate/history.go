@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -16,7 +18,7 @@ import (
 
 type opView struct {
 	op.Status
-	goal      steps.Goal
+	goal      move.Goal
 	requestID string
 	why       *api.Error
 }
@@ -24,19 +26,19 @@ type opView struct {
 func (o *opView) undone() bool { return o.State == op.StateUndone }
 
 func (o *opView) overtaken() bool {
-	return o.undone() && steps.Overtaken(o.Failure)
+	return o.undone() && move.Overtaken(o.Failure)
 }
 
 // ended returns why the registry has ended the migration of a finished op, nil if it has not.
 func (o *opView) ended() *op.Failure {
-	if is, _ := steps.Abandoned(o.Failure); o.undone() && is {
+	if is, _ := move.Abandoned(o.Failure); o.undone() && is {
 		return o.Failure
 	}
 	if o.State != op.StateDone {
 		return nil
 	}
-	behind := steps.AbandonedBehind(&o.Status)
-	if _, kept := steps.Abandoned(behind); kept && o.goal == steps.GoalCancel {
+	behind := plans.AbandonedBehind(&o.Status)
+	if _, kept := move.Abandoned(behind); kept && o.goal == move.GoalCancel {
 		return nil // the guest is already on src, as in the registry
 	}
 	return behind
@@ -48,7 +50,7 @@ func (o *opView) abandoned() bool { return o.ended() != nil }
 func (h *history) abandoned() *api.Error {
 	for i := range h.ops {
 		if ended := h.ops[i].ended(); ended != nil {
-			return steps.APIError(ended)
+			return move.APIError(ended)
 		}
 	}
 	return nil
@@ -60,8 +62,8 @@ func (h *history) abandoned() *api.Error {
 func (h *history) keptSrc() bool {
 	for _, o := range slices.Backward(h.ops) {
 		if ended := o.ended(); ended != nil {
-			_, kept := steps.Abandoned(ended)
-			return kept && h.position() == steps.OnOverlay
+			_, kept := move.Abandoned(ended)
+			return kept && h.position() == move.OnOverlay
 		}
 	}
 	return false
@@ -69,7 +71,7 @@ func (h *history) keptSrc() bool {
 
 // leavesChain reports whether the op never changes the chain of its guest, as a copy: then only
 // another program can have changed it.
-func (o *opView) leavesChain() bool { return o.Op.Kind == steps.KindCopy }
+func (o *opView) leavesChain() bool { return o.Op.Kind == move.KindCopy }
 
 func (o *opView) failedWith(code api.Code) bool {
 	return o.undone() && o.Failure != nil && o.Failure.Code == string(code)
@@ -77,7 +79,7 @@ func (o *opView) failedWith(code api.Code) bool {
 
 // history is a migration: its spec and its ops, oldest first. Its methods are pure.
 type history struct {
-	spec steps.Spec
+	spec move.Spec
 	ops  []opView
 }
 
@@ -92,7 +94,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 	}
 	h := &history{}
 	for i, o := range ops {
-		var in steps.Input
+		var in move.Input
 		if err := json.Unmarshal(o.Input, &in); err != nil {
 			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
 		}
@@ -103,7 +105,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		if err != nil {
 			return nil, request.JournalError(err)
 		}
-		h.ops = append(h.ops, opView{Status: st, goal: steps.GoalOf(o.Kind), requestID: in.RequestID, why: in.Why})
+		h.ops = append(h.ops, opView{Status: st, goal: move.GoalOf(o.Kind), requestID: in.RequestID, why: in.Why})
 	}
 	return h, nil
 }
@@ -111,7 +113,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 // copiedBefore reports whether the built-in copier finished in one of the first i ops.
 func (h *history) copiedBefore(i int) bool {
 	return slices.ContainsFunc(h.ops[:i], func(o opView) bool {
-		return o.goal == steps.GoalCopy && o.Op.Kind != steps.KindBeginMirror && o.State == op.StateDone
+		return o.goal == move.GoalCopy && o.Op.Kind != move.KindBeginMirror && o.State == op.StateDone
 	})
 }
 
@@ -121,7 +123,7 @@ func (h *history) copiedBytes() int64 {
 		return h.spec.SizeBytes()
 	}
 	for _, o := range slices.Backward(h.ops) {
-		if n, known := steps.CopiedBytes(&o.Status); known {
+		if n, known := transfer.CopiedBytes(&o.Status); known {
 			return n
 		}
 	}
@@ -139,7 +141,7 @@ func (h *history) running() *opView {
 }
 
 // find returns the newest op for a goal, nil if none.
-func (h *history) find(g steps.Goal) *opView {
+func (h *history) find(g move.Goal) *opView {
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		if h.ops[i].goal == g {
 			return &h.ops[i]
@@ -168,7 +170,7 @@ func (m *Manager) ids(ctx context.Context) ([]string, error) {
 // starts returns the first op of every migration, oldest first.
 func (m *Manager) starts(ctx context.Context) ([]op.Op, error) {
 	var ops []op.Op
-	for _, kind := range []string{steps.KindStart, steps.KindStartOffline, steps.KindStartMirror, steps.KindCopySaved, steps.KindMakeLive} {
+	for _, kind := range []string{move.KindStart, move.KindStartOffline, move.KindStartMirror, move.KindCopySaved, move.KindMakeLive} {
 		more, err := m.journal.Ops(ctx, kind, false)
 		if err != nil {
 			return nil, request.JournalError(err)
@@ -179,10 +181,10 @@ func (m *Manager) starts(ctx context.Context) ([]op.Op, error) {
 	return ops, nil
 }
 
-func specOf(start op.Op) (steps.Spec, error) {
-	var in steps.Input
+func specOf(start op.Op) (move.Spec, error) {
+	var in move.Input
 	if err := json.Unmarshal(start.Input, &in); err != nil {
-		return steps.Spec{}, fmt.Errorf("decode the input of op %s: %w", start.ID, err)
+		return move.Spec{}, fmt.Errorf("decode the input of op %s: %w", start.ID, err)
 	}
 	return in.Spec, nil
 }
@@ -230,17 +232,17 @@ func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error)
 	return nil, nil
 }
 
-func (h *history) position() steps.Position {
-	s, at := &h.spec, steps.OnSrc
+func (h *history) position() move.Position {
+	s, at := &h.spec, move.OnSrc
 	for i := range h.ops {
 		o := &h.ops[i]
 		switch {
-		case o.goal == steps.GoalStart && o.Committed && s.Method == steps.MethodOverlay:
-			at = steps.OnOverlay
-		case o.goal == steps.GoalComplete && o.Committed:
-			at = steps.OnDst
-		case o.goal == steps.GoalCancel && o.Committed:
-			at = steps.OnSrc
+		case o.goal == move.GoalStart && o.Committed && s.Method == move.MethodOverlay:
+			at = move.OnOverlay
+		case o.goal == move.GoalComplete && o.Committed:
+			at = move.OnDst
+		case o.goal == move.GoalCancel && o.Committed:
+			at = move.OnSrc
 		}
 	}
 	return at
@@ -249,11 +251,11 @@ func (h *history) position() steps.Position {
 func (h *history) chain() []api.Location {
 	s := &h.spec
 	switch h.position() {
-	case steps.OnOverlay:
+	case move.OnOverlay:
 		return append([]api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.OverlayBytes()}}, withBases(s.Src)...)
-	case steps.OnDst:
+	case move.OnDst:
 		return withBases(s.Dst)
-	case steps.OnSrc, steps.Foreign:
+	case move.OnSrc, move.Foreign:
 	}
 	return withBases(s.Src)
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/pause"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -43,7 +44,7 @@ func keepsState(state hv.State, simulate simulation) simulation {
 func mirrorOfAClone(mayGiveUp bool) simulation {
 	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
 		t.Helper()
-		id := d.migrateTo(api.MigrationTarget{ToPool: "new", ToFormat: api.FormatRaw, Method: steps.MethodMirror})
+		id := d.migrateTo(api.MigrationTarget{ToPool: "new", ToFormat: api.FormatRaw, Method: move.MethodMirror})
 		d.world.Inject(fault)
 		mig := d.until(id, api.MigrationCompleted, api.MigrationCancelled)
 		calm(d)
@@ -218,7 +219,7 @@ func TestAJobThatTakesTooLongToBeginIsEndedAndTheGuestGoesOn(t *testing.T) {
 		mig := d.copied()
 		d.world.SetStep(0)
 		d.completes(mig)
-		pass(steps.HoldBound + 10*time.Second)
+		pass(pause.HoldBound + 10*time.Second)
 		d.stillRunning()
 		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 		must(t, err)

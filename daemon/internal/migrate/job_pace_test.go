@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -37,7 +37,7 @@ func (d *daemon) limitOf() int64 {
 
 // wantPacing checks that a migration has this kind of pacing now, and that the metrics count that
 // kind.
-func (d *daemon) wantPacing(id string, want steps.PacingKind) {
+func (d *daemon) wantPacing(id string, want move.PacingKind) {
 	d.t.Helper()
 	synctest.Wait()
 	open, err := d.manager().Open(context.Background())
@@ -49,7 +49,7 @@ func (d *daemon) wantPacing(id string, want steps.PacingKind) {
 		if got := open[i].PacingKind; got != want {
 			d.t.Errorf("the kind of %q is %q, want %q", open[i].Pacing, got, want)
 		}
-		if want != (steps.PacingKind{}) && !slices.Contains(steps.PacingKinds(), want) {
+		if want != (move.PacingKind{}) && !slices.Contains(move.PacingKinds(), want) {
 			d.t.Errorf("%q is none of the known kinds", want)
 		}
 		return
@@ -95,7 +95,7 @@ func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
 					if got := d.get(id); !strings.Contains(got.Pacing, "gives way") {
 						t.Errorf("pacing is %q", got.Pacing)
 					}
-					d.wantPacing(id, steps.PacingKind{Doing: "gives_way", Requests: "writes"})
+					d.wantPacing(id, move.PacingKind{Doing: "gives_way", Requests: "writes"})
 					d.Restart() // another daemon adopts the job, with its limit
 				}
 				_, err = d.manager().Update(context.Background(), id, api.MigrationUpdate{Pace: api.PaceOff})
@@ -104,7 +104,7 @@ func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
 				if limit := d.limitOf(); limit != 0 {
 					t.Errorf("with pace off the job has a limit of %d", limit)
 				}
-				d.wantPacing(id, steps.PacingKind{})
+				d.wantPacing(id, move.PacingKind{})
 				d.world.SetStep(2)
 				if name == "fold into the source" {
 					d.until(id, api.MigrationCancelled)
@@ -131,7 +131,7 @@ func TestAJobThatGetsNowhereIsNotHeldBack(t *testing.T) {
 		if got := d.get(id); !strings.Contains(got.Pacing, "catch up") {
 			t.Errorf("pacing is %q", got.Pacing)
 		}
-		d.wantPacing(id, steps.PacingKind{Doing: "catches_up"})
+		d.wantPacing(id, move.PacingKind{Doing: "catches_up"})
 		d.world.SetStep(2)
 		d.until(id, api.MigrationCompleted)
 	})

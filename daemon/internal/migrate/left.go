@@ -13,7 +13,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -35,8 +37,8 @@ func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
 	return paths, err
 }
 
-func ofVolume(volumeID string) func(*steps.Spec) bool {
-	return func(s *steps.Spec) bool { return s.VolumeID == volumeID }
+func ofVolume(volumeID string) func(*move.Spec) bool {
+	return func(s *move.Spec) bool { return s.VolumeID == volumeID }
 }
 
 // newestOfEach returns, for each image, the newest of the migrations that have left it, newest
@@ -53,7 +55,7 @@ func newestOfEach(all []*history) []*history {
 }
 
 // leavers returns the wanted migrations with a src that exists and is no volume, oldest first.
-func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(*steps.Spec) bool) ([]*history, error) {
+func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(*move.Spec) bool) ([]*history, error) {
 	all, err := m.kept(ctx, wanted)
 	return slices.DeleteFunc(all, func(h *history) bool { return isVolumes(look, h) }), err
 }
@@ -65,7 +67,7 @@ func isVolumes(look *location.Look, h *history) bool {
 
 // kept returns the wanted migrations that have left their src, if that exists and was not copied
 // over, oldest first. src may be in use. It reads the whole history only if src exists.
-func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*history, error) {
+func (m *Manager) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*history, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 // isGone reports whether the src of a migration is seen to be gone: its path is empty or has
 // another image, or the socket of an export's server does not exist. Images on other machines are
 // not asked: that may take long.
-func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
+func (m *Manager) isGone(ctx context.Context, s *move.Spec) bool {
 	if api.IsRemote(s.Src.Path) {
 		return false
 	}
@@ -119,7 +121,7 @@ func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
 	if !h.spec.LedByRegistry() {
 		state, _ := h.state()
-		return state.Final() && h.position() == steps.OnDst, nil
+		return state.Final() && h.position() == move.OnDst, nil
 	}
 	// The registry decides where the move has ended.
 	mig, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
@@ -130,16 +132,16 @@ func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
 }
 
 // releasedInput describes the src that a migration has left, without any check.
-func (m *Manager) releasedInput(ctx context.Context, h *history) (*steps.ReleasedInput, error) {
+func (m *Manager) releasedInput(ctx context.Context, h *history) (*place.ReleasedInput, error) {
 	ended, err := m.endOf(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	facts, err := steps.NewHistory(m.journal, m.runner.Status).Facts(ctx, &h.spec, "")
+	facts, err := plans.NewHistory(m.journal, m.runner.Status).Facts(ctx, &h.spec, "")
 	if err != nil {
 		return nil, request.Refused(err)
 	}
-	return &steps.ReleasedInput{Spec: h.spec, Seal: facts.Seal, EndedAt: ended}, nil
+	return &place.ReleasedInput{Spec: h.spec, Seal: facts.Seal, EndedAt: ended}, nil
 }
 
 // endOf returns the end time of a migration that has left its src. Only the registry knows it for a
@@ -160,7 +162,7 @@ func (m *Manager) endOf(ctx context.Context, h *history) (time.Time, error) {
 }
 
 // releasedSource describes the src that a migration has left, without looking at it.
-func releasedSource(s *steps.Spec, ended time.Time) api.ReleasedSource {
+func releasedSource(s *move.Spec, ended time.Time) api.ReleasedSource {
 	return api.ReleasedSource{
 		MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended,
 	}
@@ -241,7 +243,7 @@ func (m *Manager) wroteDst(ctx context.Context, h *history) (bool, error) {
 		if err != nil {
 			return false, request.JournalError(err)
 		}
-		if steps.WroteDst(&h.ops[i].Status, records) {
+		if plans.WroteDst(&h.ops[i].Status, records) {
 			return true, nil
 		}
 	}
@@ -255,13 +257,13 @@ func (m *Manager) changeOf(ctx context.Context, h *history) (change image.Change
 	if err != nil {
 		return image.ChangeUnknown, "", err
 	}
-	return m.env.ReleasedChange(ctx, in)
+	return m.env.Place.ReleasedChange(ctx, in)
 }
 
 // checkNotWritten refuses to overwrite an image that a volume of this host has left and that was
 // written since: it may have the only copy of a guest's writes. If that is unknown, it is
 // overwritten only if the target allows that, or if another program copies.
-func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+func (m *Manager) checkNotWritten(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	h, err := m.leaverOf(ctx, path)
 	if err != nil || h == nil {
@@ -290,7 +292,7 @@ func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.Migr
 // checkNothingLost refuses to overwrite another volume's way back, or a file with data that no move
 // of this host has written, unless the target allows that, or another program copies. A named
 // device or export was made for the volume.
-func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.MigrationTarget, info image.Info) error {
+func (m *Manager) checkNothingLost(ctx context.Context, s *move.Spec, t api.MigrationTarget, info image.Info) error {
 	if t.Overwrite || t.ExternalCopy {
 		return nil
 	}
@@ -327,19 +329,19 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.Mig
 // copiedInVain reports whether all data in the file at the dst of s is from the copy of a move that
 // was taken back: the file is the same, and unwritten since. It is false for a move that the
 // registry leads, since this host does not know its end.
-func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, s *steps.Spec) (bool, error) {
+func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, s *move.Spec) (bool, error) {
 	h, err := m.lastCopyOnto(ctx, starts, s.Dst.Path)
-	if err != nil || h == nil || h.spec.LedByRegistry() || h.position() == steps.OnDst {
+	if err != nil || h == nil || h.spec.LedByRegistry() || h.position() == move.OnDst {
 		return false, err
 	}
 	if h.spec.DstPrint == "" || !location.SameImagePrint(h.spec.DstPrint, s.DstPrint) {
 		return false, nil
 	}
-	last := h.find(steps.GoalCancel)
+	last := h.find(move.GoalCancel)
 	if last == nil {
 		return false, nil
 	}
-	left := steps.LeftDst(&last.Status)
+	left := place.LeftDst(&last.Status)
 	if left == nil {
 		return false, nil
 	}

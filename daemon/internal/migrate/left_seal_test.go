@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -23,7 +23,7 @@ import (
 func TestASourceThatAStrangersGuestHasWrittenIsKept(t *testing.T) {
 	for name, target := range map[string]api.MigrationTarget{
 		"overlay": {ToPool: "new", DeleteSource: true},
-		"mirror":  {ToPool: "new", Method: steps.MethodMirror, DeleteSource: true, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull}},
+		"mirror":  {ToPool: "new", Method: move.MethodMirror, DeleteSource: true, CopyOptions: api.CopyOptions{Verify: move.VerifyFull}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -99,7 +99,7 @@ func TestASourceOfWhichNobodyCanTellIsDeletedOnlyByForce(t *testing.T) {
 			d.world.Images.Unreadable = srcPath
 			d.when("publish_completed", op.EventStarted, func() { d.world.Images.Unreadable = "" })
 		})
-		mig := d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: api.MethodMirror, DeleteSource: true, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull}}), api.MigrationCompleted)
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: api.MethodMirror, DeleteSource: true, CopyOptions: api.CopyOptions{Verify: move.VerifyFull}}), api.MigrationCompleted)
 		if !d.world.Exists(srcPath) || !strings.Contains(mig.Remark, "nobody can tell") {
 			t.Fatalf("the remark is %q, want that src is kept since nobody can tell", mig.Remark)
 		}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -25,7 +27,7 @@ func (m *Manager) Live(ctx context.Context, opID string, in any) error {
 	if err != nil {
 		return err
 	}
-	if live.Kind == steps.KindLiveEnd || live.Kind == steps.KindLiveUntrack {
+	if live.Kind == move.KindLiveEnd || live.Kind == move.KindLiveUntrack {
 		if err := m.stopLiveCopies(ctx, live.MigrationID); err != nil {
 			return err
 		}
@@ -37,27 +39,27 @@ func (m *Manager) Live(ctx context.Context, opID string, in any) error {
 	return err
 }
 
-func liveInput(in any) (*steps.LiveInput, error) {
-	var live steps.LiveInput
+func liveInput(in any) (*move.LiveInput, error) {
+	var live move.LiveInput
 	switch in := in.(type) {
 	case api.LiveTrack:
-		live = steps.LiveInput{Kind: steps.KindLiveTrack, LiveVolume: in.LiveVolume, Generation: in.Generation}
+		live = move.LiveInput{Kind: move.KindLiveTrack, LiveVolume: in.LiveVolume, Generation: in.Generation}
 	case api.LiveSwap:
-		live = steps.LiveInput{Kind: steps.KindLiveSwap, LiveVolume: in.LiveVolume, Generation: in.Generation, Round: in.Round}
+		live = move.LiveInput{Kind: move.KindLiveSwap, LiveVolume: in.LiveVolume, Generation: in.Generation, Round: in.Round}
 	case api.LiveRound:
-		live = steps.LiveInput{
-			Kind: steps.KindLiveRound, LiveVolume: in.LiveVolume, CopyOptions: in.CopyOptions,
+		live = move.LiveInput{
+			Kind: move.KindLiveRound, LiveVolume: in.LiveVolume, CopyOptions: in.CopyOptions,
 			Generation: in.Generation, Round: in.Round, FromBytes: in.FromBytes, UntilBytes: in.UntilBytes,
 			WriteBytesPerSecond: in.WriteBytesPerSecond,
 		}
 	case api.LiveEndRound:
-		live = steps.LiveInput{Kind: steps.KindLiveEnd, LiveVolume: in.LiveVolume, Generation: in.Generation}
+		live = move.LiveInput{Kind: move.KindLiveEnd, LiveVolume: in.LiveVolume, Generation: in.Generation}
 	case api.LiveLastRead:
-		live = steps.LiveInput{Kind: steps.KindLiveLastRead, LiveVolume: in.LiveVolume, Generation: in.Generation}
+		live = move.LiveInput{Kind: move.KindLiveLastRead, LiveVolume: in.LiveVolume, Generation: in.Generation}
 	case api.LiveLastCopy:
-		live = steps.LiveInput{Kind: steps.KindLiveLast, LiveVolume: in.LiveVolume, CopyOptions: in.CopyOptions, Generation: in.Generation}
+		live = move.LiveInput{Kind: move.KindLiveLast, LiveVolume: in.LiveVolume, CopyOptions: in.CopyOptions, Generation: in.Generation}
 	case api.LiveUntrack:
-		live = steps.LiveInput{Kind: steps.KindLiveUntrack, LiveVolume: in.LiveVolume, Generation: 1}
+		live = move.LiveInput{Kind: move.KindLiveUntrack, LiveVolume: in.LiveVolume, Generation: 1}
 	default:
 		return nil, fmt.Errorf("%T is no call of a move while all guests write", in)
 	}
@@ -65,7 +67,7 @@ func liveInput(in any) (*steps.LiveInput, error) {
 }
 
 // checkLive refuses a body that is invalid by itself.
-func checkLive(in *steps.LiveInput) error {
+func checkLive(in *move.LiveInput) error {
 	if err := checkLiveVolume(&in.LiveVolume); err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func checkLive(in *steps.LiveInput) error {
 	switch {
 	case in.Dst.Path == "":
 		return api.Errorf(api.CodeInvalidArgument, "dst has to be a place")
-	case in.Generation < 1 || in.Round < 0 || in.Kind == steps.KindLiveSwap && in.Round < 1:
+	case in.Generation < 1 || in.Round < 0 || in.Kind == move.KindLiveSwap && in.Round < 1:
 		return api.Errorf(api.CodeInvalidArgument, "generation is %d and round is %d", in.Generation, in.Round)
 	case in.WriteBytesPerSecond < 0:
 		return api.Errorf(api.CodeInvalidArgument, "write_bytes_per_second is %d", in.WriteBytesPerSecond)
@@ -105,11 +107,11 @@ func checkLiveVolume(in *api.LiveVolume) error {
 
 // decideLive adds what the registry's calls lack: the disks of the guests, and the kinds of src and
 // dst.
-func (m *Manager) decideLive(ctx context.Context, in *steps.LiveInput) (err error) {
+func (m *Manager) decideLive(ctx context.Context, in *move.LiveInput) (err error) {
 	if in.Guests, err = m.liveGuests(ctx, in); err != nil {
 		return err
 	}
-	if in.Kind == steps.KindLiveEnd || in.Kind == steps.KindLiveUntrack {
+	if in.Kind == move.KindLiveEnd || in.Kind == move.KindLiveUntrack {
 		return nil
 	}
 	if err := m.checkPlace(ctx, in.VolumeName, in.Src, in.Instances...); err != nil {
@@ -118,7 +120,7 @@ func (m *Manager) decideLive(ctx context.Context, in *steps.LiveInput) (err erro
 	if err := m.checkPlace(ctx, in.VolumeName, in.Dst); err != nil {
 		return err
 	}
-	if in.Kind != steps.KindLiveRound && in.Kind != steps.KindLiveLast {
+	if in.Kind != move.KindLiveRound && in.Kind != move.KindLiveLast {
 		return nil
 	}
 	src, err := m.ports.Images.Inspect(ctx, in.Src)
@@ -135,13 +137,13 @@ func (m *Manager) decideLive(ctx context.Context, in *steps.LiveInput) (err erro
 
 // liveGuests returns the guests at the move's beginning on this host, from the journal: during a
 // move no instance gets or loses the volume. For the first call they are looked up.
-func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.LiveGuest, error) {
+func (m *Manager) liveGuests(ctx context.Context, in *move.LiveInput) ([]move.LiveGuest, error) {
 	ops, err := m.journal.Group(ctx, in.Group())
 	if err != nil {
 		return nil, request.JournalError(err)
 	}
 	if len(ops) > 0 {
-		var first steps.LiveInput
+		var first move.LiveInput
 		if err := json.Unmarshal(ops[0].Input, &first); err != nil {
 			return nil, fmt.Errorf("decode the input of op %s: %w", ops[0].ID, err)
 		}
@@ -150,7 +152,7 @@ func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.
 		}
 		return first.Guests, nil
 	}
-	if in.Kind != steps.KindLiveTrack {
+	if in.Kind != move.KindLiveTrack {
 		return nil, nil // nothing was begun on this host
 	}
 	vol, err := m.ports.Registry.Volume(ctx, in.VolumeID)
@@ -160,7 +162,7 @@ func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.
 	if err := m.checkRecorded(ctx, vol); err != nil {
 		return nil, err
 	}
-	var guests []steps.LiveGuest
+	var guests []move.LiveGuest
 	for _, id := range in.Instances {
 		att, err := attachmentOf(&vol, id)
 		if err != nil {
@@ -168,9 +170,9 @@ func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.
 		}
 		dom, err := m.ports.HV.Domain(ctx, id)
 		if err != nil {
-			return nil, steps.HVRefusal(err)
+			return nil, look.HVRefusal(err)
 		}
-		guests = append(guests, steps.LiveGuest{ID: id, Name: dom.Name, Target: att.Device})
+		guests = append(guests, move.LiveGuest{ID: id, Name: dom.Name, Target: att.Device})
 	}
 	return guests, nil
 }
@@ -186,7 +188,7 @@ func attachmentOf(vol *api.Volume, instanceID string) (api.Attachment, error) {
 // stopLiveCopies ends the copies of a move. Requests that wait for them begin afterwards.
 func (m *Manager) stopLiveCopies(ctx context.Context, migrationID string) error {
 	for _, st := range m.runner.Active() {
-		if st.Op.Group != steps.LiveGroup(migrationID) || st.Op.Kind != steps.KindLiveRound && st.Op.Kind != steps.KindLiveLast {
+		if st.Op.Group != move.LiveGroup(migrationID) || st.Op.Kind != move.KindLiveRound && st.Op.Kind != move.KindLiveLast {
 			continue
 		}
 		if st.State == op.StateNeedsOperator {
@@ -208,5 +210,5 @@ func LiveOutcome(st *op.Status) *api.LiveOutcome {
 	if st.State != op.StateDone {
 		return nil
 	}
-	return steps.LiveOutcome(st)
+	return plans.LiveOutcome(st)
 }

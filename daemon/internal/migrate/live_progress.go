@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -20,11 +20,11 @@ type liveProgress struct {
 	// lastCopied: the guests' last writes were copied.
 	lastCopied bool
 	// read is the input of the newest op that has read the guests' last writes, nil if none has.
-	read *steps.LiveInput
+	read *move.LiveInput
 }
 
 func (m *Manager) liveDone(ctx context.Context, migrationID string) (liveProgress, error) {
-	ops, err := m.journal.Group(ctx, steps.LiveGroup(migrationID))
+	ops, err := m.journal.Group(ctx, move.LiveGroup(migrationID))
 	if err != nil {
 		return liveProgress{}, request.JournalError(err)
 	}
@@ -36,15 +36,15 @@ func (m *Manager) liveDone(ctx context.Context, migrationID string) (liveProgres
 		}
 		done := st.State == op.StateDone
 		switch o.Kind {
-		case steps.KindLiveTrack:
+		case move.KindLiveTrack:
 			p.tracked = true
-		case steps.KindLiveUntrack:
+		case move.KindLiveUntrack:
 			p.over = p.over || done
-		case steps.KindLiveLast:
+		case move.KindLiveLast:
 			p.lastCopied = p.lastCopied || done
-		case steps.KindLiveLastRead:
+		case move.KindLiveLastRead:
 			if done {
-				p.read = &steps.LiveInput{}
+				p.read = &move.LiveInput{}
 				if err := json.Unmarshal(o.Input, p.read); err != nil {
 					return p, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
 				}

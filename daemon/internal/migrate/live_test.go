@@ -12,7 +12,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/led"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -32,7 +33,7 @@ func liveDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		_, err := d.world.CreateVolume(t.Context(), "new", savedSpec().Dst.Name, "raw", savedSpec().Dst.SizeBytes, nil)
 		must(t, err)
-		must(t, d.world.Images.Mark(t.Context(), dstPath, steps.LiveMark(testMigration)))
+		must(t, d.world.Images.Mark(t.Context(), dstPath, led.LiveMark(testMigration)))
 		d.world.Registry.LiveRow(api.MigrationCopying)
 		f(t, d)
 	})
@@ -163,7 +164,7 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 				t.Errorf("%s: %v, want %s", name, err, api.CodeInvalidArgument)
 			}
 		}
-		if ops, err := d.manager().journal.Group(t.Context(), steps.LiveGroup(testMigration)); err != nil || len(ops) > 0 {
+		if ops, err := d.manager().journal.Group(t.Context(), move.LiveGroup(testMigration)); err != nil || len(ops) > 0 {
 			t.Errorf("there are %d ops (%v)", len(ops), err)
 		}
 	})

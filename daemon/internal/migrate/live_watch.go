@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -41,7 +42,7 @@ func (m *Manager) WatchLive(ctx context.Context) error {
 
 // untrackUnwanted untracks the guests of all moves that the registry no longer leads.
 func (m *Manager) untrackUnwanted(ctx context.Context) error {
-	ops, err := m.journal.Ops(ctx, steps.KindLiveTrack, false)
+	ops, err := m.journal.Ops(ctx, move.KindLiveTrack, false)
 	if err != nil {
 		return request.JournalError(err)
 	}
@@ -61,7 +62,7 @@ func (m *Manager) untrackUnwanted(ctx context.Context) error {
 
 // untrackIfUnwanted is untrackUnwanted for the move of one of its ops.
 func (m *Manager) untrackIfUnwanted(ctx context.Context, track op.Op) error {
-	var in steps.LiveInput
+	var in move.LiveInput
 	if err := json.Unmarshal(track.Input, &in); err != nil {
 		return fmt.Errorf("decode the input of op %s: %w", track.ID, err)
 	}
@@ -110,7 +111,7 @@ func (m *Manager) StoodStill(ctx context.Context, migrationID, instanceID string
 			return nil
 		}
 		if err != nil {
-			return steps.HVRefusal(err)
+			return look.HVRefusal(err)
 		}
 		for _, b := range bitmaps {
 			if b.Name == live.read.LastBitmap() && b.Recording && b.DirtyBytes == 0 {

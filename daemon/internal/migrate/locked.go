@@ -5,17 +5,18 @@ package migrate
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // checkSrcNotLocked refuses a src without a guest on this host if QEMU may write to it: on another
 // host that has the file over NFS, or in a process that libvirt does not know. Readers are allowed.
-func (m *Manager) checkSrcNotLocked(ctx context.Context, s *steps.Spec) error {
+func (m *Manager) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 	if s.Attached() {
 		dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 		if err != nil {
-			return steps.HVRefusal(err)
+			return look.HVRefusal(err)
 		}
 		if dom.State.Active() { // its own locks prevent other writers
 			return nil
@@ -24,7 +25,7 @@ func (m *Manager) checkSrcNotLocked(ctx context.Context, s *steps.Spec) error {
 	locks, err := m.ports.Images.Locks(ctx, s.Src.Path)
 	switch {
 	case err != nil:
-		return steps.CannotTellUser(s.Src.Path, err)
+		return look.CannotTellUser(s.Src.Path, err)
 	case locks.Writes:
 		return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by QEMU's locks, a QEMU of this host or of another has %s open for writing, which no instance here has; stop that guest or program, and call again",
 			s.VolumeName, s.Src.Path)
@@ -37,7 +38,7 @@ func (m *Manager) checkDstNotLocked(ctx context.Context, path string) error {
 	locks, err := m.ports.Images.Locks(ctx, path)
 	switch {
 	case err != nil:
-		return steps.CannotTellUser(path, err)
+		return look.CannotTellUser(path, err)
 	case locks.Open:
 		return api.Errorf(api.CodeDstInUse, "by QEMU's locks, a QEMU of this host or of another has %s open; stop that guest or program, or name another destination", path)
 	}

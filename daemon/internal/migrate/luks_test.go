@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -57,7 +57,7 @@ func TestALUKSContainerMovesUnderAnEncryptedOverlayInEveryState(t *testing.T) {
 					mig = d.until(d.completes(mig), end)
 					calm(d)
 					d.moved(mig)
-					if at := d.world.Registry.CurrentVolume().Location; at.LUKSSecret != luksSecret || mig.Method != steps.MethodOverlay {
+					if at := d.world.Registry.CurrentVolume().Location; at.LUKSSecret != luksSecret || mig.Method != move.MethodOverlay {
 						t.Errorf("by %s the volume went to %+v", mig.Method, at)
 					}
 				})
@@ -111,7 +111,7 @@ func TestALUKSContainerWhoseSecretIsPrivateMovesWhileItsInstanceIsKeptOffWhateve
 				if err := d.world.SettledOn(want); err != nil {
 					t.Error(err)
 				}
-				if at := d.world.Registry.CurrentVolume().Location; at.Path != path || at.LUKSSecret != luksSecret || mig.Method != steps.MethodOffline {
+				if at := d.world.Registry.CurrentVolume().Location; at.Path != path || at.LUKSSecret != luksSecret || mig.Method != move.MethodOffline {
 					t.Errorf("by %s the volume went to %+v", mig.Method, at)
 				}
 			}, happen)
@@ -143,8 +143,8 @@ func TestWhatIsNotDoneWithALUKSContainerIsRefusedByNameAndChangesNothing(t *test
 		text   string
 	}{
 		{"under a guest that runs, with a private secret", hv.StateRunning, private, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk, "private"},
-		{"under an overlay, with a private secret", hv.StateStopped, private, api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, api.CodeUnsupportedDisk, "overlay"},
-		{"by a mirror", hv.StateRunning, nil, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk, "header"},
+		{"under an overlay, with a private secret", hv.StateStopped, private, api.MigrationTarget{ToPool: "new", Method: move.MethodOverlay}, api.CodeUnsupportedDisk, "overlay"},
+		{"by a mirror", hv.StateRunning, nil, api.MigrationTarget{ToPool: "new", Method: move.MethodMirror}, api.CodeUnsupportedDisk, "header"},
 		{"that can only be mirrored", hv.StateRunning, shared, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk, "header"},
 		{"another format", hv.StateStopped, nil, api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, api.CodeInvalidArgument, "LUKS"},
 		{

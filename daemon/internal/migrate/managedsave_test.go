@@ -13,7 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -109,7 +109,7 @@ func TestAnUndefinedGuestThatRunsIsNotSaidToBeOnAnotherChain(t *testing.T) {
 		must(t, d.world.Undefine(testInstance))
 		_, opID, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		if refused := d.ended(opID); refused == nil || strings.Contains(refused.Message, string(steps.Foreign)) || !strings.Contains(refused.Message, "virsh define") {
+		if refused := d.ended(opID); refused == nil || strings.Contains(refused.Message, string(move.Foreign)) || !strings.Contains(refused.Message, "virsh define") {
 			t.Errorf("complete ended with %v, want that it has to be defined again", refused)
 		}
 	})

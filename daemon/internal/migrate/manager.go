@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -39,10 +40,10 @@ type Config struct {
 // concurrent use.
 type Manager struct {
 	cfg     Config
-	ports   steps.Ports
-	env     *steps.Env
+	ports   move.Ports
+	env     *plans.Env
 	journal Journal
-	host    func(context.Context) (steps.Host, error)
+	host    func(context.Context) (move.Host, error)
 	log     *slog.Logger
 	runner  *op.Runner
 	watch   *watchers
@@ -107,7 +108,7 @@ func (m *Manager) changed(opID string) {
 		m.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
 		return
 	}
-	if steps.GoalOf(st.Op.Kind) != "" {
+	if move.GoalOf(st.Op.Kind) != "" {
 		m.groups.Store(opID, st.Op.Group)
 		m.watch.notify(st.Op.Group)
 	}

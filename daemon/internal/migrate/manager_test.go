@@ -11,7 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -146,7 +146,7 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 			t.Errorf("the same start made migration %s (%v), want %s", again.ID, err, mig.ID)
 		}
 		other := req
-		other.Target.Verify = steps.VerifyNone
+		other.Target.Verify = move.VerifyNone
 		if _, err := d.manager().Start(ctx, other); api.CodeOf(err) != api.CodeIdempotencyMismatch {
 			t.Errorf("another start under the same op id: %v, want idempotency_mismatch", err)
 		}

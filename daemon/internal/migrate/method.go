@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -17,18 +17,18 @@ import (
 // The method of a move depends on the disk, and on whether its instance runs.
 
 // chooseOverNetwork is chooseMethod for a volume from or to an address.
-func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
+func (m *Manager) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
 	if err := m.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
 		return err
 	}
-	if s.Method == steps.MethodMirror {
+	if s.Method == move.MethodMirror {
 		// After a power cut nothing shows whether a src at an address has writes that dst lacks.
 		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
 	if disk.Cache == hv.CacheUnsafe && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
 		return unsupported(s, "disk %s of instance %s has cache='unsafe', with which QEMU keeps in its memory even what the guest has flushed to an RBD image; set another cache mode, and restart the instance", s.Target, dom.Name)
 	}
-	if s.Method != steps.MethodOverlay || !api.IsNetwork(s.Src.Path) {
+	if s.Method != move.MethodOverlay || !api.IsNetwork(s.Src.Path) {
 		return nil
 	}
 	if err := m.ports.Images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
@@ -44,7 +44,7 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 }
 
 // checkKeptOff refuses a move that has to keep an instance off if the guard is not enforced.
-func (m *Manager) checkKeptOff(s *steps.Spec, dom *hv.Domain) error {
+func (m *Manager) checkKeptOff(s *move.Spec, dom *hv.Domain) error {
 	if err := m.ports.Guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
 			s.VolumeName, dom.Name, err)
@@ -53,7 +53,7 @@ func (m *Manager) checkKeptOff(s *steps.Spec, dom *hv.Domain) error {
 }
 
 // chooseMethod decides between overlay, mirror and offline, or refuses the disk.
-func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
+func (m *Manager) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
@@ -68,16 +68,16 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 		}
 	}
 	switch {
-	case dom.State.Active() && disk.IsLUKS() && (mirrorable(reason) || asked == steps.MethodMirror):
+	case dom.State.Active() && disk.IsLUKS() && (mirrorable(reason) || asked == move.MethodMirror):
 		return unsupported(s, "disk %s of instance %s is encrypted by QEMU (LUKS) and would have to be mirrored, which copies what the guest sees and not the header that opens it; leave out --method, or, where the disk can have no overlay, stop the instance and run this again",
 			s.Target, dom.Name)
-	case dom.State.Active() && mirrorable(reason) && asked == steps.MethodOverlay:
+	case dom.State.Active() && mirrorable(reason) && asked == move.MethodOverlay:
 		return unsupported(s, "there can be no overlay on disk %s of instance %s, which %s; use --method auto", s.Target, dom.Name, reason)
-	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == steps.MethodMirror):
-		s.Method, s.OnlyMirrored, s.MirrorFills = steps.MethodMirror, reason, m.mirrorFills(ctx, disk)
+	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == move.MethodMirror):
+		s.Method, s.OnlyMirrored, s.MirrorFills = move.MethodMirror, reason, m.mirrorFills(ctx, disk)
 		return nil
-	case reason == "" && asked != steps.MethodMirror:
-		s.Method = steps.MethodOverlay
+	case reason == "" && asked != move.MethodMirror:
+		s.Method = move.MethodOverlay
 		return nil
 	case dom.State.Active():
 		return unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
@@ -132,7 +132,7 @@ func mirrorable(reason string) bool {
 
 // onlyMirrored refuses a request that a mirror cannot serve, for a disk that can only be mirrored
 // while its instance runs. which completes the message: the limitation, and what to do.
-func onlyMirrored(s *steps.Spec, which string) *api.Error {
+func onlyMirrored(s *move.Spec, which string) *api.Error {
 	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",
 		s.Target, s.InstanceName, s.OnlyMirrored, which)
 }
@@ -157,7 +157,7 @@ func notOverlayable(d *hv.Disk) string {
 
 // notEncryptable returns why a LUKS container can have no overlay, which is encrypted with its
 // passphrase; "" if it can. It records the size of the container's payload.
-func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason string, err error) {
+func (m *Manager) notEncryptable(ctx context.Context, s *move.Spec) (reason string, err error) {
 	if err := m.ports.Images.CheckSecret(ctx, s.SrcImage()); err != nil {
 		if errors.Is(err, hv.ErrUnavailable) {
 			return "", request.NoHypervisor(err)
@@ -174,18 +174,18 @@ func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason str
 // checkMethod refuses a method other than the requested one. A mirror that is requested for a
 // stopped instance, or a volume without one, is made offline: no QEMU runs that could mirror, and
 // no guest has to continue.
-func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
+func checkMethod(s *move.Spec, t *api.MigrationTarget) error {
 	switch {
-	case t.Method == steps.MethodOverlay && s.Attached() && s.Method != steps.MethodOverlay:
+	case t.Method == move.MethodOverlay && s.Attached() && s.Method != move.MethodOverlay:
 		return unsupported(s, "there can be no overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
-	case s.Method == steps.MethodMirror && t.ExternalCopy && t.Method == steps.MethodMirror:
+	case s.Method == move.MethodMirror && t.ExternalCopy && t.Method == move.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
-	case s.Method == steps.MethodMirror && t.ExternalCopy:
+	case s.Method == move.MethodMirror && t.ExternalCopy:
 		return onlyMirrored(s, "makes no frozen source for an external copy; stop the instance and run this again")
 	}
 	return nil
 }
 
-func unsupported(s *steps.Spec, format string, args ...any) *api.Error {
+func unsupported(s *move.Spec, format string, args ...any) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s", s.VolumeName, fmt.Sprintf(format, args...))
 }

@@ -14,14 +14,16 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 )
 
-var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}
+var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: move.MethodMirror}
 
 // get returns the migration after everything that is due now was done.
 func (d *daemon) get(id string) api.Migration {
@@ -57,7 +59,7 @@ func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
 				mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
 				d.moved(mig)
-				if mig.Method != steps.MethodMirror || mig.Verify != steps.VerifyNone || mig.ExposedSeconds != 0 {
+				if mig.Method != move.MethodMirror || mig.Verify != move.VerifyNone || mig.ExposedSeconds != 0 {
 					t.Errorf("method %s, verify %s, exposed %v s; want mirror, none, 0", mig.Method, mig.Verify, mig.ExposedSeconds)
 				}
 				for _, call := range d.world.Calls() {
@@ -90,7 +92,7 @@ func TestADiskOfARunningGuestThatCannotHaveAnOverlayIsMirrored(t *testing.T) {
 				must(t, d.world.Start(testInstance))
 				mig := d.until(d.migrate(), api.MigrationCompleted)
 				d.moved(mig)
-				if mig.Method != steps.MethodMirror {
+				if mig.Method != move.MethodMirror {
 					t.Errorf("the method is %s, want mirror", mig.Method)
 				}
 			})
@@ -103,7 +105,7 @@ func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 			mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
 			d.moved(mig)
-			if mig.Method != steps.MethodOffline || mig.Verify != steps.VerifyFull {
+			if mig.Method != move.MethodOffline || mig.Verify != move.VerifyFull {
 				t.Errorf("method %s, verify %s; want offline, full", mig.Method, mig.Verify)
 			}
 		})
@@ -112,7 +114,7 @@ func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 			must(t, d.world.Undefine(testInstance))
 			d.world.Unattached()
-			if mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); mig.Method != steps.MethodOffline {
+			if mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); mig.Method != move.MethodOffline {
 				t.Errorf("the method is %s, want offline", mig.Method)
 			}
 		})
@@ -129,12 +131,12 @@ func TestWhatAMirrorCannotDoIsRefusedWithTheReason(t *testing.T) {
 		says      string
 	}{
 		{"by hand", mirrorToNewPool, false, true, api.CodeInvalidArgument, "no frozen source"},
-		{"external copy", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ExternalCopy: true}, false, false, api.CodeInvalidArgument, "frozen source"},
+		{"external copy", api.MigrationTarget{ToPool: "new", Method: move.MethodMirror, ExternalCopy: true}, false, false, api.CodeInvalidArgument, "frozen source"},
 		{"a shareable disk by hand", toNewPool, true, true, api.CodeUnsupportedDisk, "vda of instance web is <shareable/>, so it can only be mirrored while the instance runs, which is not done step by step"},
 		{"an external copy of a shareable disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, true, false, api.CodeUnsupportedDisk, "is <shareable/>, so it can only be mirrored while the instance runs, which makes no frozen source"},
-		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, true, false, api.CodeUnsupportedDisk, "there can be no overlay"},
-		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "--delete-source needs --verify full"},
-		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ToFormat: api.FormatQcow2, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull}}, false, false, api.CodeInvalidArgument, "say --verify none"},
+		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: move.MethodOverlay}, true, false, api.CodeUnsupportedDisk, "there can be no overlay"},
+		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: move.MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "--delete-source needs --verify full"},
+		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: move.MethodMirror, ToFormat: api.FormatQcow2, CopyOptions: api.CopyOptions{Verify: move.VerifyFull}}, false, false, api.CodeInvalidArgument, "say --verify none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -232,7 +234,7 @@ func TestAMirrorThatFailsIsUndoneAndSaysWhy(t *testing.T) {
 }
 
 func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
-	for name, off := range map[string]time.Duration{"a restart": 10 * time.Second, "for good": 2 * steps.OffBound} {
+	for name, off := range map[string]time.Duration{"a restart": 10 * time.Second, "for good": 2 * blockjob.OffBound} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				mig := d.mirroring(mirrorToNewPool)
@@ -245,7 +247,7 @@ func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
 				}
 				d.world.SetStep(2)
 				mig = d.until(mig.ID, api.MigrationCompleted, api.MigrationCancelled)
-				if off < steps.OffBound {
+				if off < blockjob.OffBound {
 					d.moved(mig)
 					return
 				}
@@ -263,8 +265,8 @@ func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.mirroring(mirrorToNewPool)
 		must(t, d.world.BreakJob(testInstance, "vda"))
-		time.AfterFunc(steps.DestroyNotice/2, func() { _ = d.world.Destroy(testInstance) })
-		pass(steps.DestroyNotice)
+		time.AfterFunc(look.DestroyNotice/2, func() { _ = d.world.Destroy(testInstance) })
+		pass(look.DestroyNotice)
 		must(t, d.world.Start(testInstance))
 		d.world.SetStep(2)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
@@ -273,7 +275,7 @@ func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 
 // No look has seen it off.
 func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
-	for name, before := range map[string]time.Duration{"before the job is missed": 0, "after": steps.DestroyNotice / 2} {
+	for name, before := range map[string]time.Duration{"before the job is missed": 0, "after": look.DestroyNotice / 2} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				mig := d.mirroring(mirrorToNewPool)
@@ -306,7 +308,7 @@ func TestAMirrorDoesNotHoldTheInstance(t *testing.T) {
 
 func TestAVerifiedMirrorIsComparedInThePause(t *testing.T) {
 	verified := mirrorToNewPool
-	verified.Verify = steps.VerifyFull
+	verified.Verify = move.VerifyFull
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		var seen hv.State
 		d.world.Copier.OnCompare = func() {
@@ -324,7 +326,7 @@ func TestAVerifiedMirrorIsComparedInThePause(t *testing.T) {
 // The job has written the guest's writes to both sides, and src may be the side that lost them.
 func TestAMirrorWhoseSidesDifferKeepsBothForTheOperator(t *testing.T) {
 	verified := mirrorToNewPool
-	verified.Verify = steps.VerifyFull
+	verified.Verify = move.VerifyFull
 	parked := func(t *testing.T, d *daemon) api.Migration {
 		d.world.Copier.Differs = true
 		mig := d.untilItStands(d.migrateTo(verified))
@@ -368,7 +370,7 @@ func TestAMirrorWhoseSidesDifferKeepsBothForTheOperator(t *testing.T) {
 func TestADaemonThatStopsDuringTheComparisonLeavesNoGuestPaused(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		verified := mirrorToNewPool
-		verified.Verify = steps.VerifyFull
+		verified.Verify = move.VerifyFull
 		began, never := make(chan struct{}), make(chan struct{})
 		d.world.Copier.OnCompare = func() { close(began) }
 		d.world.Copier.CompareGate = never

@@ -6,7 +6,8 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -18,17 +19,17 @@ import (
 func (m *Manager) Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) (out []hv.NamedChain, err error) {
 	err = m.eachOpen(ctx, func(h *history) error {
 		s := &h.spec
-		if s.InstanceID != instanceID || !s.Watched() {
+		if s.InstanceID != instanceID || !overlay.Watched(s) {
 			return nil
 		}
-		if o := h.running(); o != nil && steps.GoalOf(o.Op.Kind) != steps.GoalCopy { // a copy does not use the definition
+		if o := h.running(); o != nil && move.GoalOf(o.Op.Kind) != move.GoalCopy { // a copy does not use the definition
 			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `%s` says how it goes on",
 				s.InstanceName, s.MigrationID, s.Target, api.ShellLine("volferryctl", "migration", "show", s.MigrationID))
 		}
 		if !h.onOverlay() {
 			return nil
 		}
-		misnamed, err := m.env.Misnamed(ctx, s, srcUnwritten)
+		misnamed, err := m.env.Overlay.Misnamed(ctx, s, srcUnwritten)
 		if misnamed {
 			out = append(out, hv.NamedChain{Target: s.Target, Chain: s.OverlayChain()})
 		}

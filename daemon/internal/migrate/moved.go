@@ -6,7 +6,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -36,7 +36,7 @@ func (m *Manager) Moved(ctx context.Context, known []api.Volume) (map[string]api
 		if err != nil {
 			return nil, err
 		}
-		if _, newer := moved[s.VolumeID]; !newer && h.position() == steps.OnDst {
+		if _, newer := moved[s.VolumeID]; !newer && h.position() == move.OnDst {
 			moved[s.VolumeID] = s.Dst
 		}
 	}

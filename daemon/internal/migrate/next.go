@@ -5,7 +5,8 @@ package migrate
 import (
 	"cmp"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -17,7 +18,7 @@ var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelle
 // next returns what the manager does now by itself: it plans an overtaken op again, and continues a
 // `volume migrate` with the next call, also after a failed copy that an operator repeated. It
 // returns the goal and the id of the request; ok is false if there is nothing to do.
-func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
+func (h *history) next() (todo move.Goal, requestID string, ok bool) {
 	if h.running() != nil || h.spec.LedByRegistry() {
 		return "", "", false
 	}
@@ -27,19 +28,19 @@ func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 	case state.Final() || state == api.MigrationNeedsOperator:
 		return "", "", false
 	case last.abandoned():
-		return steps.GoalCancel, last.requestID, true
-	case h.spec.Method == steps.MethodMirror:
+		return move.GoalCancel, last.requestID, true
+	case h.spec.Method == move.MethodMirror:
 		return h.nextOfMirror(last)
 	case last.overtaken():
 		return last.goal, last.requestID, h.replans() < maxReplans
-	case last.goal == steps.GoalStart && last.State == op.StateDone && h.notFrozen() != nil:
-		return steps.GoalCancel, last.requestID, true
+	case last.goal == move.GoalStart && last.State == op.StateDone && h.notFrozen() != nil:
+		return move.GoalCancel, last.requestID, true
 	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone:
 		return "", "", false
-	case last.goal == steps.GoalStart:
-		return steps.GoalCopy, last.requestID, true
-	case last.goal == steps.GoalCopy:
-		return steps.GoalComplete, last.requestID, true
+	case last.goal == move.GoalStart:
+		return move.GoalCopy, last.requestID, true
+	case last.goal == move.GoalCopy:
+		return move.GoalComplete, last.requestID, true
 	}
 	return "", "", false
 }
@@ -47,39 +48,39 @@ func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 // nextOfMirror is next for a mirror, which is not called step by step. After an overtaken op it
 // begins with the mirror again, which adopts an existing job. After any other failure the migration
 // is given up: src is not frozen, so keeping it open has no use.
-func (h *history) nextOfMirror(last *opView) (todo steps.Goal, requestID string, ok bool) {
+func (h *history) nextOfMirror(last *opView) (todo move.Goal, requestID string, ok bool) {
 	switch {
-	case last.goal == steps.GoalCancel:
-		return steps.GoalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
-	case last.goal == steps.GoalStart, last.overtaken() && h.replans() < maxReplans,
-		last.Op.Kind == steps.KindBeginMirror && last.State == op.StateDone:
-		return steps.GoalCopy, last.requestID, true
-	case last.goal == steps.GoalCopy && last.State == op.StateDone:
-		return steps.GoalComplete, last.requestID, true
+	case last.goal == move.GoalCancel:
+		return move.GoalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
+	case last.goal == move.GoalStart, last.overtaken() && h.replans() < maxReplans,
+		last.Op.Kind == move.KindBeginMirror && last.State == op.StateDone:
+		return move.GoalCopy, last.requestID, true
+	case last.goal == move.GoalCopy && last.State == op.StateDone:
+		return move.GoalComplete, last.requestID, true
 	}
-	return steps.GoalCancel, last.requestID, true
+	return move.GoalCancel, last.requestID, true
 }
 
 // givenUp returns why the manager itself cancels, nil for a requested cancel.
-func (h *history) givenUp(todo steps.Goal) *api.Error {
+func (h *history) givenUp(todo move.Goal) *api.Error {
 	if why := cmp.Or(h.abandoned(), h.notFrozen()); why != nil {
 		return why
 	}
 	last := &h.ops[len(h.ops)-1]
-	if todo != steps.GoalCancel || last.goal == steps.GoalCancel || last.Failure == nil || last.Failure.Message == errCancelled.Message {
+	if todo != move.GoalCancel || last.goal == move.GoalCancel || last.Failure == nil || last.Failure.Message == errCancelled.Message {
 		return nil
 	}
-	return steps.APIError(last.Failure)
+	return move.APIError(last.Failure)
 }
 
 // notFrozen returns why a start failed after its guest was on the overlay, nil if src was seen
 // frozen.
 func (h *history) notFrozen() *api.Error {
-	o := h.find(steps.GoalStart)
+	o := h.find(move.GoalStart)
 	if o == nil {
 		return nil
 	}
-	return steps.NotFrozen(&o.Status, &h.spec)
+	return plans.NotFrozen(&o.Status, &h.spec)
 }
 
 // requestState returns the state of a request, by the id of its first op: the state of its last op,
@@ -93,7 +94,7 @@ func (h *history) requestState(requestID string) (state op.State, failure *api.E
 	if last == nil {
 		return "", nil, nil
 	}
-	state, failure = last.State, steps.APIError(last.Failure)
+	state, failure = last.State, move.APIError(last.Failure)
 	if _, req, more := h.next(); more && req == requestID {
 		return op.StateRunning, nil, last
 	}
@@ -110,7 +111,7 @@ func (h *history) requestState(requestID string) (state op.State, failure *api.E
 // Otherwise a watcher would take the failure before it for the end.
 func (h *history) shownState() (api.MigrationState, *api.Error) {
 	state, failure := h.state()
-	if todo, _, more := h.next(); more && todo == steps.GoalCancel {
+	if todo, _, more := h.next(); more && todo == move.GoalCancel {
 		state = api.MigrationCancelling
 	}
 	return state, failure

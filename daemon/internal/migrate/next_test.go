@@ -5,13 +5,13 @@ package migrate
 import (
 	"testing"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
 func TestAMirrorThatFailedIsShownAsCancelledFromThenOn(t *testing.T) {
-	ended := func(g steps.Goal, state op.State) opView {
+	ended := func(g move.Goal, state op.State) opView {
 		o := opView{goal: g, requestID: "r"}
 		o.State = state
 		if state == op.StateUndone {
@@ -24,13 +24,13 @@ func TestAMirrorThatFailedIsShownAsCancelledFromThenOn(t *testing.T) {
 		ops    []opView
 		want   api.MigrationState
 	}{
-		"a mirror":             {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCopy, op.StateUndone)}, api.MigrationCancelling},
-		"the switch of one":    {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCopy, op.StateDone), ended(steps.GoalComplete, op.StateUndone)}, api.MigrationCancelling},
-		"a copy":               {steps.MethodOverlay, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCopy, op.StateUndone)}, api.MigrationStarted},
-		"a mirror's cancel":    {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCancel, op.StateDone)}, api.MigrationCancelled},
-		"a mirror that begins": {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone)}, api.MigrationStarted},
+		"a mirror":             {move.MethodMirror, []opView{ended(move.GoalStart, op.StateDone), ended(move.GoalCopy, op.StateUndone)}, api.MigrationCancelling},
+		"the switch of one":    {move.MethodMirror, []opView{ended(move.GoalStart, op.StateDone), ended(move.GoalCopy, op.StateDone), ended(move.GoalComplete, op.StateUndone)}, api.MigrationCancelling},
+		"a copy":               {move.MethodOverlay, []opView{ended(move.GoalStart, op.StateDone), ended(move.GoalCopy, op.StateUndone)}, api.MigrationStarted},
+		"a mirror's cancel":    {move.MethodMirror, []opView{ended(move.GoalStart, op.StateDone), ended(move.GoalCancel, op.StateDone)}, api.MigrationCancelled},
+		"a mirror that begins": {move.MethodMirror, []opView{ended(move.GoalStart, op.StateDone)}, api.MigrationStarted},
 	} {
-		h := &history{spec: steps.Spec{Method: c.method}, ops: c.ops}
+		h := &history{spec: move.Spec{Method: c.method}, ops: c.ops}
 		if state, _ := h.shownState(); state != c.want {
 			t.Errorf("%s: shown as %s, want %s", what, state, c.want)
 		}

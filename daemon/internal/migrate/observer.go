@@ -6,7 +6,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -26,11 +27,11 @@ type Observer interface {
 // Notify reports the end of this op to the observer. It ignores ops of other kinds. Call it once
 // for each op that ends.
 func Notify(st op.Status, to Observer) {
-	phase := steps.GoalOf(st.Op.Kind)
+	phase := move.GoalOf(st.Op.Kind)
 	switch {
 	case phase == "":
 		return
-	case st.State == op.StateUndone && phase == steps.GoalStart:
+	case st.State == op.StateUndone && phase == move.GoalStart:
 		to.MigrationEnded(api.MigrationError)
 	case st.State == op.StateDone:
 		// The host's clock may have been set back meanwhile.
@@ -39,13 +40,13 @@ func Notify(st op.Status, to Observer) {
 			to.MigrationEnded(state)
 		}
 	}
-	if ms, ok := steps.StartStall(&st); ok && ms != nil {
+	if ms, ok := plans.StartStall(&st); ok && ms != nil {
 		to.GuestStalled("start", inMilliseconds(*ms))
 	}
-	if ms, ok := steps.HoldStall(&st); ok && ms != nil {
+	if ms, ok := plans.HoldStall(&st); ok && ms != nil {
 		to.GuestStalled("job", inMilliseconds(*ms))
 	}
-	if ms, ok := steps.SwitchStall(&st); ok && ms != nil {
+	if ms, ok := plans.SwitchStall(&st); ok && ms != nil {
 		to.GuestStalled("switch", inMilliseconds(*ms))
 	}
 }
@@ -55,10 +56,10 @@ func inMilliseconds(ms float64) time.Duration { return time.Duration(ms * float6
 // GuestDisk returns the instance and target of the disk of a migration's op; ok is false for other
 // ops and for a volume that is not attached.
 func GuestDisk(o op.Op) (instanceID, target string, ok bool) {
-	if steps.GoalOf(o.Kind) == "" {
+	if move.GoalOf(o.Kind) == "" {
 		return "", "", false
 	}
-	var in steps.Input
+	var in move.Input
 	if err := json.Unmarshal(o.Input, &in); err != nil || !in.Spec.Attached() {
 		return "", "", false
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -121,7 +121,7 @@ func TestTheStallIsThatOfTheLastPause(t *testing.T) {
 		must(t, err)
 		d.until(id, api.MigrationCompleted)
 		d.heard.want(t, "phase start", "stall start", "phase copy", "phase complete", "stall switch", "ended completed")
-		if longest := d.heard.stalls["switch"]; longest > steps.DrainBound {
+		if longest := d.heard.stalls["switch"]; longest > move.DrainBound {
 			t.Errorf("the stall is %s, want that of the second pause", longest)
 		}
 	})

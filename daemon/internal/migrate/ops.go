@@ -7,14 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
 // Owns reports whether ops of this kind belong to a migration, so that Request has their status.
-func Owns(kind string) bool { return steps.GoalOf(kind) != "" }
+func Owns(kind string) bool { return move.GoalOf(kind) != "" }
 
 // Request returns the status of the request that began with this op of a migration.
 func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
@@ -29,7 +29,7 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	state, failure, last := h.requestState(opID)
 	if last == nil { // an op that the manager itself submitted
 		last = h.op(opID)
-		state, failure = last.State, steps.APIError(last.Failure)
+		state, failure = last.State, move.APIError(last.Failure)
 	}
 	out := request.Render(&last.Status, state, failure)
 	out.ID, out.Kind, out.CreatedAt, out.MigrationID = opID, began.Kind, began.CreatedAt, began.Group
@@ -58,7 +58,7 @@ func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 // RenderOp returns the API's document of one unfinished op of a migration, without the other ops of
 // the request.
 func RenderOp(st *op.Status) api.Op {
-	out := request.Render(st, st.State, steps.APIError(st.Failure))
+	out := request.Render(st, st.State, move.APIError(st.Failure))
 	out.MigrationID = st.Op.Group
 	return out
 }
@@ -66,13 +66,13 @@ func RenderOp(st *op.Status) api.Op {
 // madeLocation returns the dst that an op of CopySaved or MakeLive has made, nil for other ops and
 // before the op's end.
 func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Location, error) {
-	if st.Op.Kind != steps.KindCopySaved && st.Op.Kind != steps.KindMakeLive || st.State != op.StateDone {
+	if st.Op.Kind != move.KindCopySaved && st.Op.Kind != move.KindMakeLive || st.State != op.StateDone {
 		return nil, nil
 	}
-	var in steps.Input
+	var in move.Input
 	if err := json.Unmarshal(st.Op.Input, &in); err != nil {
 		return nil, fmt.Errorf("decode input of operation: %w", err)
 	}
-	dst, err := m.env.MadeDst(ctx, &in.Spec)
+	dst, err := m.env.Seal.MadeDst(ctx, &in.Spec)
 	return &dst, err
 }

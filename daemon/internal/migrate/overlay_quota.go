@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // overlayQuotas returns the quotas on the overlay of a migration in a directory: the quotas of its
 // owner while the guest runs, and of the directory's project. s is nil for guests in general.
-func (m *Manager) overlayQuotas(ctx context.Context, dir string, s *steps.Spec) ([]quota.Limit, error) {
+func (m *Manager) overlayQuotas(ctx context.Context, dir string, s *move.Spec) ([]quota.Limit, error) {
 	instanceID := ""
 	if s != nil {
 		instanceID = s.InstanceID
@@ -43,7 +43,7 @@ func (m *Manager) OverlayFreeBytes(ctx context.Context) (int64, error) {
 
 // overlayFreeBytes returns by how much the overlay of a migration may still grow. If the quotas are
 // unknown, the free space of the filesystem counts.
-func (m *Manager) overlayFreeBytes(ctx context.Context, dir string, s *steps.Spec) (int64, error) {
+func (m *Manager) overlayFreeBytes(ctx context.Context, dir string, s *move.Spec) (int64, error) {
 	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
 		return 0, err
@@ -57,7 +57,7 @@ func (m *Manager) overlayFreeBytes(ctx context.Context, dir string, s *steps.Spe
 
 // underQuota returns the reason why a disk gets no overlay if QEMU would not pause its guest for an
 // exceeded quota, "" if it gets one.
-func (m *Manager) underQuota(ctx context.Context, s *steps.Spec, disk *hv.Disk) string {
+func (m *Manager) underQuota(ctx context.Context, s *move.Spec, disk *hv.Disk) string {
 	if disk.ErrorPolicy == pausedByAnyError {
 		return ""
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -24,10 +24,10 @@ func TestADiskGetsAnOverlayUnderAQuotaOnlyIfItsGuestIsPausedWhenThatIsUsedUp(t *
 		limit  quota.Limit
 		method string
 	}{
-		"any error pauses it":                  {"stop", quota.Limit{Kind: quota.User, Bytes: 1 << 40}, steps.MethodOverlay},
-		"no policy":                            {"", quota.Limit{Kind: quota.User, Bytes: 1 << 40}, steps.MethodMirror},
-		"enospace":                             {"enospace", quota.Limit{Kind: quota.Project, Bytes: 1 << 40}, steps.MethodMirror},
-		"the quota says what a full disk says": {"", quota.Limit{Kind: quota.Project, Bytes: 1 << 40, AsFull: true}, steps.MethodOverlay},
+		"any error pauses it":                  {"stop", quota.Limit{Kind: quota.User, Bytes: 1 << 40}, move.MethodOverlay},
+		"no policy":                            {"", quota.Limit{Kind: quota.User, Bytes: 1 << 40}, move.MethodMirror},
+		"enospace":                             {"enospace", quota.Limit{Kind: quota.Project, Bytes: 1 << 40}, move.MethodMirror},
+		"the quota says what a full disk says": {"", quota.Limit{Kind: quota.Project, Bytes: 1 << 40, AsFull: true}, move.MethodOverlay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -48,7 +48,7 @@ func TestAnOverlayThatIsAskedForUnderAQuotaIsRefusedWithTheReason(t *testing.T) 
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Images.Quota.Store(&quota.Limit{Kind: quota.User, Bytes: 1 << 40})
 		_, err := d.manager().Start(context.Background(), StartRequest{
-			OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, Composite: true,
+			OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPool: "new", Method: move.MethodOverlay}, Composite: true,
 		})
 		if api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), "quota") {
 			t.Errorf("got %v (%s), want a refusal that names the quota", err, api.CodeOf(err))
@@ -59,7 +59,7 @@ func TestAnOverlayThatIsAskedForUnderAQuotaIsRefusedWithTheReason(t *testing.T) 
 
 func TestAStartCountsWhatIsLeftOfTheQuotaOfItsOverlay(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		next := &steps.Spec{MigrationID: uuid.NewString(), VolumeName: "next", InstanceID: testInstance, Src: api.Location{SizeBytes: testSize}}
+		next := &move.Spec{MigrationID: uuid.NewString(), VolumeName: "next", InstanceID: testInstance, Src: api.Location{SizeBytes: testSize}}
 		m := d.manager()
 		m.cfg.OverlayMinFreeBytes = 1 << 40
 		room := m.overlayRoom(next)

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // checkOverlaySpace refuses a start without space for the overlay, less the space that the overlays
 // of the other open migrations may still take: an overlay that fills its filesystem pauses all
 // their guests. Starts are decided one after the other, so each counts those before it.
-func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
+func (m *Manager) checkOverlaySpace(ctx context.Context, s *move.Spec) error {
 	free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, s)
 	if err != nil {
 		return fmt.Errorf("look at the overlay directory: %w", err)
@@ -45,6 +45,6 @@ func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
 
 // overlayRoom returns the free space that a new overlay needs. An overlay does not grow beyond the
 // volume with its tables and, if it is encrypted, keys, which are as large as the container's.
-func (m *Manager) overlayRoom(s *steps.Spec) int64 {
+func (m *Manager) overlayRoom(s *move.Spec) int64 {
 	return min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 }

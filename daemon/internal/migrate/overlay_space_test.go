@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestAStartCountsWhatTheOverlaysOfOthersMayStillTake(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)
-		next := &steps.Spec{MigrationID: uuid.NewString(), VolumeName: "next", Src: api.Location{SizeBytes: testSize}}
+		next := &move.Spec{MigrationID: uuid.NewString(), VolumeName: "next", Src: api.Location{SizeBytes: testSize}}
 		m := d.manager()
 		m.cfg.OverlayMinFreeBytes = 1 << 40
 		has, err := d.world.Images.AllocatedBytes(overlayOf(mig))

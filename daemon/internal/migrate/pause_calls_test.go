@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -48,13 +48,13 @@ func TestThePauseOfASwitchMakesNoCallTooMany(t *testing.T) {
 		cancel bool
 		want   []string
 	}{
-		"complete":             {steps.MethodOverlay, false, toEnd},
-		"complete of a mirror": {steps.MethodMirror, false, toEnd},
-		"cancel":               {steps.MethodOverlay, true, toSource},
+		"complete":             {move.MethodOverlay, false, toEnd},
+		"complete of a mirror": {move.MethodMirror, false, toEnd},
+		"cancel":               {move.MethodOverlay, true, toSource},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				if c.method == steps.MethodMirror {
+				if c.method == move.MethodMirror {
 					d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
 				} else {
 					d.ends(d.copied(), c.cancel)

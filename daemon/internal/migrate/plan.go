@@ -10,7 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -56,7 +56,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		}
 		plan.NeededBytes, plan.FreeBytes = &needed, &free
 	}
-	if s.Method == steps.MethodOverlay {
+	if s.Method == move.MethodOverlay {
 		free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, s)
 		if err != nil {
 			return api.MigrationPlan{}, err
@@ -83,7 +83,7 @@ func withoutID(l api.Location, id string) api.Location {
 }
 
 // destinationFreeBytes returns the free space for dst, including the space of an overwritten file.
-func (m *Manager) destinationFreeBytes(ctx context.Context, s *steps.Spec) (int64, error) {
+func (m *Manager) destinationFreeBytes(ctx context.Context, s *move.Spec) (int64, error) {
 	if !s.CreateDst {
 		free, err := m.ports.Images.FreeBytes(filepath.Dir(s.Dst.Path))
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -18,7 +18,7 @@ func TestAPlanSaysWhatTheMoveThenDoesAndDoesNothing(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
 				plan, err := d.manager().Plan(context.Background(), testVolume, toNewPool)
 				must(t, err)
-				if plan.Method != steps.MethodOverlay || !plan.CreatesDestination || plan.DeleteSource || plan.Src.Path != srcPath || plan.Dst.Pool != "new" || !strings.Contains(plan.Dst.Name, "-<id>") || !strings.HasSuffix(plan.Dst.Path, "/"+plan.Dst.Name) || plan.InstanceID != testInstance {
+				if plan.Method != move.MethodOverlay || !plan.CreatesDestination || plan.DeleteSource || plan.Src.Path != srcPath || plan.Dst.Pool != "new" || !strings.Contains(plan.Dst.Name, "-<id>") || !strings.HasSuffix(plan.Dst.Path, "/"+plan.Dst.Name) || plan.InstanceID != testInstance {
 					t.Errorf("the plan is %+v", plan)
 				}
 				if plan.NeededBytes == nil || *plan.NeededBytes > testSize || plan.FreeBytes == nil || *plan.FreeBytes < *plan.NeededBytes {

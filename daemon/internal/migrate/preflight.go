@@ -13,7 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
@@ -21,7 +22,7 @@ import (
 
 // preflight makes all checks that are possible before a change, and returns the spec of a request.
 // It changes nothing.
-func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*steps.Spec, error) {
+func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*move.Spec, error) {
 	if err := checkTarget(target); err != nil {
 		return nil, err
 	}
@@ -29,11 +30,11 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err != nil {
 		return nil, err
 	}
-	s := &steps.Spec{
+	s := &move.Spec{
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location, ToType: target.ToType,
 		ExternalCopy: target.ExternalCopy, CopyOptions: target.CopyOptions, DeleteSource: target.DeleteSource, Checkpoints: target.Checkpoints,
-		Method: steps.MethodOffline,
+		Method: move.MethodOffline,
 	}
 	if err := checkVolume(vol); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 			return nil, err
 		}
 	}
-	if err := m.env.CheckSrcNotInUse(ctx, s, s.InstanceID); err != nil {
+	if err := m.env.Look.CheckSrcNotInUse(ctx, s, s.InstanceID); err != nil {
 		return nil, err
 	}
 	if err := m.checkSrcNotLocked(ctx, s); err != nil {
@@ -75,7 +76,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		return nil, err
 	}
 	if dom != nil {
-		if err := m.env.CheckSwitchable(ctx, s, dom.State); err != nil {
+		if err := m.env.Look.CheckSwitchable(ctx, s, dom.State); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +92,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := chooseVerify(s); err != nil {
 		return nil, err
 	}
-	if s.Method == steps.MethodOverlay {
+	if s.Method == move.MethodOverlay {
 		s.Overlay = m.overlayPath(s.MigrationID)
 		if err := m.checkOverlaySpace(ctx, s); err != nil {
 			return nil, err
@@ -100,10 +101,10 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkWritable(s); err != nil {
 		return nil, err
 	}
-	if err := m.env.CheckNotDenied(ctx, s); err != nil {
+	if err := m.env.Look.CheckNotDenied(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := m.env.CheckReachable(ctx, s); err != nil {
+	if err := m.env.Look.CheckReachable(ctx, s); err != nil {
 		return nil, err
 	}
 	return s, m.checkFilesystems(ctx, s, disk)
@@ -111,12 +112,12 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 
 // checkWritable refuses a move that could not be finished, or not be cancelled, since this program
 // may not write in the directory of an image.
-func (m *Manager) checkWritable(s *steps.Spec) error {
+func (m *Manager) checkWritable(s *move.Spec) error {
 	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil {
 		return err
 	}
 	// A cancel folds the overlay back into src.
-	if s.Method == steps.MethodOverlay || s.DeleteSource {
+	if s.Method == move.MethodOverlay || s.DeleteSource {
 		return m.ports.Images.MayWrite(s.Src.Path)
 	}
 	return nil
@@ -151,7 +152,7 @@ func checkVolume(vol api.Volume) error {
 
 // checkReach refuses a volume with its bytes, or its instance, on another host. A volume at no
 // instance of any host can be moved by each host that has its shared pool.
-func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Host) error {
+func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host move.Host) error {
 	owner := vol.Host
 	if !vol.Unheld() {
 		owner = vol.Attachments[0].Host
@@ -176,7 +177,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 
 // checkSource checks the image of src: it must be as in the registry, and must not need other
 // files.
-func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
+func (m *Manager) checkSource(ctx context.Context, s *move.Spec) error {
 	if s.LedByRegistry() && api.IsNetwork(s.Src.Path) {
 		return unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
 	}
@@ -184,7 +185,7 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 		return unsupported(s, "it is encrypted by QEMU (LUKS), and such a volume moves only by itself, with its one guest: not with its guests paused, and not while several write")
 	}
 	if err := m.cfg.Rules.CheckImages(s.Src); err != nil {
-		return steps.HVRefusal(image.Prefixed("cannot migrate volume "+s.VolumeName, err))
+		return look.HVRefusal(image.Prefixed("cannot migrate volume "+s.VolumeName, err))
 	}
 	if err := m.checkBases(ctx, s); err != nil {
 		return err
@@ -194,7 +195,7 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}
 	if err != nil {
-		return steps.HVRefusal(err) // an error of libvirt, which returns the key of a cluster
+		return look.HVRefusal(err) // an error of libvirt, which returns the key of a cluster
 	}
 	s.SrcBlock = info.Block
 	if s.SrcPrint, err = m.ports.Images.Fingerprint(ctx, s.Src.Path); err != nil {
@@ -207,7 +208,7 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	return err
 }
 
-func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, target api.MigrationTarget) (*hv.Domain, *hv.Disk, error) {
+func (m *Manager) checkInstance(ctx context.Context, s *move.Spec, att api.Attachment, target api.MigrationTarget) (*hv.Domain, *hv.Disk, error) {
 	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
 		return nil, nil, err
@@ -218,7 +219,7 @@ func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Atta
 	return dom, disk, m.chooseMethod(ctx, s, dom, disk, target.Method)
 }
 
-func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
+func (m *Manager) checkDisk(ctx context.Context, s *move.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
@@ -237,7 +238,7 @@ func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachme
 	if disk == nil {
 		return nil, nil, api.Errorf(api.CodeChainChanged, "instance %s has no disk %s any more; was it detached behind Volferry's back?", dom.Name, att.Device)
 	}
-	if steps.PositionOf(s, disk) != steps.OnSrc || (dom.State.Active() && steps.PositionOf(s, dom.LiveDisk(att.Device)) != steps.OnSrc) {
+	if move.PositionOf(s, disk) != move.OnSrc || (dom.State.Active() && move.PositionOf(s, dom.LiveDisk(att.Device)) != move.OnSrc) {
 		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `%s` shows what is known",
 			att.Device, dom.Name, s.Src.Path, api.ShellLine("volferryctl", "volume", "which", s.VolumeName))
 	}
@@ -252,7 +253,7 @@ func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachme
 
 // checkOpen refuses a src that the kernel does not show open in its guest's process: the device's
 // name belongs to another device now, which would be copied instead, or libvirt shows an old chain.
-func (m *Manager) checkOpen(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
+func (m *Manager) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() || api.IsNetwork(s.Src.Path) {
 		return nil
 	}
@@ -269,7 +270,7 @@ func (m *Manager) checkOpen(ctx context.Context, s *steps.Spec, dom *hv.Domain) 
 }
 
 // checkDomain refuses instances in a state that allows no change.
-func checkDomain(s *steps.Spec, dom *hv.Domain) error {
+func checkDomain(s *move.Spec, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:
 		return unsupported(s, "instance %s is transient (it has no persistent definition)", dom.Name)
@@ -288,7 +289,7 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
 
-func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
+func (m *Manager) checkJob(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() {
 		return nil
 	}
@@ -316,16 +317,16 @@ func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) e
 // chooseVerify replaces an empty verify. A copy of a frozen src is read back. Both sides of a
 // mirror can be compared only with the guest paused, so that must be requested, and only between
 // raw images, since QEMU then has the locks of a qcow2 image.
-func chooseVerify(s *steps.Spec) error {
+func chooseVerify(s *move.Spec) error {
 	switch {
-	case s.Method != steps.MethodMirror && s.Verify == "":
-		s.Verify = steps.VerifyFull
-	case s.Method != steps.MethodMirror:
+	case s.Method != move.MethodMirror && s.Verify == "":
+		s.Verify = move.VerifyFull
+	case s.Method != move.MethodMirror:
 	case s.Verify == "" && s.DeleteSource:
 		return api.Errorf(api.CodeInvalidArgument, "--delete-source needs --verify full, which a mirror is not by itself: both sides are then compared with the guest paused; say --verify full, or delete the source afterwards")
 	case s.Verify == "":
-		s.Verify = steps.VerifyNone
-	case s.Verify == steps.VerifyFull && (s.Src.Format != api.FormatRaw || s.Dst.Format != api.FormatRaw):
+		s.Verify = move.VerifyNone
+	case s.Verify == move.VerifyFull && (s.Src.Format != api.FormatRaw || s.Dst.Format != api.FormatRaw):
 		return api.Errorf(api.CodeInvalidArgument, "a mirror can be verified only from raw to raw, and this is %s to %s; say --verify none", s.Src.Format, s.Dst.Format)
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -46,7 +46,7 @@ func (p *promises) look(mig api.Migration) {
 func (p *promises) srcIsFrozen(mig api.Migration) {
 	p.d.t.Helper()
 	src, err := p.d.world.Info(p.d.world.Src.Path)
-	if p.thawed || err != nil || mig.Method == steps.MethodMirror {
+	if p.thawed || err != nil || mig.Method == move.MethodMirror {
 		return // it was deleted at the end, as requested
 	}
 	if p.frozen == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
@@ -22,7 +22,7 @@ const quiescePoll = 5 * time.Millisecond
 // from then on no guest is paused. It returns when no guest is paused for a switch any more, or
 // when ctx ends. After a kill the next daemon resumes the guest.
 func (m *Manager) Quiesce(ctx context.Context) {
-	m.env.StopPausing()
+	m.env.Move.StopPausing()
 	m.AwaitSwitches(ctx)
 }
 
@@ -37,7 +37,7 @@ func (m *Manager) AwaitSwitches(ctx context.Context) {
 // guest.
 func (m *Manager) anySwitch() bool {
 	for _, st := range m.runner.Active() {
-		if st.Waiting == "" && st.State != op.StateNeedsOperator && (steps.PausesGuest(st.Step) || slices.Contains(instance.WakingSteps(), st.Step)) {
+		if st.Waiting == "" && st.State != op.StateNeedsOperator && (plans.PausesGuest(st.Step) || slices.Contains(instance.WakingSteps(), st.Step)) {
 			return true
 		}
 	}
@@ -48,7 +48,7 @@ func (m *Manager) anySwitch() bool {
 // resume it.
 func (m *Manager) Switching(instanceID string) bool {
 	for _, st := range m.runner.Active() {
-		if steps.PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
+		if plans.PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
 			return true
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -168,8 +168,8 @@ func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
 func TestCallingAgainAfterTooManyReplansStartsOver(t *testing.T) {
 	h := &history{}
 	overtaken := func(request string) opView {
-		o := opView{goal: steps.GoalComplete, requestID: request}
-		o.State, o.Failure = op.StateUndone, &op.Failure{Code: string(steps.CodeWorldChanged)}
+		o := opView{goal: move.GoalComplete, requestID: request}
+		o.State, o.Failure = op.StateUndone, &op.Failure{Code: string(move.CodeWorldChanged)}
 		return o
 	}
 	for range maxReplans {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
@@ -90,7 +90,7 @@ func (m *Manager) recordEnd(ctx context.Context, h *history) error {
 		return nil
 	}
 	last := &h.ops[len(h.ops)-1]
-	return m.env.RecordEnd(ctx, &h.spec, last.Op.ID, end, last.why)
+	return m.env.Place.RecordEnd(ctx, &h.spec, last.Op.ID, end, last.why)
 }
 
 // recordedEnd returns the end of a move that this host has brought to that end: the volume is at
@@ -104,7 +104,7 @@ func (h *history) recordedEnd() (end api.MigrationState, known bool) {
 	case api.MigrationCompleted, api.MigrationCancelled:
 		return state, true
 	case api.MigrationError:
-		return state, h.find(steps.GoalStart).undone() && len(h.ops) == 1
+		return state, h.find(move.GoalStart).undone() && len(h.ops) == 1
 	default:
 		return "", false
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -41,7 +41,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"unknown method", api.MigrationTarget{ToPool: "new", Method: "magic"}, nil, api.CodeInvalidArgument, "magic"},
 		{"method of the registry", api.MigrationTarget{ToPool: "new", Method: api.MethodLive}, nil, api.CodeInvalidArgument, "say it of the volume"},
 		{"negative bandwidth", api.MigrationTarget{ToPool: "new", CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: -1}}, nil, api.CodeInvalidArgument, "-1"},
-		{"delete without verification", api.MigrationTarget{ToPool: "new", CopyOptions: api.CopyOptions{Verify: steps.VerifyNone}, DeleteSource: true}, nil, api.CodeInvalidArgument, "verify full"},
+		{"delete without verification", api.MigrationTarget{ToPool: "new", CopyOptions: api.CopyOptions{Verify: move.VerifyNone}, DeleteSource: true}, nil, api.CodeInvalidArgument, "verify full"},
 		{"unknown pool", api.MigrationTarget{ToPool: "old"}, nil, api.CodeNotFound, "old"},
 		{"relative path", api.MigrationTarget{ToPath: "new/x"}, nil, api.CodeInvalidArgument, "absolute"},
 		{"path with a control character", api.MigrationTarget{ToPath: "/new/x\n"}, nil, api.CodeInvalidArgument, "characters"},
@@ -247,8 +247,8 @@ func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
 		mig := d.begin(toNewPool)
-		if mig.Method != steps.MethodOffline {
-			t.Errorf("the method is %s, want %s", mig.Method, steps.MethodOffline)
+		if mig.Method != move.MethodOffline {
+			t.Errorf("the method is %s, want %s", mig.Method, move.MethodOffline)
 		}
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the instance started while its volume was being moved")

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -58,7 +58,7 @@ func (d *daemon) asked(call func() error) {
 }
 
 func TestARegistryThatGoesAwayAtAnyCallIsCaughtUpWith(t *testing.T) {
-	for _, method := range []string{api.MethodAuto, steps.MethodMirror} {
+	for _, method := range []string{api.MethodAuto, move.MethodMirror} {
 		for _, state := range allStates {
 			t.Run(method+", "+string(state), func(t *testing.T) {
 				everyRegistryCall(t, state, func(_ *testing.T, d *daemon) {

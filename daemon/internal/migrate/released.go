@@ -12,7 +12,9 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -22,25 +24,25 @@ import (
 // (DESIGN.md, section 11), of one volume, by id or name, or of all if volume is empty. It changes
 // nothing.
 func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSource, error) {
-	look, err := m.ports.Claims.Look(ctx)
+	claims, err := m.ports.Claims.Look(ctx)
 	if err != nil {
-		return nil, steps.HVRefusal(request.Refused(err))
+		return nil, look.HVRefusal(request.Refused(err))
 	}
-	all, err := m.kept(ctx, func(s *steps.Spec) bool { return volume == "" || s.VolumeID == volume || s.VolumeName == volume })
+	all, err := m.kept(ctx, func(s *move.Spec) bool { return volume == "" || s.VolumeID == volume || s.VolumeName == volume })
 	if err != nil {
 		return nil, err
 	}
 	doms, err := m.readableDomains(ctx)
 	if err != nil {
-		return nil, steps.HVRefusal(request.Refused(err))
+		return nil, look.HVRefusal(request.Refused(err))
 	}
 	out := []api.ReleasedSource{}
 	for _, h := range newestOfEach(all) {
-		unrecorded, err := m.holdsUnrecorded(ctx, h, look)
+		unrecorded, err := m.holdsUnrecorded(ctx, h, claims)
 		if err != nil {
-			return nil, steps.HVRefusal(request.Refused(err))
+			return nil, look.HVRefusal(request.Refused(err))
 		}
-		if isVolumes(look, h) && !unrecorded {
+		if isVolumes(claims, h) && !unrecorded {
 			continue
 		}
 		r := m.describeReleased(ctx, h, doms)
@@ -71,7 +73,7 @@ func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Do
 	}
 	r.RunBy = runsOn(doms, s.Src.Path)
 	if err == nil {
-		change, why, unknown := m.env.ReleasedChange(ctx, in)
+		change, why, unknown := m.env.Place.ReleasedChange(ctx, in)
 		if unknown != nil {
 			why = unknown.Error()
 		}
@@ -86,9 +88,9 @@ func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Do
 
 // checkReleased makes all checks of a deletion. vol and unknown are the registry's answer about the
 // volume that has left the src.
-func (m *Manager) checkReleased(ctx context.Context, in *steps.ReleasedInput, vol api.Volume, unknown error) error {
-	if err := m.env.CheckReleased(ctx, in); err != nil {
-		return steps.HVRefusal(request.Refused(err))
+func (m *Manager) checkReleased(ctx context.Context, in *place.ReleasedInput, vol api.Volume, unknown error) error {
+	if err := m.env.Place.CheckReleased(ctx, in); err != nil {
+		return look.HVRefusal(request.Refused(err))
 	}
 	if api.CodeOf(unknown) == api.CodeNotFound {
 		return nil // the volume is deleted
@@ -102,7 +104,7 @@ func (m *Manager) checkReleased(ctx context.Context, in *steps.ReleasedInput, vo
 // checkVolumeOfReleased refuses the src of a volume with a missing image, and of a volume with a
 // guest on this host that is on another image than recorded: src may be the only copy, or the guest
 // may need it.
-func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol api.Volume) error {
+func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *move.Spec, vol api.Volume) error {
 	if m.reaches(ctx, vol) {
 		if path := m.absentOf(ctx, withBases(vol.Location)); path != "" {
 			return api.Errorf(api.CodeChainChanged, "cannot delete %s, which migration %s has left: volume %s is to be at %s, and there is no image (%s), so this may be the only copy",
@@ -131,7 +133,7 @@ func (m *Manager) DeleteSource(ctx context.Context, opID, ref string, force bool
 		body = forcedDeletion{Migration: ref, Force: true}
 	}
 	_, err := m.admission.Submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindDeleteSource, Body: body,
+		OpID: opID, Kind: place.KindDeleteSource, Body: body,
 		Decide: func(ctx context.Context) (_ request.Input, err error) {
 			parked, err := m.parkedDeletion(ctx, ref)
 			if err != nil {
@@ -164,7 +166,7 @@ type forcedDeletion struct {
 
 func (m *Manager) parkedDeletions() []op.Status {
 	return slices.DeleteFunc(m.runner.Active(), func(st op.Status) bool {
-		return st.Op.Kind != steps.KindDeleteSource || st.State != op.StateNeedsOperator
+		return st.Op.Kind != place.KindDeleteSource || st.State != op.StateNeedsOperator
 	})
 }
 
@@ -252,7 +254,7 @@ func (m *Manager) checkNotCopiedOver(ctx context.Context, h *history) error {
 
 // deletedBefore refuses to delete a src that DeleteSource has already deleted.
 func (m *Manager) deletedBefore(ctx context.Context, h *history) error {
-	deletions, err := m.journal.Ops(ctx, steps.KindDeleteSource, false)
+	deletions, err := m.journal.Ops(ctx, place.KindDeleteSource, false)
 	if err != nil {
 		return request.JournalError(err)
 	}
@@ -274,7 +276,7 @@ func (m *Manager) deletedBefore(ctx context.Context, h *history) error {
 }
 
 func releasedBy(o op.Op) (api.ReleasedSource, error) {
-	var in steps.ReleasedInput
+	var in place.ReleasedInput
 	if err := json.Unmarshal(o.Input, &in); err != nil {
 		return api.ReleasedSource{}, fmt.Errorf("read the input of op %s: %w", o.ID, err)
 	}

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -21,7 +22,7 @@ func (m *Manager) render(h *history) api.Migration {
 }
 
 // renderPaced is render, with the kind of the document's Pacing.
-func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
+func (m *Manager) renderPaced(h *history) (api.Migration, move.PacingKind) {
 	s := &h.spec
 	state, failure := h.shownState()
 	mig := api.Migration{
@@ -30,7 +31,7 @@ func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 		Src: s.Src, Dst: s.Dst, Method: s.Method, State: state, Phase: phaseOf(h, state),
 		BytesTotal: s.SizeBytes(), ExternalCopy: s.ExternalCopy, DeleteSource: s.DeleteSource, Composite: s.Composite, Error: failure,
 	}
-	mig.SetCopyOptions(m.env.CopyOptions(s))
+	mig.SetCopyOptions(m.env.Move.CopyOptions(s))
 	mig.Pace = cmp.Or(mig.Pace, api.PaceGentle)
 	started := h.ops[0].Op.CreatedAt.UTC()
 	mig.StartedAt = &started
@@ -39,7 +40,7 @@ func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 		utc := ended.UTC()
 		mig.FinishedAt = &utc
 	}
-	if !frozen.IsZero() && s.Method == steps.MethodOverlay {
+	if !frozen.IsZero() && s.Method == move.MethodOverlay {
 		mig.ExposedSeconds = m.exposure(frozen, ended).Seconds()
 		mig.OverlayShared = m.overlayShared(s)
 	}
@@ -49,7 +50,7 @@ func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 	}
 	mig.GuestPaused = m.guestPaused(h)
 	if !state.Final() {
-		mig.GuestNotResumed = m.env.Unresumed(s.MigrationID)
+		mig.GuestNotResumed = m.env.Pause.Unresumed(s.MigrationID)
 	}
 	mig.ChainProblem = m.chains.of(s.MigrationID)
 	if h.onOverlay() {
@@ -76,7 +77,7 @@ func remark(h *history, state api.MigrationState) string {
 
 // overlayShared reports whether the overlay survives the loss of this host. The settings may have
 // changed since the start: an overlay in another directory is not shared.
-func (m *Manager) overlayShared(s *steps.Spec) bool {
+func (m *Manager) overlayShared(s *move.Spec) bool {
 	return m.cfg.OverlaysShared && filepath.Dir(s.Overlay) == m.cfg.OverlayDir
 }
 
@@ -104,25 +105,25 @@ func phaseOf(h *history, state api.MigrationState) string {
 
 func fillStalls(h *history, mig *api.Migration) {
 	for i := range h.ops {
-		if ms, ok := steps.StartStall(&h.ops[i].Status); ok {
+		if ms, ok := plans.StartStall(&h.ops[i].Status); ok {
 			mig.StallMS.Start = ms
 		}
-		if ms, ok := steps.HoldStall(&h.ops[i].Status); ok {
+		if ms, ok := plans.HoldStall(&h.ops[i].Status); ok {
 			mig.StallMS.Job = ms
 		}
-		if ms, ok := steps.SwitchStall(&h.ops[i].Status); ok {
+		if ms, ok := plans.SwitchStall(&h.ops[i].Status); ok {
 			mig.StallMS.Switch = ms
 		}
 	}
 }
 
-func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing steps.PacingKind) {
+func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing move.PacingKind) {
 	s := &h.spec
 	mig.BytesDone = h.copiedBytes()
 	if mig.State == api.MigrationCompleted {
 		mig.BytesDone = s.SizeBytes()
 	}
-	if p, ok := m.env.Progress(s); ok && movesBytes(h.running()) {
+	if p, ok := m.env.Move.Progress(s); ok && movesBytes(h.running()) {
 		if p.Phase != "" && h.running().Waiting == "" {
 			mig.Phase = p.Phase
 		}

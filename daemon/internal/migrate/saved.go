@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -22,9 +22,9 @@ import (
 // it made.
 func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindCopySaved, Body: in,
+		OpID: opID, Kind: move.KindCopySaved, Body: in,
 		Decide: func(ctx context.Context) (request.Input, error) {
-			return m.decideLed(ctx, opID, steps.KindCopySaved, steps.MethodSave, in)
+			return m.decideLed(ctx, opID, move.KindCopySaved, move.MethodSave, in)
 		},
 	})
 	if err != nil {
@@ -38,12 +38,12 @@ func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) 
 func (m *Manager) MakeLive(ctx context.Context, opID string, in api.LiveMake) error {
 	v := in.LiveVolume
 	_, err := m.admission.Submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindMakeLive, Body: in,
+		OpID: opID, Kind: move.KindMakeLive, Body: in,
 		Decide: func(ctx context.Context) (request.Input, error) {
 			if err := checkLiveVolume(&v); err != nil {
 				return nil, err
 			}
-			return m.decideLed(ctx, opID, steps.KindMakeLive, steps.MethodLive, api.CopySaved{
+			return m.decideLed(ctx, opID, move.KindMakeLive, move.MethodLive, api.CopySaved{
 				MigrationID: v.MigrationID, VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Dst: v.Dst, CopyOptions: in.CopyOptions, Overwrite: in.Overwrite,
 			})
 		},
@@ -66,7 +66,7 @@ func (m *Manager) decideLed(ctx context.Context, opID, kind, method string, in a
 	}
 	m.log.Info("this host makes the destination of a move that the registry leads", "migration", spec.MigrationID, "method", method,
 		"volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return &opInput{steps.Input{Spec: *spec, RequestID: opID}, kind}, nil
+	return &opInput{move.Input{Spec: *spec, RequestID: opID}, kind}, nil
 }
 
 // ledHistory returns this host's history of a move that the registry leads, empty if it has done
@@ -87,17 +87,17 @@ func (m *Manager) ledHistory(ctx context.Context, id string) (*history, error) {
 
 // mayCopyLed refuses a copy during or after another copy, and after a request to drop it.
 func (h *history) mayCopyLed() error {
-	if o := h.find(steps.GoalCancel); o != nil && !o.undone() {
+	if o := h.find(move.GoalCancel); o != nil && !o.undone() {
 		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.spec.VolumeName, h.spec.MigrationID)
 	}
-	if o := h.find(steps.GoalCopy); o != nil && !o.undone() {
+	if o := h.find(move.GoalCopy); o != nil && !o.undone() {
 		return api.Errorf(api.CodeMigrationActive, "cannot copy volume %s once more: op %s does it, or has done it", h.spec.VolumeName, o.Op.ID).
 			With("migration_id", h.spec.MigrationID)
 	}
 	return nil
 }
 
-func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySaved) (*steps.Spec, error) {
+func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySaved) (*move.Spec, error) {
 	target := api.MigrationTarget{ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, CopyOptions: in.CopyOptions, Overwrite: in.Overwrite}
 	if target.ToPool == "" {
 		target.ToPath = in.Dst.Path
@@ -116,7 +116,7 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 	if err := m.checkRecorded(ctx, vol); err != nil {
 		return nil, err
 	}
-	s := &steps.Spec{
+	s := &move.Spec{
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		CopyOptions: in.CopyOptions, Method: method,
@@ -150,7 +150,7 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 }
 
 // nameDestination sets the registry's reserved name of a dst in a pool.
-func nameDestination(s *steps.Spec, name string) error {
+func nameDestination(s *move.Spec, name string) error {
 	if name == "" || s.Dst.Pool == "" {
 		return nil
 	}
@@ -164,7 +164,7 @@ func nameDestination(s *steps.Spec, name string) error {
 // DropSaved removes src or dst of this host's copy for a move that the registry leads. It returns
 // as soon as the op has begun. A running copy is stopped first, and a later copy is refused.
 func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
-	kind := map[string]string{api.DropSrc: steps.KindDropSrc, api.DropDst: steps.KindDropDst}[in.Drop]
+	kind := map[string]string{api.DropSrc: move.KindDropSrc, api.DropDst: move.KindDropDst}[in.Drop]
 	if kind == "" {
 		return api.Errorf(api.CodeInvalidArgument, "drop is %.20q; it must be %s or %s", in.Drop, api.DropSrc, api.DropDst)
 	}
@@ -195,24 +195,24 @@ func (m *Manager) decideDropSaved(ctx context.Context, opID, kind string, in api
 		return nil, err
 	}
 	spec.MigrationID, spec.VolumeID = in.MigrationID, in.VolumeID
-	spec.DeleteSource = kind == steps.KindDropSrc
-	return &opInput{steps.Input{Spec: spec, RequestID: opID}, kind}, nil
+	spec.DeleteSource = kind == move.KindDropSrc
+	return &opInput{move.Input{Spec: spec, RequestID: opID}, kind}, nil
 }
 
 // mayDrop refuses to remove an image that may still be needed, or written.
 func (m *Manager) mayDrop(ctx context.Context, h *history, kind string, in api.DropSaved) error {
 	done := h.copiedBefore(len(h.ops))
-	if h.spec.Method == steps.MethodLive {
+	if h.spec.Method == move.MethodLive {
 		live, err := m.liveDone(ctx, in.MigrationID)
 		if err != nil {
 			return err
 		}
-		if kind == steps.KindDropDst && live.tracked && !live.over {
+		if kind == move.KindDropDst && live.tracked && !live.over {
 			return api.Errorf(api.CodeStateForbidden, "cannot remove %s: this host still follows what its guests write for migration %s", in.Location.Path, in.MigrationID)
 		}
 		done = done && live.lastCopied
 	}
-	if kind == steps.KindDropSrc && (!done || h.spec.Verify != steps.VerifyFull || in.Location.Path != h.spec.Src.Path) {
+	if kind == move.KindDropSrc && (!done || h.spec.Verify != move.VerifyFull || in.Location.Path != h.spec.Src.Path) {
 		return api.Errorf(api.CodeStateForbidden, "cannot delete %s: this host has not copied and verified it for migration %s", in.Location.Path, in.MigrationID)
 	}
 	return nil
@@ -224,7 +224,7 @@ func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 		return err
 	}
 	o := h.running()
-	if o == nil || o.goal != steps.GoalCopy {
+	if o == nil || o.goal != move.GoalCopy {
 		return nil
 	}
 	if err := m.continueParked(ctx, o); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -25,7 +25,7 @@ func copySaved() api.CopySaved {
 	return api.CopySaved{MigrationID: testMigration, VolumeID: testVolume, VolumeName: "vol", Src: s.Src, Dst: dst}
 }
 
-func dropSaved(what string, s *steps.Spec) api.DropSaved {
+func dropSaved(what string, s *move.Spec) api.DropSaved {
 	in := api.DropSaved{MigrationID: testMigration, VolumeID: testVolume, Drop: what, Location: s.Dst}
 	if what == api.DropSrc {
 		in.Location = s.Src
@@ -117,7 +117,7 @@ func TestACopyWithAllGuestsPausedIsListedWhileItRuns(t *testing.T) {
 		synctest.Wait()
 		open, err := d.manager().List(context.Background(), false)
 		must(t, err)
-		if len(open) != 1 || open[0].ID != testMigration || open[0].Method != steps.MethodSave || open[0].State != api.MigrationCopying || open[0].BytesTotal != testSize {
+		if len(open) != 1 || open[0].ID != testMigration || open[0].Method != move.MethodSave || open[0].State != api.MigrationCopying || open[0].BytesTotal != testSize {
 			t.Errorf("open are %+v", open)
 		}
 		close(d.world.Copier.Gate)

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -102,7 +102,7 @@ func TestAGuestWaitsForASilentServerWhereItsQEMUWouldDieOtherwise(t *testing.T) 
 		if !strings.Contains(now.Pacing, "does not answer") || slices.Contains(d.world.Calls(), "EndConnections") {
 			t.Errorf("the migration says %q, and the calls were %v", now.Pacing, d.world.Calls())
 		}
-		d.wantPacing(mig.ID, steps.PacingKind{Doing: "waits_for_dst"})
+		d.wantPacing(mig.ID, move.PacingKind{Doing: "waits_for_dst"})
 		d.world.SetSilent(dst, false)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})

@@ -10,8 +10,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -119,7 +119,7 @@ func TestTheGuestDiesInACallAndLibvirtNoticesLater(t *testing.T) {
 			duringEverything(t, migratetest.ActiveStates, func(d *daemon) hvtest.Fault {
 				return hvtest.Fault{
 					Call: call, Err: hv.ErrProcessEnds,
-					Do: func() { time.AfterFunc(steps.DestroyNotice/2, func() { _ = d.world.Crash(testInstance) }) },
+					Do: func() { time.AfterFunc(look.DestroyNotice/2, func() { _ = d.world.Crash(testInstance) }) },
 				}
 			})
 		})

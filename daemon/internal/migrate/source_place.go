@@ -6,7 +6,8 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -20,23 +21,23 @@ func (m *Manager) checkRecorded(ctx context.Context, vol api.Volume) error {
 // another host may have chosen it. Outside pools it also allows images in the definitions of these
 // instances: give those that have src, and none for dst.
 func (m *Manager) checkPlace(ctx context.Context, volume string, l api.Location, instances ...string) error {
-	return steps.HVRefusal(m.cfg.Rules.CheckHeld(ctx, m.ports.HV, l, "cannot migrate volume "+volume, instances...))
+	return look.HVRefusal(m.cfg.Rules.CheckHeld(ctx, m.ports.HV, l, "cannot migrate volume "+volume, instances...))
 }
 
 // checkBases refuses a linked clone over the image of a volume, or of a migration: another host may
 // have reported its base images.
-func (m *Manager) checkBases(ctx context.Context, s *steps.Spec) error {
+func (m *Manager) checkBases(ctx context.Context, s *move.Spec) error {
 	if s.Src.Backing == "" {
 		return nil
 	}
-	look, err := m.ports.Claims.Look(ctx)
+	claims, err := m.ports.Claims.Look(ctx)
 	if err != nil {
-		return steps.HVRefusal(err)
+		return look.HVRefusal(err)
 	}
-	base, holder, err := look.BasesHolder(s.Src)
+	base, holder, err := claims.BasesHolder(s.Src)
 	switch {
 	case err != nil:
-		return steps.CannotTellUser(base, err)
+		return look.CannotTellUser(base, err)
 	case holder.Words != "":
 		return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: its base image %s %s", s.VolumeName, base, holder.Words)
 	}

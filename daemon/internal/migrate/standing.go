@@ -57,5 +57,5 @@ func (m *Manager) nameStanding(ctx context.Context, migrationID, opID string) er
 	if err != nil {
 		return request.JournalError(err)
 	}
-	return m.env.NameStanding(ctx, &h.spec, h.position(), &h.op(opID).Status, records)
+	return m.env.Overlay.NameStanding(ctx, &h.spec, h.position(), &h.op(opID).Status, records)
 }

@@ -6,7 +6,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -25,7 +26,7 @@ type StartRequest struct {
 // has granted or refused the lock. A repeated request gets the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
-		OpID: req.OpID, Variants: steps.KindsFor(steps.GoalStart), Body: req,
+		OpID: req.OpID, Variants: move.KindsFor(move.GoalStart), Body: req,
 		Decide: func(ctx context.Context) (request.Input, error) { return m.decideStart(ctx, req) },
 	})
 	if err != nil {
@@ -39,16 +40,16 @@ func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*opInput, 
 	if err != nil {
 		return nil, err
 	}
-	kind, err := m.kindFor(ctx, spec, steps.GoalStart)
+	kind, err := m.kindFor(ctx, spec, move.GoalStart)
 	if err != nil {
 		return nil, err
 	}
 	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return &opInput{steps.Input{Spec: *spec, RequestID: req.OpID}, kind}, nil
+	return &opInput{move.Input{Spec: *spec, RequestID: req.OpID}, kind}, nil
 }
 
 // specFor makes all checks of a start and returns its spec. It changes nothing.
-func (m *Manager) specFor(ctx context.Context, req StartRequest) (*steps.Spec, error) {
+func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, error) {
 	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
 	if err != nil {
 		return nil, err
@@ -93,11 +94,11 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 
 // checkByHand refuses a mirror step by step: between start and complete there is nothing that a
 // person could do, and src is not frozen.
-func checkByHand(s *steps.Spec, req StartRequest) error {
+func checkByHand(s *move.Spec, req StartRequest) error {
 	switch {
-	case s.Method != steps.MethodMirror || req.Composite:
+	case s.Method != move.MethodMirror || req.Composite:
 		return nil
-	case req.Target.Method == steps.MethodMirror:
+	case req.Target.Method == move.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "method mirror makes no frozen source to copy between start and complete; use `volferryctl volume migrate`, which goes through to the end")
 	}
 	return onlyMirrored(s, "is not done step by step; use `volferryctl volume migrate`, or stop the instance")
@@ -117,11 +118,11 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 		if err != nil {
 			return api.Migration{}, request.JournalError(err)
 		}
-		if steps.Granted(&st) {
+		if plans.Granted(&st) {
 			break
 		}
 		if st.State == op.StateUndone {
-			return api.Migration{}, steps.APIError(st.Failure)
+			return api.Migration{}, move.APIError(st.Failure)
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -147,5 +148,5 @@ func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	if st.State != op.StateUndone { // it has begun since
 		return nil
 	}
-	return steps.APIError(st.Failure)
+	return move.APIError(st.Failure)
 }

@@ -6,7 +6,8 @@ import (
 	"maps"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -23,15 +24,15 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 		case op.StateNeedsOperator:
 			return api.MigrationNeedsOperator, h.standstill(o)
 		case op.StateRunning, op.StateUndoing:
-			state, failure = during[o.goal], steps.APIError(o.Failure)
+			state, failure = during[o.goal], move.APIError(o.Failure)
 		case op.StateDone:
 			state, failure = after[o.goal], o.why
 			switch {
 			case o.abandoned() && h.spec.Attached():
 				state = api.MigrationCancelling // it is taken back or released next
-			case o.abandoned(), o.Op.Kind == steps.KindRelease:
+			case o.abandoned(), o.Op.Kind == move.KindRelease:
 				state = api.MigrationError
-			case o.Op.Kind == steps.KindBeginMirror:
+			case o.Op.Kind == move.KindBeginMirror:
 				state = api.MigrationStarted
 			}
 			if state.Final() {
@@ -39,7 +40,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			}
 		case op.StateUndone:
 			if !o.overtaken() || h.replans() >= maxReplans {
-				failure = steps.APIError(o.Failure)
+				failure = move.APIError(o.Failure)
 			}
 			state = h.stateUndone(o, i, state)
 			if state.Final() {
@@ -53,7 +54,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 // standstill returns the error of an op that waits for the operator, with the command that
 // continues the op after the commands that it names.
 func (h *history) standstill(o *opView) *api.Error {
-	why := steps.APIError(o.Failure)
+	why := move.APIError(o.Failure)
 	cure, known := why.Details[api.DetailCure].(string)
 	if !known {
 		return why
@@ -65,13 +66,13 @@ func (h *history) standstill(o *opView) *api.Error {
 
 // again returns the command that continues an op that waits for the operator. A cancel takes a
 // start back, or completes it.
-func (h *history) again(goal steps.Goal) string {
+func (h *history) again(goal move.Goal) string {
 	s := &h.spec
 	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
 	switch goal {
-	case steps.GoalComplete:
+	case move.GoalComplete:
 		return mig.CompleteCommand()
-	case steps.GoalCopy:
+	case move.GoalCopy:
 		return mig.CopyCommand()
 	default:
 		return api.ShellLine("volferryctl", "migration", "cancel", mig.Ref())
@@ -79,13 +80,13 @@ func (h *history) again(goal steps.Goal) string {
 }
 
 var (
-	during = map[steps.Goal]api.MigrationState{
-		steps.GoalStart: api.MigrationStarting, steps.GoalCopy: api.MigrationCopying,
-		steps.GoalComplete: api.MigrationCompleting, steps.GoalCancel: api.MigrationCancelling,
+	during = map[move.Goal]api.MigrationState{
+		move.GoalStart: api.MigrationStarting, move.GoalCopy: api.MigrationCopying,
+		move.GoalComplete: api.MigrationCompleting, move.GoalCancel: api.MigrationCancelling,
 	}
-	after = map[steps.Goal]api.MigrationState{
-		steps.GoalStart: api.MigrationStarted, steps.GoalCopy: api.MigrationCopied,
-		steps.GoalComplete: api.MigrationCompleted, steps.GoalCancel: api.MigrationCancelled,
+	after = map[move.Goal]api.MigrationState{
+		move.GoalStart: api.MigrationStarted, move.GoalCopy: api.MigrationCopied,
+		move.GoalComplete: api.MigrationCompleted, move.GoalCancel: api.MigrationCancelled,
 	}
 )
 
@@ -95,13 +96,13 @@ func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.M
 	switch {
 	case o.abandoned() && h.spec.Attached():
 		return api.MigrationCancelling // it is taken back or released next
-	case o.goal == steps.GoalStart, o.abandoned():
+	case o.goal == move.GoalStart, o.abandoned():
 		return api.MigrationError
-	case o.goal == steps.GoalCancel && h.refusedAtOnce(i):
+	case o.goal == move.GoalCancel && h.refusedAtOnce(i):
 		return before
-	case o.goal == steps.GoalCancel:
+	case o.goal == move.GoalCancel:
 		return api.MigrationCancelling
-	case o.goal == steps.GoalComplete && h.copiedBefore(i) && h.spec.Method != steps.MethodMirror:
+	case o.goal == move.GoalComplete && h.copiedBefore(i) && h.spec.Method != move.MethodMirror:
 		return api.MigrationCopied
 	}
 	return api.MigrationStarted
@@ -113,13 +114,13 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	case last.State == op.StateNeedsOperator:
 		return api.MigrationNeedsOperator, h.standstill(last)
 	case !last.State.Final():
-		return during[last.goal], steps.APIError(last.Failure)
-	case last.Op.Kind == steps.KindDropSrc:
-		return api.MigrationCompleted, steps.APIError(last.Failure)
-	case last.undone() && last.goal == steps.GoalCopy:
-		return api.MigrationError, steps.APIError(last.Failure)
+		return during[last.goal], move.APIError(last.Failure)
+	case last.Op.Kind == move.KindDropSrc:
+		return api.MigrationCompleted, move.APIError(last.Failure)
+	case last.undone() && last.goal == move.GoalCopy:
+		return api.MigrationError, move.APIError(last.Failure)
 	case last.undone():
-		return api.MigrationCancelling, steps.APIError(last.Failure)
+		return api.MigrationCancelling, move.APIError(last.Failure)
 	}
 	return after[last.goal], nil
 }
@@ -128,7 +129,7 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 // because another program has changed the disk: the cancel may be repeated.
 func (h *history) refusedAtOnce(i int) bool {
 	o := &h.ops[i]
-	return o.failedWith(api.CodeChainChanged) && !steps.CancelAdmitted(&o.Status)
+	return o.failedWith(api.CodeChainChanged) && !plans.CancelAdmitted(&o.Status)
 }
 
 // isOver reports whether this host has finished a migration. A move that the registry leads is
@@ -140,12 +141,12 @@ func isOver(mig *api.Migration) bool {
 // onOverlay reports whether the journal has the guest's newest writes in the overlay.
 func (h *history) onOverlay() bool {
 	state, _ := h.state()
-	return !state.Final() && h.position() == steps.OnOverlay
+	return !state.Final() && h.position() == move.OnOverlay
 }
 
 // inPivot reports whether an op is in its pivot. In a complete the definition already names dst,
 // which is right on either side of the pivot; in a cancel libvirt names src after QEMU's pivot.
-func (h *history) inPivot(goal steps.Goal) bool {
+func (h *history) inPivot(goal move.Goal) bool {
 	o := h.running()
 	return o != nil && o.goal == goal && o.Step == "pivot"
 }
@@ -154,17 +155,17 @@ func (h *history) inPivot(goal steps.Goal) bool {
 // definition does not show the side where the guest went off.
 func (h *history) mayHaveRunAtEnd() bool {
 	o := h.running()
-	if o == nil || o.goal == steps.GoalCancel || !h.spec.Background() {
-		return h.inPivot(steps.GoalCancel)
+	if o == nil || o.goal == move.GoalCancel || !h.spec.Background() {
+		return h.inPivot(move.GoalCancel)
 	}
-	return h.inPivot(steps.GoalComplete) || o.goal == steps.GoalComplete && o.Step == "name_dst"
+	return h.inPivot(move.GoalComplete) || o.goal == move.GoalComplete && o.Step == "name_dst"
 }
 
 // times returns when src was frozen and when the migration ended; zero if not.
 func (h *history) times() (frozen, ended time.Time) {
 	for i := range h.ops {
 		o := &h.ops[i]
-		if at, ok := steps.FrozenAt(&o.Status); ok {
+		if at, ok := plans.FrozenAt(&o.Status); ok {
 			frozen = at
 		}
 	}
@@ -184,7 +185,7 @@ func (h *history) replans() int {
 	n, last := 0, h.ops[len(h.ops)-1].requestID
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		o := &h.ops[i]
-		if (o.Op.Kind == steps.KindMirror || o.Op.Kind == steps.KindBeginMirror) && o.State == op.StateDone && n > 0 {
+		if (o.Op.Kind == move.KindMirror || o.Op.Kind == move.KindBeginMirror) && o.State == op.StateDone && n > 0 {
 			continue
 		}
 		if !o.overtaken() || o.requestID != last {

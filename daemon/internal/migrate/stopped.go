@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -59,7 +59,7 @@ func (m *Manager) heldUp(h *history) *stop {
 	if m.ports.Now().Sub(last.FinishedAt) < heldUpAfter {
 		return nil
 	}
-	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: api.AsError(steps.HVRefusal(request.Refused(why)))}
+	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: api.AsError(look.HVRefusal(request.Refused(why)))}
 }
 
 // stopped is Manager.stopped from the journal alone. After an op was stopped for a cancel, it is a

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -178,7 +178,7 @@ func TestACopyWhoseStorageDoesNotAnswerSaysForHowLongItHasMadeNoProgress(t *test
 		if got := d.get(id); got.Pacing != "no progress for 45s" || got.RateBytesPerSecond != 0 {
 			t.Errorf("after 45 s it says %q, at %d B/s", got.Pacing, got.RateBytesPerSecond)
 		}
-		d.wantPacing(id, steps.PacingKind{Doing: "stands_still"})
+		d.wantPacing(id, move.PacingKind{Doing: "stands_still"})
 		slowest := int64(16 << 10) // at that limit a chunk takes a minute
 		_, err := d.manager().Update(context.Background(), id, api.MigrationUpdate{BandwidthBytesPerSecond: &slowest})
 		must(t, err)

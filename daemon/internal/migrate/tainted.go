@@ -10,7 +10,9 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -41,7 +43,7 @@ func (m *Manager) TaintedGuests(ctx context.Context) (all []TaintedGuest, err er
 			switch {
 			case errors.Is(err, hv.ErrNotActive), errors.Is(err, hv.ErrNotFound):
 			case err != nil:
-				return nil, steps.HVRefusal(err)
+				return nil, look.HVRefusal(err)
 			case now.ID == p.process:
 				all = append(all, p.TaintedGuest)
 			}
@@ -59,9 +61,9 @@ type askedProcess struct {
 }
 
 func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err error) {
-	err = eachOp(ctx, m, steps.KindLiveTrack, func(in *steps.LiveInput, st *op.Status) {
+	err = eachOp(ctx, m, move.KindLiveTrack, func(in *move.LiveInput, st *op.Status) {
 		for _, g := range in.Guests {
-			all = append(all, askedProcess{TaintedGuest{g.Name, in.MigrationID, in.VolumeName}, g.ID, g.Target, steps.TrackedProcess(st, g.ID)})
+			all = append(all, askedProcess{TaintedGuest{g.Name, in.MigrationID, in.VolumeName}, g.ID, g.Target, plans.TrackedProcess(st, g.ID)})
 		}
 	})
 	return all, err
@@ -70,10 +72,10 @@ func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err
 // processesUnderOverlays returns the processes that were switched to the overlay of a move from or
 // to an address, or of a qcow2 image, which may have dirty bitmaps.
 func (m *Manager) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
-	err = eachOp(ctx, m, steps.KindStart, func(in *steps.Input, st *op.Status) {
+	err = eachOp(ctx, m, move.KindStart, func(in *move.Input, st *op.Status) {
 		s := &in.Spec
 		if api.IsNetwork(s.Src.Path) || api.IsNetwork(s.Dst.Path) || s.Src.Format == api.FormatQcow2 {
-			all = append(all, askedProcess{TaintedGuest{s.InstanceName, s.MigrationID, s.VolumeName}, s.InstanceID, s.Target, steps.SwitchedProcess(st)})
+			all = append(all, askedProcess{TaintedGuest{s.InstanceName, s.MigrationID, s.VolumeName}, s.InstanceID, s.Target, plans.SwitchedProcess(st)})
 		}
 	})
 	return all, err

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -62,7 +63,7 @@ func (m *Manager) WatchRoom(ctx context.Context) error {
 // lookAtRoom looks once at the free space for overlays, and at all guests that write there or are
 // limited.
 func (m *Manager) lookAtRoom(ctx context.Context) error {
-	limits, err := m.env.WriteLimits(ctx)
+	limits, err := m.env.Blockjob.WriteLimits(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ type room struct {
 
 // lookAtRoomIn computes the limit of the guests with overlays in a directory: the free space,
 // divided by ThrottleFor, in equal shares, and at least as much as a commit needs to end.
-func (m *Manager) lookAtRoomIn(ctx context.Context, dir string, writers []*history, limits map[string]steps.WriteLimit) (*room, error) {
+func (m *Manager) lookAtRoomIn(ctx context.Context, dir string, writers []*history, limits map[string]blockjob.WriteLimit) (*room, error) {
 	free, err := m.overlayFreeBytes(ctx, dir, nil)
 	if err != nil {
 		return nil, err
@@ -153,12 +154,12 @@ func (m *Manager) lookAtRoomIn(ctx context.Context, dir string, writers []*histo
 		return r, nil
 	}
 	each := free / max(1, int64(m.cfg.ThrottleFor/time.Second)) / max(1, running)
-	r.bytesPerSecond = max(steps.ThrottleBytesPerSecond, each>>10<<10)
+	r.bytesPerSecond = max(blockjob.ThrottleBytesPerSecond, each>>10<<10)
 	return r, nil
 }
 
 // slow sets the limit of the room for the guest of a migration, and describes the guest's limit.
-func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.WriteLimit) (string, error) {
+func (m *Manager) slow(ctx context.Context, h *history, r *room, was blockjob.WriteLimit) (string, error) {
 	s := &h.spec
 	to := r.bytesPerSecond
 	if to == 0 && was.Space == 0 {
@@ -167,7 +168,7 @@ func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.Write
 	if differ := max(to-was.Space, was.Space-to); to > 0 && was.Space > 0 && differ < was.Space/limitStep {
 		to = was.Space
 	}
-	l, err := m.env.LimitForSpace(ctx, s, to, func() (bool, error) { return m.stillOnOverlay(ctx, s) })
+	l, err := m.env.Blockjob.LimitForSpace(ctx, s, to, func() (bool, error) { return m.stillOnOverlay(ctx, s) })
 	if err != nil {
 		return m.slowed.text(s.MigrationID), err
 	}
@@ -184,7 +185,7 @@ func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.Write
 
 // stillOnOverlay reports whether the overlay receives the guest's writes, by the present journal
 // and chain.
-func (m *Manager) stillOnOverlay(ctx context.Context, s *steps.Spec) (bool, error) {
+func (m *Manager) stillOnOverlay(ctx context.Context, s *move.Spec) (bool, error) {
 	h, err := m.loadHistory(ctx, s.MigrationID)
 	if err != nil || !h.onOverlay() {
 		return false, err
@@ -196,11 +197,11 @@ func (m *Manager) stillOnOverlay(ctx context.Context, s *steps.Spec) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	return dom.State.Active() && steps.PositionOf(s, dom.LiveDisk(s.Target)) == steps.OnOverlay, nil
+	return dom.State.Active() && move.PositionOf(s, dom.LiveDisk(s.Target)) == move.OnOverlay, nil
 }
 
 // slowText describes the limit of a migration's guest, "" if it has none of ours.
-func (m *Manager) slowText(s *steps.Spec, r *room, l *steps.WriteLimit) string {
+func (m *Manager) slowText(s *move.Spec, r *room, l *blockjob.WriteLimit) string {
 	if l.Space == 0 {
 		return ""
 	}
@@ -224,7 +225,7 @@ func (m *Manager) slowText(s *steps.Spec, r *room, l *steps.WriteLimit) string {
 
 // takeOffLimits removes the limits of guests that no longer write to our overlays. It returns
 // descriptions of the remaining limits.
-func (m *Manager) takeOffLimits(ctx context.Context, limits map[string]steps.WriteLimit, writers []*history) (left []string, failures error) {
+func (m *Manager) takeOffLimits(ctx context.Context, limits map[string]blockjob.WriteLimit, writers []*history) (left []string, failures error) {
 	for _, h := range writers {
 		delete(limits, h.spec.MigrationID)
 	}
@@ -232,8 +233,8 @@ func (m *Manager) takeOffLimits(ctx context.Context, limits map[string]steps.Wri
 		if l.Space == 0 && l.Commit > 0 {
 			continue // its op removes it
 		}
-		s := &steps.Spec{MigrationID: id, InstanceID: l.InstanceID, InstanceName: l.InstanceName, Target: l.Target}
-		if _, err := m.env.LimitForSpace(ctx, s, 0, nil); err != nil {
+		s := &move.Spec{MigrationID: id, InstanceID: l.InstanceID, InstanceName: l.InstanceName, Target: l.Target}
+		if _, err := m.env.Blockjob.LimitForSpace(ctx, s, 0, nil); err != nil {
 			failures = errors.Join(failures, err)
 			left = append(left, fmt.Sprintf("disk %s of instance %s may write %d bytes per second, and had a limit of %d (0 is none) before migration %s", l.Target, l.InstanceName, l.Is, l.Before, id))
 		}

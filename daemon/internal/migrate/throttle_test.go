@@ -13,8 +13,9 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -76,7 +77,7 @@ func TestAGuestIsSlowedSoThatWhatIsFreeForItsOverlayLasts(t *testing.T) {
 		d.leave(slowBelow / 2)
 		d.wantLimit(atFree(slowBelow / 2))
 		d.leave(1)
-		d.wantLimit(steps.ThrottleBytesPerSecond)
+		d.wantLimit(blockjob.ThrottleBytesPerSecond)
 		d.leave(slowBelow + 1) // it would be short again at once
 		d.wantLimit(atFree(slowBelow + 1))
 		d.leave(slowBelow + slowBelow/roomBack)
@@ -96,7 +97,7 @@ func TestAGuestIsSlowedSoThatWhatIsFreeForItsOverlayLasts(t *testing.T) {
 
 func TestADiskThatIsSlowedWithTheDisksOfItsThrottleGroupNamesThem(t *testing.T) {
 	slowing(t, 0, func(t *testing.T, d *daemon, _ *Config, _ api.Migration) {
-		text := d.manager().slowText(&steps.Spec{InstanceName: "web", Target: "vda"}, &room{}, &steps.WriteLimit{Space: 1 << 20, Is: 1 << 20, With: []string{"vdb"}})
+		text := d.manager().slowText(&move.Spec{InstanceName: "web", Target: "vda"}, &room{}, &blockjob.WriteLimit{Space: 1 << 20, Is: 1 << 20, With: []string{"vdb"}})
 		if !strings.Contains(text, "to disk vda, and to vdb, which share its throttle group, together, since") {
 			t.Errorf("the migration says %q", text)
 		}
@@ -250,8 +251,8 @@ func TestACommitThatGetsNowhereSlowsAGuestThatIsSlowedForTheRoom(t *testing.T) {
 		d.world.SetStep(0)
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(d.t, err)
-		pass(steps.CommitBound + steps.CommitBound/2)
-		d.wantLimit(steps.ThrottleBytesPerSecond)
+		pass(move.CommitBound + move.CommitBound/2)
+		d.wantLimit(blockjob.ThrottleBytesPerSecond)
 		d.world.SetStep(100)
 		d.until(mig.ID, api.MigrationCancelled)
 		pass(time.Minute)

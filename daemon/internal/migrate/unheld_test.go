@@ -11,7 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -57,7 +57,7 @@ func TestAVolumeOfShelvedInstancesIsMovedAsIfItWereAttachedToNothing(t *testing.
 			target.DeleteSource = true
 			mig := d.until(d.migrateTo(target), api.MigrationCompleted)
 			d.unheldAt(mig.Dst.Path, srcPath)
-			if mig.Method != steps.MethodOffline || mig.InstanceID != "" || mig.SrcAttachmentID != "" || mig.DstAttachmentID != "" {
+			if mig.Method != move.MethodOffline || mig.InstanceID != "" || mig.SrcAttachmentID != "" || mig.DstAttachmentID != "" {
 				t.Errorf("the migration is %+v", mig)
 			}
 			if last := d.world.Registry.Last; last.SrcAttachmentID != "" || last.DstAttachmentID != "" {

@@ -11,7 +11,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -85,10 +86,10 @@ func (m *Manager) lastMove(ctx context.Context, starts []op.Op, volumeID string)
 // copiedLed reports whether the dst of a move that the registry leads has the whole volume, and was
 // not dropped.
 func (m *Manager) copiedLed(ctx context.Context, h *history) (bool, error) {
-	if drop := h.find(steps.GoalCancel); !h.copiedBefore(len(h.ops)) || drop != nil && !drop.undone() {
+	if drop := h.find(move.GoalCancel); !h.copiedBefore(len(h.ops)) || drop != nil && !drop.undone() {
 		return false, nil
 	}
-	if h.spec.Method != steps.MethodLive {
+	if h.spec.Method != move.MethodLive {
 		return true, nil
 	}
 	live, err := m.liveDone(ctx, h.spec.MigrationID)
@@ -98,11 +99,11 @@ func (m *Manager) copiedLed(ctx context.Context, h *history) (bool, error) {
 // CheckVolumeRecorded refuses calls that depend on the place of a volume, as CheckRecorded does for
 // an instance. Without the registry it refuses, too.
 func (m *Manager) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
-	move, err := m.unrecordedOfVolume(ctx, vol)
-	if err != nil || move == nil {
+	found, err := m.unrecordedOfVolume(ctx, vol)
+	if err != nil || found == nil {
 		return err
 	}
-	return m.contradicted(ctx, move)
+	return m.contradicted(ctx, found)
 }
 
 func (m *Manager) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unrecordedMove, error) {
@@ -138,13 +139,13 @@ func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	}
 	var out []Contradiction
 	err = m.ports.Claims.Site.EachVolume(ctx, func(v *api.Volume) error {
-		move, err := m.unrecordedIn(ctx, starts, *v)
-		if err != nil || move == nil {
+		found, err := m.unrecordedIn(ctx, starts, *v)
+		if err != nil || found == nil {
 			return err
 		}
-		dom, err := m.domainOf(ctx, move)
+		dom, err := m.domainOf(ctx, found)
 		if err == nil {
-			out = append(out, Contradiction{*v, move.witnesses(dom), move.wayOut(dom)})
+			out = append(out, Contradiction{*v, found.witnesses(dom), found.wayOut(dom)})
 		}
 		return err
 	})
@@ -153,23 +154,23 @@ func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 
 // contradicted returns the error with the view of each witness of an unrecorded move, and the way
 // out.
-func (m *Manager) contradicted(ctx context.Context, move *unrecordedMove) error {
-	dom, err := m.domainOf(ctx, move)
+func (m *Manager) contradicted(ctx context.Context, found *unrecordedMove) error {
+	dom, err := m.domainOf(ctx, found)
 	if err != nil {
 		return err
 	}
-	return api.Errorf(api.CodeChainChanged, "%s; %s", move.witnesses(dom), move.wayOut(dom)).With("migration_id", move.h.spec.MigrationID)
+	return api.Errorf(api.CodeChainChanged, "%s; %s", found.witnesses(dom), found.wayOut(dom)).With("migration_id", found.h.spec.MigrationID)
 }
 
 // domainOf returns a domain of this host that the volume is attached to, nil if there is none.
-func (m *Manager) domainOf(ctx context.Context, move *unrecordedMove) (*hv.Domain, error) {
-	for i := range move.vol.Attachments {
-		dom, err := m.ports.HV.Domain(ctx, move.vol.Attachments[i].InstanceID)
+func (m *Manager) domainOf(ctx context.Context, found *unrecordedMove) (*hv.Domain, error) {
+	for i := range found.vol.Attachments {
+		dom, err := m.ports.HV.Domain(ctx, found.vol.Attachments[i].InstanceID)
 		switch {
 		case err == nil:
 			return dom, nil
 		case !errors.Is(err, hv.ErrNotFound):
-			return nil, steps.HVRefusal(request.Refused(err))
+			return nil, look.HVRefusal(request.Refused(err))
 		}
 	}
 	return nil, nil
@@ -179,14 +180,14 @@ func (m *Manager) domainOf(ctx context.Context, move *unrecordedMove) (*hv.Domai
 // does not know a move of one of them that this host has ended. Without the registry it allows
 // them.
 func (m *Manager) CheckRecorded(ctx context.Context, instanceID string) error {
-	move, err := m.unrecordedOf(ctx, instanceID)
+	found, err := m.unrecordedOf(ctx, instanceID)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) || api.CodeOf(err) == api.CodeNotFound {
 		return nil
 	}
-	if err != nil || move == nil {
+	if err != nil || found == nil {
 		return err
 	}
-	return m.contradicted(ctx, move)
+	return m.contradicted(ctx, found)
 }
 
 func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecordedMove, error) {
@@ -213,8 +214,8 @@ func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecor
 		if err != nil {
 			return nil, err
 		}
-		if move, err := m.unrecorded(ctx, vol, last); move != nil || err != nil {
-			return move, err
+		if found, err := m.unrecorded(ctx, vol, last); found != nil || err != nil {
+			return found, err
 		}
 	}
 	return nil, nil
@@ -268,7 +269,7 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if u.open != "" && !u.open.Final() {
 		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
-			u.h.again(steps.GoalComplete), u.vol.Location.Path)
+			u.h.again(move.GoalComplete), u.vol.Location.Path)
 	}
 	instance := "INSTANCE"
 	if dom != nil {
@@ -303,11 +304,11 @@ func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 
 // holdsUnrecorded reports whether the registry has a volume at the src that this migration has
 // left, since it does not know the migration.
-func (m *Manager) holdsUnrecorded(ctx context.Context, h *history, look *location.Look) (bool, error) {
-	holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
+func (m *Manager) holdsUnrecorded(ctx context.Context, h *history, claims *location.Look) (bool, error) {
+	holder, unknown := claims.Holder(h.spec.Src.Path, location.Self{})
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.spec.VolumeID {
 		return false, nil //nolint:nilerr // the next look may know the image's volume
 	}
-	move, err := m.unrecordedOfVolume(ctx, *holder.Volume)
-	return move != nil && move.h.spec.MigrationID == h.spec.MigrationID, err
+	found, err := m.unrecordedOfVolume(ctx, *holder.Volume)
+	return found != nil && found.h.spec.MigrationID == h.spec.MigrationID, err
 }

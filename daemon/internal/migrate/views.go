@@ -6,7 +6,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -34,7 +34,7 @@ func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 type PacedMigration struct {
 	api.Migration
 
-	PacingKind steps.PacingKind
+	PacingKind move.PacingKind
 }
 
 // Open returns the open migrations of this host, oldest first.

@@ -10,7 +10,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -36,8 +37,8 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if m.witnessesDisagree(ctx, &w, &found) {
 		return w, nil
 	}
-	if move, err := m.unrecordedOfVolume(ctx, vol); err == nil && move != nil { // without the registry this is unknown
-		move.explain(&w, found.dom)
+	if u, err := m.unrecordedOfVolume(ctx, vol); err == nil && u != nil { // without the registry this is unknown
+		u.explain(&w, found.dom)
 	}
 	m.recognizeCommit(ctx, &w, &found)
 	m.explainSnapshot(ctx, &w, &found)
@@ -92,10 +93,10 @@ func cannotLook(att *api.Attachment, err error) error {
 // for a moment, and the op looks itself.
 func (m *Manager) witnessesDisagree(ctx context.Context, w *api.Which, found *holder) bool {
 	h := found.newest
-	if found.dom == nil || !found.moving() || found.atWork() || !h.spec.Watched() || h.spec.InstanceID != found.dom.ID {
+	if found.dom == nil || !found.moving() || found.atWork() || !overlay.Watched(&h.spec) || h.spec.InstanceID != found.dom.ID {
 		return false
 	}
-	why := m.env.WitnessesDisagree(ctx, &h.spec)
+	why := m.env.Overlay.WitnessesDisagree(ctx, &h.spec)
 	if why != "" {
 		w.Authoritative, w.Agree, w.Explanation = nil, false, why
 	}
@@ -110,7 +111,7 @@ func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *hold
 		return
 	}
 	s := &found.newest.spec
-	if s.Method != steps.MethodOverlay || s.InstanceID != found.dom.ID || !m.env.OverlayWasCommitted(ctx, s) {
+	if s.Method != move.MethodOverlay || s.InstanceID != found.dom.ID || !m.env.OverlayWasCommitted(ctx, s) {
 		return
 	}
 	w.Authoritative = w.Live
@@ -122,10 +123,10 @@ func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *hold
 // migration.
 func (m *Manager) explainSnapshot(ctx context.Context, w *api.Which, found *holder) {
 	h := found.newest
-	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !h.spec.Watched() || h.spec.InstanceID != found.dom.ID {
+	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !overlay.Watched(&h.spec) || h.spec.InstanceID != found.dom.ID {
 		return
 	}
-	if problem, known := m.env.UnderSnapshot(ctx, &h.spec); known && problem != nil {
+	if problem, known := m.env.Overlay.UnderSnapshot(ctx, &h.spec); known && problem != nil {
 		w.Explanation = problem.Message
 	}
 }

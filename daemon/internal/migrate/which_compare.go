@@ -10,7 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -147,7 +147,7 @@ func (f *holder) leadsTo(w *api.Which) bool {
 	if onJournal(w) {
 		return true
 	}
-	return f.atWork() && steps.PositionOf(&f.newest.spec, f.dom.LiveDisk(f.of.Device)) != steps.Foreign
+	return f.atWork() && move.PositionOf(&f.newest.spec, f.dom.LiveDisk(f.of.Device)) != move.Foreign
 }
 
 // atWork reports whether an op of the newest migration runs that may change the chain at any
@@ -177,7 +177,7 @@ func (f *holder) overtaken() bool {
 		return false
 	}
 	moved := h.spec.Generation
-	if h.position() == steps.OnDst {
+	if h.position() == move.OnDst {
 		moved++ // by this migration itself, once the registry knows it
 	}
 	return f.vol.Generation > moved

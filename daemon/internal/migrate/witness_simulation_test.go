@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -24,9 +24,9 @@ import (
 // as long as the guest's process lives. At any call, no image of the guest is deleted or released,
 // and after the guest was stopped and started again the migration ends well.
 func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
-	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
+	for _, method := range []string{move.MethodOverlay, move.MethodMirror} {
 		for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
-			for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
+			for _, what := range []move.Goal{move.GoalComplete, move.GoalCancel} {
 				for _, state := range migratetest.ActiveStates {
 					t.Run(method+" "+call+" "+string(what)+" "+string(state), func(t *testing.T) {
 						inBubblesOf(t, method, state, func(t *testing.T, d *daemon) { simulateStaleLibvirt(t, d, method, call, what) })
@@ -41,7 +41,7 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
 // method.
 func inBubblesOf(t *testing.T, method string, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()
-	if method != steps.MethodOverlay {
+	if method != move.MethodOverlay {
 		inBubble(t, state, f)
 		return
 	}
@@ -50,7 +50,7 @@ func inBubblesOf(t *testing.T, method string, state hv.State, f func(t *testing.
 	})
 }
 
-func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what steps.Goal) {
+func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what move.Goal) {
 	t.Helper()
 	target := d.world.To
 	target.Method = method
@@ -58,7 +58,7 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what ste
 	d.world.DieInside(testInstance, call, 1, func() { awayFor(d, 3*time.Second) })
 	id := d.migrateTo(target)
 	pass(time.Second)
-	if what == steps.GoalCancel {
+	if what == move.GoalCancel {
 		_, _, _ = d.manager().Cancel(context.Background(), d.call(id)) // a request that is too early is repeated
 	}
 	close(d.world.Copier.Gate)
@@ -97,15 +97,15 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what ste
 func TestAGuestThatLibvirtLosesInTheSwitchIsNamedByItsProcess(t *testing.T) {
 	for _, c := range []struct {
 		method string
-		what   steps.Goal
-	}{{steps.MethodOverlay, steps.GoalComplete}, {steps.MethodOverlay, steps.GoalCancel}, {steps.MethodMirror, steps.GoalComplete}} {
+		what   move.Goal
+	}{{move.MethodOverlay, move.GoalComplete}, {move.MethodOverlay, move.GoalCancel}, {move.MethodMirror, move.GoalComplete}} {
 		t.Run(c.method+" "+string(c.what), func(t *testing.T) {
 			inBubblesOf(t, c.method, hv.StateRunning, func(t *testing.T, d *daemon) { simulateLostGuest(t, d, c.method, c.what) })
 		})
 	}
 }
 
-func simulateLostGuest(t *testing.T, d *daemon, method string, what steps.Goal) {
+func simulateLostGuest(t *testing.T, d *daemon, method string, what move.Goal) {
 	t.Helper()
 	d.world.Copier.Gate = make(chan struct{})
 	d.world.Fake.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, After: true, Err: hv.ErrUnavailable, Do: func() { _ = d.world.Fake.Lose(testInstance) }})
@@ -113,7 +113,7 @@ func simulateLostGuest(t *testing.T, d *daemon, method string, what steps.Goal) 
 	target.Method = method
 	id := d.migrateTo(target)
 	pass(time.Second)
-	if what == steps.GoalCancel {
+	if what == move.GoalCancel {
 		_, _, err := d.manager().Cancel(context.Background(), d.call(id))
 		must(t, err)
 	}
@@ -141,9 +141,9 @@ func simulateLostGuest(t *testing.T, d *daemon, method string, what steps.Goal) 
 	switch mig, err := d.manager().Get(context.Background(), id); {
 	case err != nil:
 		t.Fatal(err)
-	case what == steps.GoalComplete && mig.State == api.MigrationCompleted:
+	case what == move.GoalComplete && mig.State == api.MigrationCompleted:
 		d.moved(mig)
-	case what == steps.GoalCancel && mig.State == api.MigrationCancelled:
+	case what == move.GoalCancel && mig.State == api.MigrationCancelled:
 		d.stayed()
 	default:
 		t.Errorf("the migration is %s in the end: %v", mig.State, mig.Error)
@@ -161,8 +161,8 @@ func (d *daemon) untilItStands(id string) api.Migration {
 }
 
 // askAgain simulates a person who has stopped and started the guest as advised.
-func askAgain(d *daemon, mig *api.Migration, what steps.Goal) {
-	if what == steps.GoalComplete {
+func askAgain(d *daemon, mig *api.Migration, what move.Goal) {
+	if what == move.GoalComplete {
 		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if err == nil {
 			return
@@ -347,7 +347,7 @@ func (d *daemon) reads(t *testing.T, path string, want map[int64]uint64) {
 // for the witnesses.
 func TestAGuestDoesNotStandStillForLongWhereTheWitnessesDisagree(t *testing.T) {
 	const away, most = 2 * time.Second, 6 * time.Second
-	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
+	for _, method := range []string{move.MethodOverlay, move.MethodMirror} {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				var struck time.Time
@@ -376,12 +376,12 @@ func TestAGuestDoesNotStandStillForLongWhereTheWitnessesDisagree(t *testing.T) {
 
 // QEMU has the job then, and libvirt can neither end it nor begin another.
 func TestAJobThatLibvirtDoesNotKnowOfIsNamedWithTheWayOut(t *testing.T) {
-	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
+	for _, method := range []string{move.MethodOverlay, move.MethodMirror} {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.world.DieInside(testInstance, "BlockCopy", 1, func() { awayFor(d, 3*time.Second) })
 				mig := d.untilItStands(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: method}))
-				for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
+				for _, what := range []move.Goal{move.GoalComplete, move.GoalCancel} {
 					if mig.State.Final() || mig.Error == nil {
 						t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
 					}

@@ -15,7 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -33,7 +34,7 @@ const (
 // all if none is given. A deleted volume has none. Sources that cannot be checked are in the error,
 // which may come with results.
 func (m *Manager) WrittenSources(ctx context.Context, volumeIDs ...string) ([]api.ReleasedSource, error) {
-	found, _, err := m.findWritten(ctx, func(s *steps.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
+	found, _, err := m.findWritten(ctx, func(s *move.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
 	return described(found), err
 }
 
@@ -105,7 +106,7 @@ func (m *Manager) WatchSources(ctx context.Context) error {
 
 // lookAtSources stores the written sources. A source that cannot be checked keeps its last result.
 func (m *Manager) lookAtSources(ctx context.Context) {
-	found, unknown, err := m.findWritten(ctx, func(*steps.Spec) bool { return true })
+	found, unknown, err := m.findWritten(ctx, func(*move.Spec) bool { return true })
 	m.sources.mu.Lock()
 	if err != nil && m.sources.failed != err.Error() && ctx.Err() == nil {
 		m.sources.failed = err.Error()
@@ -151,14 +152,14 @@ func (m *Manager) auditWritten(r *api.ReleasedSource) {
 
 // findWritten returns the written sources of the wanted migrations. If it fails, unknown has the
 // migrations with sources that could not be checked, nil for all.
-func (m *Manager) findWritten(ctx context.Context, wanted func(*steps.Spec) bool) (found []writtenSource, unknown []string, err error) {
+func (m *Manager) findWritten(ctx context.Context, wanted func(*move.Spec) bool) (found []writtenSource, unknown []string, err error) {
 	all, err := m.kept(ctx, wanted)
 	if err != nil || len(all) == 0 {
 		return nil, nil, err
 	}
 	doms, err := m.readableDomains(ctx)
 	if err != nil {
-		return nil, nil, steps.HVRefusal(err)
+		return nil, nil, look.HVRefusal(err)
 	}
 	now := whoHas{
 		claims: sync.OnceValues(func() (*location.Look, error) { return m.ports.Claims.Look(ctx) }),
@@ -223,15 +224,15 @@ func runsOn(doms []hv.Domain, path string) string {
 // the volume is deleted.
 func (m *Manager) describeWritten(ctx context.Context, h *history, now *whoHas) (*writtenSource, error) {
 	s := &h.spec
-	look, err := now.claims()
+	claims, err := now.claims()
 	if err != nil {
-		return nil, steps.HVRefusal(err)
+		return nil, look.HVRefusal(err)
 	}
-	unrecorded, err := m.holdsUnrecorded(ctx, h, look)
+	unrecorded, err := m.holdsUnrecorded(ctx, h, claims)
 	if err != nil {
 		return nil, err
 	}
-	if holder, unknown := look.Holder(s.Src.Path, location.Self{}); !unrecorded && unknown == nil && (holder.Volume != nil || holder.MigrationID != "") {
+	if holder, unknown := claims.Holder(s.Src.Path, location.Self{}); !unrecorded && unknown == nil && (holder.Volume != nil || holder.MigrationID != "") {
 		return nil, nil
 	}
 	starts, err := now.starts()

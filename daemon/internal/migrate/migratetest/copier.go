@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -36,47 +36,47 @@ type FakeCopier struct {
 	// Asked has the keys of copies with an unanswered request to a storage.
 	Asked   map[string]bool
 	Updates map[string]api.MigrationUpdate
-	Last    steps.CopyRequest
+	Last    move.CopyRequest
 	// Kept is what KeepUnits stored, by key.
-	Kept map[string]steps.KeptUnits
+	Kept map[string]move.KeptUnits
 }
 
 // Copy implements steps.Copier.
-func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.CopyResult, error) {
+func (c *FakeCopier) Copy(ctx context.Context, req move.CopyRequest) (move.CopyResult, error) {
 	if req.Begins != nil {
 		if err := req.Begins(); err != nil {
-			return steps.CopyResult{}, err
+			return move.CopyResult{}, err
 		}
 	}
 	half := req.SizeBytes / 2
-	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: c.reach(req.Key, half)})
+	req.Progress(move.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: c.reach(req.Key, half)})
 	if c.Gate != nil {
 		select {
 		case <-c.Gate:
 		case <-ctx.Done():
-			return steps.CopyResult{}, context.Cause(ctx)
+			return move.CopyResult{}, context.Cause(ctx)
 		}
 	}
-	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: half})
+	req.Progress(move.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: half})
 	var full *fs.PathError
 	offloaded, err := c.offload(ctx, req)
 	if err != nil {
-		return steps.CopyResult{}, err
+		return move.CopyResult{}, err
 	}
 	if !offloaded {
 		err = c.fake.CopyImage(req.Src[0], req.Dst[0])
 	}
 	switch {
 	case errors.As(err, &full) && full.Op == "write":
-		return steps.CopyResult{}, api.Errorf(api.CodeNoSpace, "%v", err) // as the engine does
+		return move.CopyResult{}, api.Errorf(api.CodeNoSpace, "%v", err) // as the engine does
 	case err != nil:
-		return steps.CopyResult{}, err
+		return move.CopyResult{}, err
 	}
-	verified := req.Options().Verify == steps.VerifyFull
+	verified := req.Options().Verify == move.VerifyFull
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	c.Done[req.Key], c.Last = true, req
-	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Offloaded: offloaded, Verified: verified}, nil
+	return move.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Offloaded: offloaded, Verified: verified}, nil
 }
 
 // reach records the new progress of a copy, and returns the old one.
@@ -91,7 +91,7 @@ func (c *FakeCopier) reach(key string, to int64) (before int64) {
 }
 
 // offload makes the storage copy, in two halves.
-func (c *FakeCopier) offload(ctx context.Context, req steps.CopyRequest) (bool, error) {
+func (c *FakeCopier) offload(ctx context.Context, req move.CopyRequest) (bool, error) {
 	if req.Offload == nil || !req.Offload.Offered {
 		return false, nil
 	}
@@ -128,7 +128,7 @@ func (c *FakeCopier) Unanswered(key string) (bool, error) {
 }
 
 // Compare implements steps.Copier.
-func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, _ func(steps.Progress)) error {
+func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, _ func(move.Progress)) error {
 	if c.OnCompare != nil {
 		c.OnCompare()
 	}
@@ -200,7 +200,7 @@ func (c *FakeCopier) Update(key string) (api.MigrationUpdate, error) {
 }
 
 // CopyUnits implements steps.Copier.
-func (c *FakeCopier) CopyUnits(_ context.Context, req steps.UnitsRequest) (copy.UnitsResult, error) {
+func (c *FakeCopier) CopyUnits(_ context.Context, req move.UnitsRequest) (copy.UnitsResult, error) {
 	var res copy.UnitsResult
 	ranges := slices.Clone(req.Ranges)
 	for _, d := range req.Again {
@@ -216,7 +216,7 @@ func (c *FakeCopier) CopyUnits(_ context.Context, req steps.UnitsRequest) (copy.
 }
 
 // KeepUnits implements steps.Copier.
-func (c *FakeCopier) KeepUnits(key string, kept steps.KeptUnits) error {
+func (c *FakeCopier) KeepUnits(key string, kept move.KeptUnits) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	c.Kept[key] = kept
@@ -224,7 +224,7 @@ func (c *FakeCopier) KeepUnits(key string, kept steps.KeptUnits) error {
 }
 
 // KeptUnits implements steps.Copier.
-func (c *FakeCopier) KeptUnits(key string) (steps.KeptUnits, error) {
+func (c *FakeCopier) KeptUnits(key string) (move.KeptUnits, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	kept, ok := c.Kept[key]
@@ -238,6 +238,6 @@ func (c *FakeCopier) KeptUnits(key string) (steps.KeptUnits, error) {
 func (c *FakeCopier) ForgetUnits(prefix string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	maps.DeleteFunc(c.Kept, func(key string, _ steps.KeptUnits) bool { return strings.HasPrefix(key, prefix) })
+	maps.DeleteFunc(c.Kept, func(key string, _ move.KeptUnits) bool { return strings.HasPrefix(key, prefix) })
 	return nil
 }

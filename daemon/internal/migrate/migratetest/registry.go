@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -278,7 +278,7 @@ func (r *FakeRegistry) CurrentVolume() api.Volume {
 func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
-	r.Rows[Migration] = api.Migration{ID: Migration, VolumeID: Volume, Method: steps.MethodSave, State: state}
+	r.Rows[Migration] = api.Migration{ID: Migration, VolumeID: Volume, Method: move.MethodSave, State: state}
 	r.Vol.MigrationID = Migration
 }
 

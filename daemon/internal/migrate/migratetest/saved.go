@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
 // CopiedWhole returns nil if dst exists and equals src.
@@ -40,8 +40,8 @@ func (w *World) NothingMade() error {
 }
 
 // NewSavedSpec returns the spec of the copy of the world's volume with all guests paused.
-func NewSavedSpec() steps.Spec {
-	s := NewSpec(steps.MethodSave)
+func NewSavedSpec() move.Spec {
+	s := NewSpec(move.MethodSave)
 	s.InstanceID, s.InstanceName, s.Target, s.SrcAttachmentID, s.DstAttachmentID = "", "", "", "", ""
 	return s
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 )
@@ -79,7 +79,7 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	}}}))
 	w.Registry, w.Blobs = newRegistry(), &Blobs{}
 	w.Images = &hosttest.Images{Fake: w.Fake}
-	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Asked: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}, Kept: map[string]steps.KeptUnits{}}
+	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Asked: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}, Kept: map[string]move.KeptUnits{}}
 	w.bring(t, state)
 	return w
 }
@@ -198,7 +198,7 @@ func (w *World) WatchDefinition() {
 }
 
 // Ports returns the ports of the world.
-func (w *World) Ports() steps.Ports {
+func (w *World) Ports() move.Ports {
 	mayMove := func(context.Context, string) error {
 		if w.MayMove == nil {
 			return nil
@@ -206,7 +206,7 @@ func (w *World) Ports() steps.Ports {
 		return w.MayMove()
 	}
 	h := w.Hypervisor()
-	return steps.Ports{HV: h, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
+	return move.Ports{HV: h, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
 }
 
 // Hypervisor returns the world's hypervisor for a new daemon.
@@ -247,22 +247,22 @@ func (w *World) claims(h hv.Hypervisor) *location.Claims {
 }
 
 // NewSpec returns the spec of the migration of the world's volume to the pool.
-func NewSpec(method string) steps.Spec {
-	s := steps.Spec{
+func NewSpec(method string) move.Spec {
+	s := move.Spec{
 		MigrationID: Migration, VolumeID: Volume, VolumeName: "vol", InstanceID: Instance, InstanceName: "web",
 		Target: "vda", SrcAttachmentID: SrcAttachment, DstAttachmentID: DstAttachment, Host: Host, Epoch: 1, Generation: 1,
 		Src:       api.Location{Path: SrcPath, Format: api.FormatRaw, SizeBytes: Size},
 		Dst:       api.Location{Pool: "new", Name: "vol-6f0f7f6e.raw", Path: DstPath, Format: api.FormatRaw, SizeBytes: Size},
-		CreateDst: true, Method: method, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull},
+		CreateDst: true, Method: method, CopyOptions: api.CopyOptions{Verify: move.VerifyFull},
 	}
-	if method == steps.MethodOverlay {
+	if method == move.MethodOverlay {
 		s.Overlay = OverlayPath
 	}
 	return s
 }
 
 // Spec is NewSpec for the present place and the destination of the world's volume.
-func (w *World) Spec(method string) steps.Spec {
+func (w *World) Spec(method string) move.Spec {
 	s := NewSpec(method)
 	s.Src.Path, s.Src.ImageBytes = w.Src.Path, w.larger.bytes(w.Src.Path)
 	if api.IsRBD(w.Src.Path) {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockjob
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// runJob begins the block job of a direction unless it runs, and waits until the job is ready, or
+// has made no progress for stallTimeout (0: without limit). The job yields to its guest according
+// to paced. It has only the operator's limit when runJob returns without an error.
+func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
+	pacer := e.pacedJob(ctx, s, to, paced)
+	defer func() { e.countPaced(pacer.Paced()) }()
+	least, since := int64(math.MaxInt64), e.now()
+	asked := false            // the second witness
+	begun, pace := 0, meter{} // the guest's run when the job was begun
+	var stuck standstill
+	var dst look.Silence
+	waits := "" // why the guest has to wait, if it has to
+	for {
+		if err := e.move.StillOurs(ctx, s); err != nil {
+			return false, err
+		}
+		disk, err := e.look.ReadActive(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		mirror, err := disk.MirrorTo(to, s)
+		if err != nil {
+			return false, err
+		}
+		ready, err := e.caughtUp(ctx, s, to, mirror)
+		if err != nil {
+			return false, err
+		}
+		if ready && to.End == move.OnDst { // otherwise QEMU would hang in the suspend of the guest
+			ready = waits == "" && e.look.DstAnswersQuickly(ctx, s) == nil
+		}
+		switch {
+		case ready:
+			if err := e.unpaceJob(ctx, s); err != nil {
+				// A ready job has no limit, whatever value is set.
+				e.log.Debug("cannot lift the limit of a block job that is ready", "migration", s.MigrationID, "err", err)
+			}
+			return true, look.MayName(disk, s, to) // otherwise the guest would be paused in vain
+		case mirror == nil && begun != 0 && begun != disk.Dom.Run:
+			return false, look.GuestRestarted(s)
+		case mirror == nil && !asked:
+			// Before the job is begun, or counts as ended: a job may run that libvirt does not
+			// know.
+			if _, err := e.look.ConfirmDisk(ctx, s); err != nil {
+				return false, err
+			}
+			asked = true
+			continue
+		case mirror == nil && begun != 0:
+			return false, e.look.JobFailed(ctx, s, to.Image(s), begun)
+		case mirror == nil:
+			if err := MayBegin(disk, s); err != nil {
+				return false, err
+			}
+			if err := e.look.MayBeginUnheld(ctx, s); err != nil {
+				return false, err
+			}
+			if to.End == move.OnDst {
+				if err := r.Note(ctx, move.WritesNote{Writes: true}); err != nil {
+					return false, err
+				}
+			}
+			if err := e.Begin(ctx, s, to); err != nil {
+				err = e.look.GuestError(ctx, s, err)
+				if to.End == move.OnSrc {
+					err = cmp.Or(e.look.UnknownCommit(ctx, s), err)
+				}
+				return false, err
+			}
+			begun, asked = disk.Dom.Run, false
+			continue
+		}
+		job := e.reportJob(ctx, s, &pace, cmp.Or(move.PacingIf(move.DoingWaitsForDst, waits), paced.pacing(), stuck.pacing(e.now()), move.PacingOf(pacer.State())))
+		// The remaining bytes are unknown until the job has scanned the disk.
+		if job != nil && job.Tracking && job.End-job.Current < least {
+			least, since = job.End-job.Current, e.now()
+		}
+		idle := stuck.since(e.now(), job)
+		if idle == 0 {
+			dst = look.Silence{} // dst answers the job, even if it answers no other client
+		}
+		if waits = ""; to.End == move.OnDst && (idle >= look.SilentAfter || mirror.Ready) {
+			if waits, err = dst.Heard(ctx, e.look, s); err != nil {
+				return false, err
+			}
+		}
+		e.paceJob(ctx, s, job, pacer)
+		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
+			// With the guest paused the job must run at full speed.
+			return false, e.move.HVError(e.unpaceJob(ctx, s))
+		}
+		if err := retry.Sleep(ctx, pacer.Tick(e.now())); err != nil {
+			return false, err
+		}
+	}
+}
+
+// behindBytes is how many bytes a background job may have left when the guest is paused: any disk
+// writes that much well within DrainBound.
+const behindBytes = 16 << 20
+
+// caughtUp reports whether the guest may be paused for the end of a job. A background job that was
+// ready once may be far behind its guest again.
+func (e *Env) caughtUp(ctx context.Context, s *move.Spec, to move.Direction, mirror *hv.Mirror) (bool, error) {
+	if mirror == nil || !mirror.Ready || !move.InBackground(s, to) {
+		return mirror != nil && mirror.Ready, nil
+	}
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return false, e.look.GuestError(ctx, s, err)
+	}
+	return job != nil && job.End-job.Current <= behindBytes, nil
+}
+
+type standstill struct {
+	at   time.Time
+	seen hv.Job
+}
+
+// since takes a sample, which is nil if the state of the job is unknown.
+func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
+	switch {
+	case job == nil && s.at.IsZero():
+		return 0
+	case job != nil && (s.at.IsZero() || job.Current != s.seen.Current || job.End != s.seen.End):
+		s.at, s.seen = now, *job
+	}
+	return now.Sub(s.at)
+}
+
+// pacing reports that a job makes no progress; it is zero while the job makes progress.
+func (s *standstill) pacing(now time.Time) move.Pacing {
+	if s.at.IsZero() || now.Sub(s.at) < look.SilentAfter {
+		return move.Pacing{}
+	}
+	return move.PacingIf(move.DoingStandsStill, move.NoProgress(now.Sub(s.at)))
+}
+
+// reportJob shows the job's progress and returns the job; nil if it is unknown.
+func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing move.Pacing) *hv.Job {
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil || job == nil {
+		return nil
+	}
+	e.progress.Set(s.MigrationID, move.Progress{
+		Phase: move.JobPhase(s), BytesTotal: job.End, BytesDone: job.Current, RateBytesPerSecond: pace.rate(e.now(), job.Current),
+		Pacing: pacing,
+	})
+	return job
+}
+
+func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error {
+	var err error
+	if to.End == move.OnSrc {
+		err = e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0)
+	} else {
+		err = e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
+	}
+	if !errors.Is(err, hv.ErrBusy) {
+		return err
+	}
+	if err := e.AwaitBackup(ctx, s); err != nil {
+		return err
+	}
+	return op.Retry(request.BusyDelay, api.Errorf(api.CodeInstanceBusy,
+		"disk %s of instance %s is in a job of libvirt that Volferry has not begun: %v; nothing was changed: wait for its end, or end it, and call again",
+		s.Target, s.InstanceName, err))
+}
+
+// AwaitBackup makes the op wait while another program's backup of the disk runs. The guest runs
+// meanwhile.
+func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
+	if !e.BackupAtWork(ctx, s) {
+		return nil
+	}
+	return op.WaitFor(request.WaitBackup, api.Errorf(api.CodeInstanceBusy,
+		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
+}
+
+func (e *Env) BackupAtWork(ctx context.Context, s *move.Spec) bool {
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	return err == nil && job != nil && job.Kind == hv.JobBackup
+}
+
+// MayBegin refuses a job on a disk with an unexpected chain, or in a domain that has snapshots.
+func MayBegin(d *move.DiskState, s *move.Spec) error {
+	switch {
+	case !d.Active:
+		return look.GuestIsOff(s)
+	case d.Live != s.Before():
+		// Without an overlay QEMU would make a full copy without an error, and zero dst.
+		return look.ChainChanged(s, d)
+	case d.Dom.Snapshots+d.Dom.Checkpoints > 0:
+		return look.SnapshotsLost(s, d.Dom)
+	}
+	return nil
+}
+
+type meter struct {
+	at    time.Time
+	done  int64
+	speed float64
+}
+
+const meterWindow = 3 * time.Second
+
+func (p *meter) rate(now time.Time, done int64) int64 {
+	elapsed := now.Sub(p.at)
+	switch {
+	case p.at.IsZero() || elapsed < 0:
+		p.at, p.done = now, done
+	case elapsed > 0:
+		speed := float64(max(0, done-p.done)) / elapsed.Seconds()
+		if p.speed == 0 {
+			p.speed = speed
+		}
+		p.speed += min(1, float64(elapsed)/float64(meterWindow)) * (speed - p.speed)
+		p.at, p.done = now, done
+	}
+	return int64(p.speed)
+}
+
+// abortCommit ends the commit job of a cancel; the guest stays on its image. The job is not
+// synchronous, so the guest need not be paused. With another job, or another image on top, it
+// changes nothing: another program may have pivoted our job, so that the guest is on src, which the
+// next cancel finds (CommittedByOthers).
+func (e *Env) abortCommit(ctx context.Context, s *move.Spec) error {
+	e.progress.Clear(s.MigrationID)
+	disk, err := e.look.ConfirmDisk(ctx, s)
+	if err != nil || !disk.Active {
+		return err // a job ends with its process
+	}
+	if disk.Ours(move.ToSrc, s) == nil {
+		return nil
+	}
+	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return e.move.HVError(err)
+	}
+	return move.NotEnded(s)
+}
+
+func (e *Env) observeJob(to move.Direction) op.ObserveFunc[move.Spec] {
+	return func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
+		disk, err := e.look.ConfirmDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		// If the job is not ready, Do finds the reason, and refuses or has the op planned again.
+		ready, err := e.caughtUp(ctx, s, to, disk.Ours(to, s))
+		return op.DoneIf(ready && look.MayName(disk, s, to) == nil), err
+	}
+}

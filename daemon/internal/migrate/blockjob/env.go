@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockjob
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
+)
+
+// Env has the steps that run a block job of QEMU.
+type Env struct {
+	blobs       move.Blobs
+	countPaced  func(time.Duration)
+	fence       *move.Fence
+	guards      move.Guards
+	history     move.History
+	hv          hv.Hypervisor
+	images      move.Images
+	log         *slog.Logger
+	now         func() time.Time
+	progress    *move.ProgressTracker
+	writeLimits sync.Mutex
+
+	look     *look.Env
+	move     *move.Env
+	place    *place.Env
+	seal     *seal.Env
+	transfer *transfer.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, placeEnv *place.Env, sealEnv *seal.Env, transferEnv *transfer.Env) *Env {
+	return &Env{
+		blobs:      d.Blobs,
+		countPaced: d.CountPaced,
+		fence:      d.Fence,
+		guards:     d.Guards,
+		history:    d.History,
+		hv:         d.HV,
+		images:     d.Images,
+		log:        d.Log,
+		now:        d.Now,
+		progress:   d.Progress,
+		look:       lookEnv,
+		move:       moveEnv,
+		place:      placeEnv,
+		seal:       sealEnv,
+		transfer:   transferEnv,
+	}
+}

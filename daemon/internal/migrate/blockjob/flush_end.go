@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// A failed flush reports only once that writes may be lost (image.NotStoredError). The next flush
+// succeeds, and proves nothing. Proof is to write the data again, by another job, or to compare
+// both images.
+
+// qemuFlushes reports whether QEMU flushes the writes of the disk's job. Then the kernel reports
+// lost writes also to QEMU's own descriptor, and the job fails.
+func qemuFlushes(d *move.DiskState, s *move.Spec) bool {
+	live := d.Dom.LiveDisk(s.Target)
+	return live == nil || live.Cache != hv.CacheUnsafe
+}
+
+// FlushBeforeSwitch flushes images with the guest running, which QEMU would otherwise flush with
+// the guest paused: all disks in a suspend, and the end in the pivot.
+func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
+	if err := e.move.MayPause(); err != nil {
+		return err
+	}
+	var note move.PauseNote
+	if _, err := r.Noted(move.ToSwitch.Begin, &note); err != nil {
+		return err
+	}
+	if note.Flushing {
+		return FlushUnanswered(s, to, HeldUp)
+	}
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil || disk.Dom.State != hv.StateRunning {
+		return err // no guest waits for a flush
+	}
+	if err := e.move.FlushEarly(ctx, s, s.Top()); err != nil {
+		if s.Method == move.MethodMirror {
+			return srcNotStored(s, err)
+		}
+		return lostUnderJob(s, to, err)
+	}
+	keep := func(flushing bool) error {
+		note.Early, note.Flushing = true, flushing
+		return r.Note(ctx, note)
+	}
+	if err := e.flushEnd(ctx, s, to, disk, e.images.Flush, keep); err != nil || !note.Flushing {
+		return err
+	}
+	return keep(false) // an error while the op waits before the pause leaves the outcome known
+}
+
+// FlushInPause makes sure, once the job is clean, that its writes to the end are on stable storage:
+// after the pivot they cannot be repeated. It does nothing if QEMU flushes the end in the pivot.
+// The server of an end at an address is not asked with the guest paused.
+func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
+	if qemuFlushes(disk, s) || api.IsNetwork(to.Image(s).Path) {
+		return nil
+	}
+	err := e.flushEnd(ctx, s, to, disk, e.flushInTime, func(flushing bool) error { return r.Note(ctx, move.FlushingNote{flushing}) })
+	if errors.Is(err, errFlushTakesLong) {
+		return FlushUnanswered(s, to, pausedTooLong)
+	}
+	return err
+}
+
+var errFlushTakesLong = errors.New("the flush takes too long")
+
+// flushInTime flushes an image with the guest paused. If the storage hangs, the flush is abandoned
+// after DrainBound, and its result is lost.
+func (e *Env) flushInTime(ctx context.Context, path string) error {
+	flushed := make(chan error, 1)
+	flushCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { flushed <- e.images.Flush(flushCtx, path) }()
+	bound := time.NewTimer(move.DrainBound)
+	defer bound.Stop()
+	select {
+	case err := <-flushed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-bound.C:
+		return errFlushTakesLong
+	}
+}
+
+// flushEnd flushes the end of a job with flush. If QEMU does not flush it, keep first stores that
+// the outcome is unknown: a later flush could not show it.
+func (e *Env) flushEnd(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
+	alone := !qemuFlushes(disk, s)
+	if alone {
+		if err := keep(true); err != nil {
+			return err
+		}
+	}
+	end := to.Image(s).Path
+	err := flush(ctx, end)
+	switch {
+	case err == nil:
+		return nil
+	case move.NotStored(err):
+		if !alone {
+			if err := keep(true); err != nil {
+				return err
+			}
+		}
+		return endNotStored(s, err)
+	case errors.Is(err, errFlushTakesLong), ctx.Err() != nil:
+		return err
+	}
+	e.move.NotFlushedEarly(s, end, err)
+	if alone {
+		return keep(false)
+	}
+	return nil
+}
+
+// endNotStored returns the error for an end that could not be flushed before the pivot. It does not
+// promise that nothing is lost: the guest's present image may have lost writes as well.
+func endNotStored(s *move.Spec, err error) error {
+	goesOn := "call again, which writes all of it again"
+	if s.Method == move.MethodMirror {
+		goesOn = "migrate it again"
+	}
+	return api.Errorf(api.CodeIOError, "%v; instance %s was not switched there, and goes on where it was: mend the storage and %s", err, s.InstanceName, goesOn)
+}
+
+// srcNotStored stops a mirror for the operator before its switch, with guest and job running: dst
+// may be the only image with the writes that src could not store, and a mirror that is given up
+// deletes dst.
+func srcNotStored(s *move.Spec, err error) error {
+	return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; %s has what the guest has written since the mirror began, and may lack what was lost before: "+
+		"mend the storage; `%s` goes on to %[3]s, and `%s` stays at %[6]s and deletes %[3]s", err, s.VolumeName, s.Dst.Path,
+		api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
+}
+
+// lostUnderJob is lostByGuest before a switch. A synchronous job has written the lost writes to
+// dst, and a repeated complete continues with this job. A mirror that has paused its guest is given
+// up.
+func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
+	if !move.NotStored(err) || to.End != move.OnDst || move.InBackground(s, to) || s.Method == move.MethodMirror {
+		return move.LostByGuest(s, err)
+	}
+	return api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; the memory of this host has it for a while, and so has %s as long as the block job on disk %s of instance %s is at work: mend the storage and complete again, "+
+		"which goes on to %s; a cancel, or a complete with the instance off, goes on with what is stored", err, s.VolumeName, s.Dst.Path, s.Target, s.InstanceName, s.Dst.Path)
+}
+
+// Reasons why the result of a flush is unknown: the step is repeated and finds a note, or the guest
+// is paused and waits.
+const HeldUp = "volferryd ended or was held up"
+
+var pausedTooLong = fmt.Sprintf("the guest was paused for %s", move.DrainBound)
+
+// FlushUnanswered ends an op that does not know the result of the flush of the end.
+func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
+	what := fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.Image(s).Path)
+	if s.Method == move.MethodMirror {
+		return endNotStored(s, errors.New(what))
+	}
+	return &move.WorldChangedError{What: what}
+}
+
+// EndNotStored reports whether dst may lack writes of the running job because a flush failed: then
+// the job must be ended and another one begun.
+func (e *Env) EndNotStored(ctx context.Context, s *move.Spec) (bool, error) {
+	return e.history.EndNotStored(ctx, s)
+}
+
+// jobIsWhole ends an op that would adopt such a job: the op that is planned next begins another job
+// (MustHold has the plan).
+func (e *Env) jobIsWhole(ctx context.Context, s *move.Spec) error {
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil || disk.Ours(move.ToDst, s) == nil {
+		return err
+	}
+	lost, err := e.history.EndNotStored(ctx, s)
+	if err == nil && lost {
+		err = &move.WorldChangedError{What: fmt.Sprintf("%s may lack what the job on disk %s of instance %s has written to it, so another job has to be begun", s.Dst.Path, s.Target, s.InstanceName)}
+	}
+	return err
+}
+
+// HearOfLostWrites flushes dst before another job writes all of it again. The previous job may have
+// lost more writes after its failed flush, which Linux would report at the new job's flush.
+func (e *Env) HearOfLostWrites(ctx context.Context, s *move.Spec) {
+	if err := e.images.Flush(ctx, s.Dst.Path); err != nil {
+		e.log.Info("dst lacks more of what the job before has written; the next job writes all of it", "migration", s.MigrationID, "dst", s.Dst.Path, "err", err)
+	}
+}
+
+const SettleStep = "settle"
+
+type settledNote struct {
+	NotStored string `json:"not_stored,omitempty"`
+}
+
+// EndIsStored makes sure that the end is on stable storage before the old images are removed: with
+// some cache modes QEMU does not flush. After a failed flush only a comparison proves it.
+func (e *Env) EndIsStored(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
+	var note settledNote
+	if _, err := r.Noted(SettleStep, &note); err != nil {
+		return err
+	}
+	if note.NotStored != "" {
+		return e.sameAsLeft(ctx, s, to, disk, note)
+	}
+	err := e.images.Flush(ctx, to.Image(s).Path)
+	switch {
+	case err == nil:
+		return nil
+	case !move.NotStored(err):
+		return op.Retry(request.BusyDelay, err)
+	}
+	note.NotStored = err.Error()
+	if err := r.Note(ctx, note); err != nil {
+		return err
+	}
+	return e.sameAsLeft(ctx, s, to, disk, note)
+}
+
+// sameAsLeft makes sure that the end reads as the old images. The guest must be off for that, and
+// stays off: its writes since the switch are only in the end.
+func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, note settledNote) error {
+	end := to.Image(s).Path
+	if err := e.guards.Set(s.InstanceID, s.Owner(), fmt.Sprintf("%s may not have stored what instance %s wrote before it was switched there: do not start it before the last call of migration %s, made once more, has looked",
+		end, s.InstanceName, s.MigrationID)); err != nil {
+		return err
+	}
+	known := fmt.Sprintf("%s. Instance %s was switched there before that was known, so %s may lack what the guest wrote before; %s is kept, and has that", note.NotStored, s.InstanceName, end, left(s))
+	if disk.Active {
+		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
+		return op.UnknownOutcome(move.Cured(api.Errorf(api.CodeIOError, "%s. Mend the storage, shut the guest down (`%s`), and call again: both are compared then; docs/how-to/recover.md (An image that could not store what was written) says more",
+			known, shutdown), shutdown))
+	}
+	if !e.move.MayTakeLong(ctx, s) {
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%s. Both are compared when this host has rejoined and the call is made again", known))
+	}
+	err := e.move.CompareUntilFenced(ctx, s, to.Chain(s))
+	switch {
+	case api.CodeOf(err) == api.CodeCopyMismatch:
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError,
+			"%s. They do not read the same: %v. That is what was lost, or what the guest has written since the switch. Nothing was deleted; with the instance off, write that which is right over the other as docs/how-to/recover.md says (An image that could not store what was written), and call again; `%s` shows what is known",
+			known, err, s.WhichCommand()))
+	case api.CodeOf(err) == api.CodeIOError:
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%s. They could not be compared: %v; mend the storage and call again", known, err))
+	case err != nil:
+		return e.move.HVError(err)
+	}
+	e.log.Info("the end of a switch whose flush had failed reads as what was left for it", "migration", s.MigrationID, "end", end)
+	return e.guards.Clear(s.InstanceID, s.Owner())
+}
+
+// left names the images that together have the guest's writes from before the switch.
+func left(s *move.Spec) string {
+	if s.Overlay == "" {
+		return s.Src.Path
+	}
+	return s.Overlay + " over " + s.Src.Path
+}

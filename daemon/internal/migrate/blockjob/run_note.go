@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockjob
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// RunNote is written in the pause before the definition names dst, or, where the pivot comes first,
+// before the pivot.
+type RunNote struct {
+	// Run identifies the guest's process, and Top is the stamp of the image that receives its
+	// writes, while the guest is paused.
+	Run int         `json:"run"`
+	Top image.Stamp `json:"top"`
+	// DstNewer: dst was seen to have writes that the old image lacks. From then on a write to the
+	// old image is a copy of dst, which may be incomplete.
+	DstNewer bool `json:"dst_newer,omitempty"`
+	// Asked: libvirt was asked for the pivot of a background job, and the result is not noted. End
+	// is the stamp of the job's target at that time.
+	Asked bool        `json:"asked,omitempty"`
+	End   image.Stamp `json:"end,omitzero"`
+	move.FlushingNote
+}
+
+func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
+	stamp, err := e.seal.StampToKeep(ctx, s.Top())
+	if err != nil {
+		return lostUnderJob(s, to, err)
+	}
+	return r.Note(ctx, RunNote{Run: disk.Dom.Run, Top: stamp})
+}
+
+// NoteAsked is noteRun right before libvirt is asked for the pivot of a background job. The server
+// of an end at an address is not asked with the guest paused: it would report only the size. before
+// is the note of an earlier try.
+func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState, before RunNote) error {
+	note := RunNote{Run: disk.Dom.Run, Asked: true}
+	var err error
+	if note.Top, err = e.seal.StampToKeep(ctx, s.Top()); err != nil {
+		return move.LostByGuest(s, err)
+	}
+	if end := to.Image(s).Path; !api.IsNetwork(end) {
+		err = e.flushInTime(ctx, end) // QEMU flushes it right after
+		unanswered := errors.Is(err, errFlushTakesLong)
+		if unanswered || move.NotStored(err) {
+			before.Flushing = true
+			if noteErr := r.Note(ctx, before); noteErr != nil {
+				return noteErr
+			}
+		}
+		switch {
+		case unanswered:
+			return FlushUnanswered(s, to, pausedTooLong)
+		case move.NotStored(err):
+			return endNotStored(s, err)
+		case err == nil:
+			note.End, err = e.images.Stamp(ctx, end)
+		}
+		if err != nil {
+			return op.Retry(request.BusyDelay, err)
+		}
+	}
+	return r.Note(ctx, note)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockjob
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// slowNote records the measures against a guest that writes faster than the commit.
+type slowNote struct {
+	// Throttled: the guest's writes are limited until the step has ended. Recorded: the earlier
+	// limit is in the journal; older versions restored the limit of the definition.
+	Throttled bool `json:"throttled"`
+	Recorded  bool `json:"recorded,omitempty"`
+	// Pause: the limit was not enough, and only the following pause lets the job catch up.
+	Pause bool `json:"pause"`
+	move.FoldingNote
+}
+
+// StepCommit folds the overlay back into src while the guest runs, by a commit job; it is not the
+// commit point of an op. QEMU's commit has no synchronous mode. So a guest that writes faster than
+// the job is first limited and then, by the next step, paused: the job always ends. While the job
+// makes progress, the guest is not limited.
+func (e *Env) StepCommit() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		var note slowNote
+		if _, err := r.Noted(CommitStep, &note); err != nil {
+			return err
+		}
+		if !note.Folding {
+			disk, err := e.move.ReadDisk(ctx, s)
+			if err != nil {
+				return err
+			}
+			if err := e.seal.SealedUnlessCommitted(ctx, s, disk, r.OpID()); err != nil {
+				return err
+			}
+			if err := e.look.EndNotInUse(ctx, s, move.ToSrc); err != nil {
+				return err
+			}
+		}
+		folding := move.FoldingNote{Folding: true}
+		if note.Pause || !note.Folding { // the pause was for a job that is gone
+			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, Recorded: note.Recorded, FoldingNote: folding}); err != nil {
+				return err
+			}
+		}
+		if err := e.seal.DropSnapshotToFold(ctx, s); err != nil {
+			return err
+		}
+		if !note.Throttled {
+			ready, err := e.runJob(ctx, r, s, move.ToSrc, move.CommitBound, givesWay)
+			if err != nil || ready {
+				return err
+			}
+		}
+		if err := e.endOlderThrottle(ctx, s, note); err != nil {
+			return err
+		}
+		if err := r.Note(ctx, slowNote{Throttled: true, Recorded: true, FoldingNote: folding}); err != nil {
+			return err
+		}
+		if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
+			return err
+		}
+		ready, err := e.runJob(ctx, r, s, move.ToSrc, move.CommitBound, asFastAsItCan)
+		if err != nil || ready {
+			return err
+		}
+		return r.Note(ctx, slowNote{Throttled: true, Recorded: true, Pause: true, FoldingNote: folding})
+	}
+	undo := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		if err := e.LiftThrottle(ctx, r, s); err != nil {
+			return err
+		}
+		return e.abortCommit(ctx, s)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
+		var note slowNote
+		if _, err := r.Noted(CommitStep, &note); err != nil {
+			return op.Unknown, err
+		}
+		disk, err := e.look.ConfirmDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		mirror := disk.Ours(move.ToSrc, s)
+		ready, err := e.caughtUp(ctx, s, move.ToSrc, mirror)
+		return op.DoneIf((ready || mirror != nil && note.Pause) && look.MayName(disk, s, move.ToSrc) == nil), err
+	}
+	return seal.JobProvided(move.Step(CommitStep, do, undo, observe), e.seal.SrcUnchanged)
+}
+
+const CommitStep = "commit"
+
+func (e *Env) LiftThrottle(ctx context.Context, r *op.Run, s *move.Spec) error {
+	var note slowNote
+	if _, err := r.Noted(CommitStep, &note); err != nil || !note.Throttled {
+		return err
+	}
+	if err := e.endOlderThrottle(ctx, s, note); err != nil {
+		return err
+	}
+	return e.limitForCommit(ctx, s, 0)
+}
+
+// endOlderThrottle removes the limit of a step that an older version has begun: the earlier limit
+// is only in the guest's definition.
+func (e *Env) endOlderThrottle(ctx context.Context, s *move.Spec, note slowNote) error {
+	if !note.Throttled || note.Recorded {
+		return nil
+	}
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil || !disk.Active {
+		return err
+	}
+	err = e.hv.ResetWriteLimit(ctx, s.InstanceID, s.Target)
+	if errors.Is(err, hv.ErrUnsupported) {
+		return nil
+	}
+	return e.move.HVError(err)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockjob
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// StepMirror makes dst equal to the disk of the running guest, with synchronous writes, so that it
+// converges under any load. In method overlay it folds the overlay into a dst that equals src, by a
+// shallow copy; in method mirror it copies everything. It ends when the job is ready. A dst of
+// another size would end the job at once, without a reason.
+//
+// It has no undo: the next try adopts the job, or a cancel ends it with the guest paused
+// (abortSteps).
+func (e *Env) StepMirror() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		if s.Method == move.MethodMirror {
+			if err := e.mayMirror(ctx, s); err != nil {
+				return err
+			}
+			if err := e.place.Allocate(ctx, s); err != nil {
+				return err
+			}
+		}
+		if err := e.seal.MayMirrorToDst(ctx, s); err != nil {
+			return err
+		}
+		_, err := e.runJob(ctx, r, s, move.ToDst, 0, givesWay)
+		if err == nil {
+			err = e.place.Allocate(ctx, s)
+		}
+		return err
+	}
+	return seal.JobProvided(move.Step(mirrorStep, do, nil, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
+}
+
+const mirrorStep = "mirror"
+
+// How a mirror waits for a guest that was stopped. If the guest is started again, it is mirrored
+// from the beginning. The waiting mirror has no lock that other ops of the instance need.
+const (
+	// OffBound is how long it waits.
+	OffBound = time.Minute
+	offPoll  = time.Second
+)
+
+// mayMirror makes sure that the sizes are equal, and waits for a guest that is off.
+func (e *Env) mayMirror(ctx context.Context, s *move.Spec) error {
+	if err := e.transfer.CheckSizes(ctx, s); err != nil {
+		return err
+	}
+	runs, err := retry.Poll(ctx, offPoll, OffBound, func() (bool, error) {
+		disk, err := e.move.ReadDisk(ctx, s)
+		return err == nil && disk.Active, err
+	})
+	if err != nil || runs {
+		return err
+	}
+	return api.Errorf(api.CodeStateForbidden, "instance %s was stopped while volume %s was mirrored, and has not been started for %s; migrate it again: the move is then made with the instance stopped",
+		s.InstanceName, s.VolumeName, OffBound)
+}
+
+// StepReady refuses the switch unless the mirror exists and is ready, so that the guest is not
+// paused in vain.
+func (e *Env) StepReady() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
+		e.progress.Clear(s.MigrationID)
+		disk, err := e.look.ReadActive(ctx, s)
+		if err != nil {
+			return err
+		}
+		mirror, err := disk.MirrorTo(move.ToDst, s)
+		if err != nil {
+			return err
+		}
+		if mirror == nil || !mirror.Ready {
+			return look.JobEndedEarly(s, s.DstImage())
+		}
+		if err := e.look.SrcNotInUse(ctx, s); err != nil {
+			return err
+		}
+		if err := e.look.CheckBitmapsKept(ctx, s, true); err != nil {
+			return err
+		}
+		return look.MayName(disk, s, move.ToDst)
+	}
+	return move.Step("ready", do, nil, nil)
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package led
+
+import (
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
+)
+
+// Env has the steps of moves that the registry leads for all guests of a volume.
+type Env struct {
+	copier   move.Copier
+	guards   move.Guards
+	history  move.History
+	hv       hv.Hypervisor
+	images   move.Images
+	now      func() time.Time
+	progress *move.ProgressTracker
+	registry move.Registry
+
+	blockjob *blockjob.Env
+	look     *look.Env
+	move     *move.Env
+	seal     *seal.Env
+	transfer *transfer.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *move.Env, sealEnv *seal.Env, transferEnv *transfer.Env) *Env {
+	return &Env{
+		copier:   d.Copier,
+		guards:   d.Guards,
+		history:  d.History,
+		hv:       d.HV,
+		images:   d.Images,
+		now:      d.Now,
+		progress: d.Progress,
+		registry: d.Registry,
+		blockjob: blockjobEnv,
+		look:     lookEnv,
+		move:     moveEnv,
+		seal:     sealEnv,
+		transfer: transferEnv,
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package led
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+)
+
+// The limit of a round is in the input of its op, and the guest's earlier limit in the output of
+// the op that tracked the guest: both are in the journal before any change. So each op that removes
+// the limit knows what to restore after any crash. The limit is only in the process, and would get
+// into a save image with the live definition, so it is removed before the guest is saved.
+
+// throttle limits the guests' writes for a round that requests it. A lower limit of the guest's
+// owner stays. It returns a remark about the other disks that get the limit too.
+func (e *Env) throttle(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) (with []string, err error) {
+	if in.WriteBytesPerSecond == 0 {
+		return nil, nil
+	}
+	for _, g := range in.Guests {
+		if before := h.Before[g.ID].Limit; before > 0 && before <= in.WriteBytesPerSecond {
+			continue
+		}
+		dom, err := e.sameProcess(ctx, in, g, h.Tracked)
+		if err != nil {
+			return nil, err
+		}
+		if dom == nil {
+			continue
+		}
+		if others := dom.LimitedWith(g.Target); len(others) > 0 {
+			e.blockjob.WarnGroup(in.MigrationID, g.Name, g.Target, others)
+			with = append(with, fmt.Sprintf("the limit on the writes of disk %s of instance %s is of its throttle group, so it holds back %s too", g.Target, g.Name, strings.Join(others, ", ")))
+		}
+		if err := e.hv.PutWriteLimit(ctx, g.ID, g.Target, in.WriteBytesPerSecond); err != nil {
+			return nil, e.liveHVError(in, err)
+		}
+	}
+	return with, nil
+}
+
+// unthrottle restores the guests' earlier limits. It leaves a limit that another program has
+// changed since. A process that ended took its limit with it.
+func (e *Env) unthrottle(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) error {
+	if len(h.Throttles) == 0 {
+		return nil
+	}
+	for _, g := range in.Guests {
+		before, tracked := h.Before[g.ID]
+		if !tracked || before.Process == "" {
+			continue
+		}
+		now, err := e.hv.LiveWriteLimit(ctx, g.ID, g.Target)
+		if err == nil && now != before.Limit && slices.Contains(h.Throttles, now) {
+			err = e.hv.PutWriteLimit(ctx, g.ID, g.Target, before.Limit)
+		}
+		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return e.move.HVError(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package led
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// LiveMark returns the text that the copy host writes to the beginning of dst, before any host
+// copies, so that each other host can check that its path has the same image, and not another file
+// of that name. The first round overwrites it.
+func LiveMark(migrationID string) string {
+	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
+}
+
+func (e *Env) StepMarkDestination() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		if err := e.transfer.CheckSizes(ctx, s); err != nil {
+			return err
+		}
+		if err := r.Note(ctx, move.WritesNote{Writes: true}); err != nil {
+			return err
+		}
+		return e.images.Mark(ctx, s.Dst.Path, LiveMark(s.MigrationID))
+	}
+	return seal.Provided(move.Step("mark_destination", do, nil, nil), e.seal.DstUnchanged)
+}
+
+const IdentifyDstStep = "identify_destination"
+
+// IdentifyDstOutput is the fingerprint of dst when this host began to track its guests.
+type IdentifyDstOutput struct {
+	Print string `json:"print"`
+}
+
+// stepIdentifyDst makes sure that the path of dst has the image of the copy host, and records its
+// fingerprint: no round writes to another image.
+func (e *Env) stepIdentifyDst() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
+		if in.Generation == 1 { // later ones find copied data
+			is, err := e.images.Marked(ctx, in.Dst.Path, LiveMark(in.MigrationID))
+			switch {
+			case errors.Is(err, image.ErrAbsent):
+				return in.Refused(api.CodeNotFound, "this host has nothing at %s, which another host has made", in.Dst.Path)
+			case err != nil:
+				return err
+			case !is:
+				return in.Refused(api.CodeChainChanged, "what this host has at %s is not what another host has made there; is it on storage that both of them have?", in.Dst.Path)
+			}
+		}
+		fingerprint, err := e.images.Fingerprint(ctx, in.Dst.Path)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(IdentifyDstOutput{fingerprint})
+	}
+	return move.LiveStep(IdentifyDstStep, do, nil)
+}
+
+// sameLiveDst refuses a dst that is not the image from when this host began.
+func (e *Env) sameLiveDst(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) error {
+	now, err := e.images.Fingerprint(ctx, in.Dst.Path)
+	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(h.DstPrint, now) {
+		return seal.DstReplaced(in.Dst.Path, h.DstPrint, now)
+	}
+	return err
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+)
+
+// Env looks at guests, images and what other programs have open. It changes nothing.
+type Env struct {
+	claims   *location.Claims
+	history  move.History
+	hv       hv.Hypervisor
+	images   move.Images
+	jobStart func(hv.Version) hv.JobStart
+	log      *slog.Logger
+	now      func() time.Time
+
+	move *move.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *move.Deps, moveEnv *move.Env) *Env {
+	return &Env{
+		claims:   d.Claims,
+		history:  d.History,
+		hv:       d.HV,
+		images:   d.Images,
+		jobStart: d.JobStart,
+		log:      d.Log,
+		now:      d.Now,
+		move:     moveEnv,
+	}
+}

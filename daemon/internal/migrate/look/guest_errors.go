@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// SnapshotsLost returns the error for an instance that has snapshots or checkpoints in the overlay,
+// which would be lost with it.
+func SnapshotsLost(s *move.Spec, dom *hv.Domain) *api.Error {
+	return api.Errorf(api.CodeStateForbidden,
+		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
+		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
+}
+
+// AtRest refuses an instance that is off and may come back with other disks than its definition
+// names: its guest was moved to another host, or a managed save image has the disks from the time
+// of the save.
+func AtRest(s *move.Spec, disk *move.DiskState) error {
+	if disk.Active || !disk.Dom.ManagedSave {
+		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.Dom)
+	}
+	return api.Errorf(api.CodeStateForbidden,
+		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (`%s`)",
+		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
+}
+
+func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
+	if disk.Active && !disk.Dom.Persistent {
+		return move.Cured(api.Errorf(api.CodeChainChanged,
+			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; the guest still runs with disk %s on %s; "+
+				"define it again as it runs (`%s`, `%s`), then call again; `%s` shows what is known",
+			s.InstanceName, s.Target, s.Place(disk.Live), s.DumpCommand(), s.DefineCommand(), s.WhichCommand()),
+			s.DumpCommand(), s.DefineCommand())
+	}
+	where := "the definition names " + s.Place(disk.Config)
+	switch gone := disk.Dom.ConfigDisk(s.Target) == nil; {
+	case gone && disk.Active:
+		where = fmt.Sprintf("the definition has no such disk; define it again as it runs (`%s`, `%s`)", s.DumpCommand(), s.DefineCommand())
+	case gone:
+		where = fmt.Sprintf("the definition has no such disk; define it again, with a copy of it as %s, whatever image that names (`%s`, `%s`)",
+			s.DefinitionFile(), s.DefineCommand(), s.RepairCommand())
+	}
+	if disk.Active {
+		where = "the guest runs on " + s.Place(disk.Live) + ", and " + where
+	}
+	if advice := SnapshotAdvice(s, disk); advice != "" {
+		where += "; " + advice + ", and call again (docs/how-to/recover.md, " + SnapshotSection + ")"
+	}
+	return move.Cured(api.Errorf(api.CodeChainChanged,
+		"disk %s of instance %s was changed by somebody else: %s; `%s` shows what is known",
+		s.Target, s.InstanceName, where, s.WhichCommand()), mend(s, disk)...)
+}
+
+// mend returns the commands, in order, that undo another program's change of the disk while an op
+// waits for the operator, nil if they are unknown.
+func mend(s *move.Spec, disk *move.DiskState) []string {
+	fold := FoldCommands(s, disk)
+	switch {
+	case fold != nil:
+		return fold
+	case disk.Mirror != nil:
+		if disk.Ours(move.ToDst, s) != nil {
+			return nil // this job is not ended while the guest runs (stepAbortMirror)
+		}
+		return []string{move.EndJobCommand(s)}
+	case disk.Dom.ConfigDisk(s.Target) == nil && !disk.Active:
+		return []string{s.DefineCommand(), s.RepairCommand()}
+	case disk.Dom.ConfigDisk(s.Target) != nil && (!disk.Active || disk.Live != move.Foreign && disk.Live != disk.Config):
+		return []string{s.RepairCommand()}
+	case disk.Active && disk.Live != move.Foreign && disk.Live != disk.Config:
+		return []string{s.DumpCommand(), s.DefineCommand()}
+	}
+	return nil
+}
+
+// OverlayLeft returns the error for a disk that is on the overlay, or would be after the next
+// start, in an op that brings it back to src: a guest was started there, and the overlay may have
+// newer writes.
+func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
+	commands := move.CommitCommands(s, s.Src.Path, disk.Dom.State != hv.StatePaused)
+	where := "runs on"
+	if !disk.Active {
+		where = "starts on"
+		commands = append([]string{api.ShellLine("virsh", "start", "--", s.InstanceName)}, commands...)
+	}
+	return move.Cured(api.Errorf(api.CodeChainChanged,
+		"instance %s is to be back on %s, and it %s %s, which may have writes that the source lacks; commit it to the source under the guest (%s), and call again; `%s` shows what is known",
+		s.InstanceName, s.Place(move.OnSrc), where, s.Place(move.OnOverlay), move.Quoted(commands), s.WhichCommand()), commands...)
+}
+
+// EitherHasMore returns the error for a guest with a process that ended in its switch. It may have
+// written only to the end, if another program resumed it, or only to the overlay, if it was started
+// there since.
+func EitherHasMore(s *move.Spec, to move.Direction) *api.Error {
+	return api.Errorf(api.CodeChainChanged,
+		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
+		s.InstanceName, to.Image(s).Path, s.Top(), s.WhichCommand())
+}
+
+// OverlayHasData returns the error for the overlay of an undone start that has data (why is nil),
+// or that is another file (why is the reason).
+func OverlayHasData(s *move.Spec, why error) *api.Error {
+	is := "a guest was started on it and put back since, and its writes are there alone"
+	if why != nil {
+		is = fmt.Sprintf("it is not the overlay that the start has made: %v", why)
+	}
+	keep := api.ShellLine("mv", "-n", "--", s.Overlay, s.Overlay+".kept")
+	return move.Cured(api.Errorf(api.CodeChainChanged,
+		"%s was to be deleted, since the start of its migration is taken back, but %s; nothing was deleted: put the file out of the way (`%s`), and call again; docs/how-to/recover.md (A source that was written) says what can be done with it",
+		s.Overlay, is, keep), keep)
+}
+
+// SnapshotSection is the section of the page Recover about snapshots of other programs.
+const SnapshotSection = "A snapshot over a disk that moves"
+
+// SnapshotAdvice describes how to merge the images over the image that the guest was on, "" if
+// there are none.
+func SnapshotAdvice(s *move.Spec, disk *move.DiskState) string {
+	fold := FoldCommands(s, disk)
+	if fold == nil {
+		return ""
+	}
+	chain := disk.Dom.LiveDisk(s.Target).Chain
+	over := s.Place(positionOn(s, chain[Ours(s, chain)]))
+	return fmt.Sprintf("over %s is a snapshot (%s), which has the newest writes: merge it (%s), "+
+		"have libvirt forget it if it is listed (`%s`, `%s`)",
+		over, chain[0].Path, move.Quoted(fold), api.ShellLine("virsh", "snapshot-list", "--", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", "--metadata", "--", s.InstanceName, "NAME"))
+}
+
+// FoldCommands returns the commands that fold the images over the image that the guest was on into
+// that image, nil if there are none.
+func FoldCommands(s *move.Spec, disk *move.DiskState) []string {
+	if !disk.Active || !Under(s, disk.Dom.LiveDisk(s.Target)) {
+		return nil
+	}
+	chain := disk.Dom.LiveDisk(s.Target).Chain
+	return move.CommitCommands(s, chain[Ours(s, chain)].Path, disk.Dom.State != hv.StatePaused)
+}
+
+// Under reports whether a disk has an image over an image of the migration. The disk may be nil.
+func Under(s *move.Spec, d *hv.Disk) bool { return d != nil && Ours(s, d.Chain) > 0 }
+
+// Ours returns the index in a chain of the first image that the migration knows, -1 for none.
+func Ours(s *move.Spec, chain []hv.Image) int {
+	return slices.IndexFunc(chain, func(img hv.Image) bool { return positionOn(s, img) != move.Foreign })
+}
+
+func positionOn(s *move.Spec, img hv.Image) move.Position {
+	switch img.Path {
+	case s.Src.Path:
+		return move.OnSrc
+	case s.Dst.Path:
+		return move.OnDst
+	case s.Overlay:
+		return move.OnOverlay
+	}
+	return move.Foreign
+}
+
+// ReadActive is readDisk for a guest that must have a process.
+func (e *Env) ReadActive(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if !disk.Active {
+		return nil, GuestIsOff(s)
+	}
+	return disk, nil
+}
+
+func GuestIsOff(s *move.Spec) error {
+	return &move.WorldChangedError{What: fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
+}
+
+// GuestRestarted ends an op if the guest has another process: the jobs of the earlier process are
+// gone.
+func GuestRestarted(s *move.Spec) error {
+	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
+}
+
+// JobEndedEarly ends an op when its block job is gone early, because of an I/O error or a new
+// process of the guest. The guest is on its old image.
+func JobEndedEarly(s *move.Spec, into hv.Image) error {
+	return &move.WorldChangedError{What: jobEnded(s, into, logSaysWhy)}
+}
+
+// logSaysWhy is for a job's end with a reason that only QEMU knows.
+const logSaysWhy = "its log says why"
+
+func jobEnded(s *move.Spec, into hv.Image, why string) string {
+	from, goesOn := s.Overlay, "its overlay"
+	if s.Method == move.MethodMirror {
+		from, goesOn = s.Src.Path, "it"
+	}
+	return fmt.Sprintf("QEMU ended the copy of %s into %s before it was done (%s); the guest goes on with %s and nothing is lost",
+		from, into.Path, why, goesOn)
+}
+
+// fullBelow is the free space below which a filesystem counts as full: less than QEMU writes at
+// once.
+const fullBelow = 1 << 20
+
+// dstIsFull reports whether an image is dst, and its filesystem has no space for more of it.
+func (e *Env) dstIsFull(s *move.Spec, into hv.Image) bool {
+	if into.Path != s.Dst.Path || into.Type != hv.SourceFile {
+		return false
+	}
+	free, err := e.images.FreeBytes(filepath.Dir(into.Path))
+	return err == nil && free < fullBelow
+}
+
+// JobFailed returns the error for a job that ended while it was watched, in this run of the guest.
+// A fold is repeated, since it is short. A mirror would meet the same error again after hours, so a
+// person must look at it, unless the guest's process is ending: libvirt ends the jobs first. A fold
+// into a full dst is not repeated either.
+func (e *Env) JobFailed(ctx context.Context, s *move.Spec, into hv.Image, run int) error {
+	if e.dstIsFull(s, into) {
+		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeNoSpace, "%s. Make room there and complete again, or take the move back",
+			jobEnded(s, into, "its filesystem is full")))
+	}
+	if s.Method == move.MethodMirror {
+		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into, logSaysWhy)))
+	}
+	return JobEndedEarly(s, into)
+}
+
+func GuestIsOn(s *move.Spec) error {
+	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was started", s.InstanceName)}
+}
+
+// How long libvirt may take to notice that a guest is gone. A call counts as failed for another
+// reason only after this time.
+const (
+	// DeathNotice is for a process that may have died.
+	DeathNotice = time.Second
+	deathPoll   = 20 * time.Millisecond
+	// DestroyNotice is for a process that was told to end: it ends its jobs first, and libvirt
+	// kills it if that takes too long (some 15 s). It is also for a process that libvirt has lost
+	// (hv.ErrProcessEnds), on a slow host.
+	DestroyNotice = 30 * time.Second
+)
+
+// GuestError is hvError for a call that needs the guest's process. If the process dies, the call
+// fails a moment before libvirt reports the guest as off. An op that is undone in that moment could
+// find an unknown state, so guestError waits until libvirt notices.
+func (e *Env) GuestError(ctx context.Context, s *move.Spec, err error) error {
+	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
+}
+
+// guestErrorAfter is guestError for a call in this run of the guest (0 if unknown): it detects a
+// guest that was stopped and started again.
+func (e *Env) guestErrorAfter(ctx context.Context, s *move.Spec, run int, notice time.Duration, err error) error {
+	if typed := e.move.HVError(err); typed != err { //nolint:errorlint // the same error, not a wrapped one
+		return typed
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, hv.ErrProcessEnds) {
+		notice = max(notice, DestroyNotice)
+	}
+	_, gone := retry.Poll(ctx, max(deathPoll, notice/100), notice, func() (bool, error) {
+		disk, err := e.move.ReadDisk(ctx, s)
+		switch {
+		case err != nil:
+			return false, err
+		case !disk.Active:
+			return false, GuestIsOff(s)
+		case run != 0 && disk.Dom.Run != run:
+			return false, GuestRestarted(s)
+		}
+		return false, nil
+	})
+	return cmp.Or(gone, err)
+}
+
+// CheckNotSaved refuses the switch of a guest that was saved while its volume was copied. The
+// switch is possible once the guest is restored.
+func (e *Env) CheckNotSaved(ctx context.Context, s *move.Spec) error {
+	if s.Method != move.MethodOverlay {
+		return nil
+	}
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	return AtRest(s, disk)
+}
+
+// MayName refuses a switch if another program has changed the definition.
+func MayName(d *move.DiskState, s *move.Spec, to move.Direction) error {
+	if d.Config != s.Before() && d.Config != to.End {
+		return ChainChanged(s, d)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// UserOf describes the user of the image at path, in words that follow its name in a sentence: a
+// domain of this host, except those with the ids except, or a mount or device of the kernel. It
+// returns "" if no user is seen.
+func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string, error) {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return "", err
+	}
+	others := slices.DeleteFunc(slices.Clone(doms), func(d hv.Domain) bool { return slices.Contains(except, d.ID) })
+	domain, target, err := location.DiskOf(others, path)
+	switch {
+	case err != nil:
+		return "", CannotTellUser(path, err)
+	case domain != "":
+		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
+	}
+	user, err := e.images.InUse(ctx, path, func(ctx context.Context) (least, most int, err error) {
+		n, err := witness.Clients(ctx, e.hv, path, except...)
+		return n, n, err
+	})
+	if err != nil {
+		return "", fmt.Errorf("see who uses %s: %w", path, err)
+	}
+	if user != "" {
+		return "is in use: " + user, nil
+	}
+	return "", nil
+}
+
+// CannotTellUser returns the refusal of a path with unknown users.
+func CannotTellUser(path string, why error) *api.Error {
+	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance, and call again", path, why)
+}
+
+// HVRefusal converts an error of the hypervisor into a refusal for a caller of the API. It returns
+// nil for nil.
+func HVRefusal(err error) error {
+	var unreadable *hv.Unreadable
+	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) {
+		return request.Refused(err)
+	}
+	return err
+}
+
+// SrcNotInUse refuses a src with a user on this host other than the instance of the migration. The
+// registry knows no other user, but a domain that was never adopted, or was forgotten, would write
+// to src during the copy, and would keep src afterwards. It is called before a migration begins and
+// again before the switch, since definitions may change meanwhile.
+func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
+	user, err := e.UserOf(ctx, s.Src.Path, s.InstanceID)
+	if err != nil {
+		return e.move.HVError(err)
+	}
+	return srcInUse(s, user)
+}
+
+// OthersHaveSrc refuses a src at an address with other users, before it is copied or checked:
+// nothing shows their writes afterwards. The witnesses must agree first: a client that libvirt does
+// not know may be the guest's own. While a job runs QEMU is not asked; it was asked before the job.
+func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
+	if !api.IsNetwork(s.Src.Path) || !s.Attached() {
+		return e.SrcNotInUse(ctx, s)
+	}
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil || disk.Mirror != nil {
+		return err
+	}
+	if _, err := e.ConfirmDisk(ctx, s); err != nil {
+		return err
+	}
+	return e.SrcNotInUse(ctx, s)
+}
+
+// EndNotInUse refuses to fold into an end at an address that another instance has: nothing locks an
+// address, while QEMU locks files and devices.
+func (e *Env) EndNotInUse(ctx context.Context, s *move.Spec, to move.Direction) error {
+	switch {
+	case !api.IsNetwork(to.Image(s).Path):
+		return nil
+	case to.End == move.OnSrc:
+		return e.SrcNotInUse(ctx, s)
+	}
+	return e.DstNotInUse(ctx, s)
+}
+
+// DstNotInUse is CheckFree for dst, with errors that are typed for the runner.
+func (e *Env) DstNotInUse(ctx context.Context, s *move.Spec) error {
+	return e.move.HVError(e.move.RegistryError(e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID})))
+}
+
+func srcInUse(s *move.Spec, user string) error {
+	if user == "" {
+		return nil
+	}
+	by := "no host has it at an instance"
+	switch {
+	case s.LedByRegistry():
+		by = "only instances that move with it have it"
+	case s.Attached():
+		by = "it is attached to instance " + s.InstanceName + " alone"
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by the registry %s, but %s %s; take the disk from there, or have the instance adopted first if it is none of Volferry's yet (volferryctl instance adopt)",
+		s.VolumeName, by, s.Src.Path, user)
+}
+
+// CheckFree refuses an image that is in use on this host, that is a volume (by any path), or that
+// belongs to a migration.
+func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) error {
+	user, err := e.UserOf(ctx, path)
+	if err != nil {
+		return err
+	}
+	if user == "" {
+		// Wait for a request that takes an image and has not registered it yet.
+		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
+		if errors.Is(err, location.ErrCannotTell) {
+			return CannotTellUser(path, err)
+		}
+		if err != nil {
+			return err
+		}
+		user = holder.Words
+	}
+	if user == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
+}
+
+// CheckSrcNotInUse is srcNotInUse with errors for a caller of the API. except are the ids of the
+// instances that may have src.
+func (e *Env) CheckSrcNotInUse(ctx context.Context, s *move.Spec, except ...string) error {
+	user, err := e.UserOf(ctx, s.Src.Path, except...)
+	if err != nil {
+		return HVRefusal(err)
+	}
+	return srcInUse(s, user)
+}
+
+// NotNamed makes sure, before an image is deleted, that no domain of this host has it in a chain,
+// and no process of a domain has it open.
+func (e *Env) NotNamed(ctx context.Context, path string) error {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return e.move.HVError(err)
+	}
+	domain, target, err := location.DiskOf(doms, path)
+	switch {
+	case err != nil:
+		return op.UnknownOutcome(CannotTellUser(path, err))
+	case domain != "":
+		i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == domain })
+		detach := detachCommand(&doms[i], target)
+		return op.UnknownOutcome(move.Cured(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it; nothing was deleted: take the disk from there (`%s`), and call again", path, target, domain, detach), detach))
+	}
+	return e.notOpen(ctx, doms, path)
+}
+
+func detachCommand(dom *hv.Domain, target string) string {
+	words := []string{"virsh", "detach-disk"}
+	if dom.LiveDisk(target) != nil {
+		words = append(words, "--live")
+	}
+	if dom.ConfigDisk(target) != nil {
+		words = append(words, "--config")
+	}
+	return api.ShellLine(append(words, "--", dom.Name, target)...)
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// MustHold reports whether the guest has to be suspended while a job of the migration begins. Some
+// versions of QEMU miss writes of a guest in that time (hv.JobStart.LosesWrites):
+//
+//   - After QEMU has inserted its filter over the disk, with all requests drained, until mirror_run
+//     has scanned the disk, the filter knows no job: a write passes it and marks nothing dirty. If
+//     the scan passed the blocks of the write before they were allocated, they are never copied.
+//   - libvirt's suspend is QEMU's stop, which returns when all requests of all disks have ended and
+//     the images are flushed. Until it is resumed a guest has no requests in flight and begins
+//     none, and no other program writes to the disk.
+//   - The filter knows the job before QEMU sets the job's length, which is 0 until then, or reports
+//     that the job is ready (hv.Job.Tracking). A later write is copied, or marked dirty.
+//
+// So a job misses nothing if the guest is suspended before the job begins, and until the job was
+// seen to track. A full copy of one raw image copies every block, so a missed write does no harm
+// there.
+//
+// Other versions may die of a write of an I/O thread before the scan (hv.JobStart.KillsGuest).
+// They, too, are safe once the job was seen to track.
+func (e *Env) MustHold(ctx context.Context, s *move.Spec) (bool, error) {
+	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrNotActive):
+		return false, nil // no job can begin
+	case errors.Is(err, hv.ErrUnavailable):
+		return false, err
+	case err != nil:
+		e.log.Warn("the version of a guest's QEMU is not known", "instance", s.InstanceName, "err", err)
+		v = hv.Version{}
+	}
+	harm := e.jobStart(v)
+	wholeImage := s.Method == move.MethodMirror && len(s.SrcChain()) == 1 && s.Src.Format == api.FormatRaw
+	switch {
+	case harm.LosesWrites && !wholeImage:
+		return true, nil
+	case !harm.KillsGuest:
+		return false, nil
+	}
+	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	if err != nil {
+		return false, err
+	}
+	return dom.IOThreads, nil
+}
+
+// MayBeginUnheld refuses to begin a job with the guest running where the guest has to be suspended
+// for that: the op is then planned again.
+func (e *Env) MayBeginUnheld(ctx context.Context, s *move.Spec) error {
+	hold, err := e.MustHold(ctx, s)
+	if err != nil || !hold {
+		return e.move.HVError(err)
+	}
+	return &move.WorldChangedError{What: fmt.Sprintf("a block job on disk %s of instance %s has to begin with the guest suspended, since its QEMU may lose a write, or die of it, otherwise", s.Target, s.InstanceName)}
+}
+
+// BegunHeld reports whether the job of a migration that runs on the disk of a guest was begun with
+// the guest suspended.
+func (e *Env) BegunHeld(ctx context.Context, s *move.Spec) (bool, error) {
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil || disk.Mirror == nil {
+		return false, err
+	}
+	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return false, e.move.HVError(err)
+	}
+	return e.history.BegunHeld(ctx, s, disk.Mirror.Job, process.ID)
+}

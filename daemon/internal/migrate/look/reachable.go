@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// CheckReachable refuses directories that the guest's QEMU cannot pass through, and a dst that it
+// cannot open: otherwise the switch, or the guest's next start, would fail.
+func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
+	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return request.NoHypervisor(err)
+	}
+	if err != nil || !confined {
+		return err
+	}
+	dirs := []string{location.Directory(s.Dst.Path)}
+	if s.Overlay != "" {
+		dirs = append(dirs, filepath.Dir(s.Overlay))
+	}
+	for _, dir := range dirs {
+		err := e.images.Reach(user, dir)
+		if errors.Is(err, image.ErrAbsent) && s.CreateDst && s.DstBlock {
+			continue // a volume group without volumes has no directory; checkOpens checks when dst is made
+		}
+		if err != nil {
+			return image.Refused("migrate volume "+s.VolumeName, dir, err)
+		}
+	}
+	if s.CreateDst {
+		return nil
+	}
+	return e.mayOpen(s, user, s.Dst.Path)
+}
+
+// CheckNotDenied refuses a dst that the guest's process may not write.
+func (e *Env) CheckNotDenied(ctx context.Context, s *move.Spec) error {
+	return HVRefusal(e.NotDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
+}
+
+// CheckSwitchable refuses the switch of a running guest if libvirt would not resume it on the other
+// image.
+func (e *Env) CheckSwitchable(ctx context.Context, s *move.Spec, state hv.State) error {
+	if !state.Active() {
+		return nil
+	}
+	err := e.hv.CanSwitch(ctx, s.Src.Path, s.Dst.Path)
+	if errors.Is(err, hv.ErrUnsupported) {
+		instead := "stop the instance and call again"
+		if s.Method == move.MethodMirror { // a mirror ends with its guest
+			instead = "move the volume with the instance stopped instead"
+		}
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot switch volume %s while instance %s runs: %v; %s", s.VolumeName, s.InstanceName, err, instead)
+	}
+	return HVRefusal(err)
+}
+
+// CheckOpens refuses an image that was just made, or is about to be used, if the guest's QEMU could
+// not open it. The image must not be in use.
+func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
+	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return request.AwaitHypervisor(err)
+	}
+	if err != nil || !confined {
+		return err
+	}
+	return e.mayOpen(s, user, path)
+}
+
+// DoneIfOpens changes the observation that an image was made to not done, if checkOpens refuses the
+// image.
+func (e *Env) DoneIfOpens(ctx context.Context, s *move.Spec, path string, is op.Observation, err error) (op.Observation, error) {
+	if err != nil || is != op.Done {
+		return is, err
+	}
+	err = e.CheckOpens(ctx, s, path)
+	if api.CodeOf(err) == api.CodePermissionDenied {
+		return op.NotDone, nil
+	}
+	if err != nil {
+		return op.Unknown, err
+	}
+	return op.Done, nil
+}
+
+func (e *Env) mayOpen(s *move.Spec, user hv.ProcessUser, path string) error {
+	return image.Refused("migrate volume "+s.VolumeName, path, e.images.MayOpen(user, path))
+}
+
+// NotDenied refuses an action (doing) that makes the guest's process write to an image, if a rule
+// of the security module denies that, whatever the image's rights are. If that is unknown, the job
+// shows it: a denied job ends before it has written anything.
+func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) error {
+	if !s.Attached() || api.IsNetwork(path) {
+		return nil // the rules are about files
+	}
+	rule, err := e.hv.WriteDeniedBy(ctx, s.InstanceID, path)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return err
+	case err != nil && !errors.Is(err, hv.ErrNotActive):
+		e.log.Warn("it is not known what AppArmor denies to a guest", "instance", s.InstanceName, "err", err)
+	}
+	if rule == nil {
+		return nil
+	}
+	return api.Errorf(api.CodePermissionDenied,
+		"cannot %s: AppArmor denies instance %s to write to %s, by a rule that libvirt made while that was below the overlay of a migration; "+
+			"remove it (sed -i '\\|deny \"%[3]s\" w,|d' %[4]s) and try again, libvirt reads the rules anew for each job; or stop the instance first",
+		doing, s.InstanceName, rule.Path, rule.File).With("path", rule.Path).With("file", rule.File)
+}

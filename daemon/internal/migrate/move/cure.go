@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Cured adds to an error the commands, in order, that an operator has to run before repeating the
+// call; none if they are unknown. Each has been tried where it is printed
+// (internal/treetest/testdata/needs_operator.txt).
+func Cured(err *api.Error, commands ...string) *api.Error {
+	if len(commands) == 0 {
+		return err
+	}
+	return err.With(api.DetailCure, strings.Join(commands, api.CureSeparator))
+}
+
+// Undefined returns the error for an instance that has no definition on this host and does not run.
+// Only its owner has a copy of its definition.
+func Undefined(s *Spec) *api.Error {
+	define, repair := s.DefineCommand(), s.RepairCommand()
+	return Cured(api.Errorf(api.CodeNeedsOperator,
+		"instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s). "+
+			"Define it again, with a copy of its definition as %s (`%s`), whatever image that names for disk %s, have the disk named right (`%s`), and call again; nothing was changed",
+		s.InstanceName, s.VolumeName, s.Before(), s.Leftovers(), s.DefinitionFile(), define, s.Target, repair), define, repair)
+}
+
+func (s *Spec) RepairCommand() string {
+	return api.ShellLine("volferryctl", "instance", "repair", s.InstanceName)
+}
+
+func (s *Spec) CancelCommand() string {
+	return api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID)
+}
+
+func (s *Spec) WhichCommand() string {
+	return api.ShellLine("volferryctl", "volume", "which", s.VolumeName)
+}
+
+// DumpCommand returns the command that writes libvirt's definition of the instance to
+// definitionFile, and defineCommand the command that defines the instance from it.
+func (s *Spec) DumpCommand() string {
+	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.DefinitionFile())
+}
+
+func (s *Spec) DefineCommand() string {
+	return api.ShellLine("virsh", "define", "--", s.DefinitionFile())
+}
+
+func (s *Spec) DefinitionFile() string { return "./" + s.InstanceName + ".xml" }
+
+// CommitCommands returns the commands that commit all images over base into base under a guest. A
+// running guest is suspended meanwhile: some versions of QEMU miss writes when such a job begins
+// (MustHold).
+func CommitCommands(s *Spec, base string, runs bool) []string {
+	commit := api.ShellLine("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
+	if !runs {
+		return []string{commit}
+	}
+	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", s.InstanceName)}
+}
+
+func Quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
+
+// KillCommand returns a command that ends a process of the instance, and no other process that has
+// reused its number.
+func KillCommand(s *Spec, pid int) string {
+	is := api.ShellLine("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument that libvirt passes
+	return is + " && " + api.ShellLine("kill", strconv.Itoa(pid))
+}
+
+// ConvertCommand returns the command that writes the content of one image to an existing one of the
+// same size.
+func ConvertCommand(fromFormat, toFormat, from, to string) string {
+	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
+}
+
+func StartPoolCommand(pool string) string {
+	return api.ShellLine("virsh", "pool-start", "--", pool)
+}
+
+func EndJobCommand(s *Spec) string {
+	return api.ShellLine("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// PositionOf reads the position from a disk's chain. It compares whole chains: an overlay over
+// another image is foreign. A definition may omit the chain below the overlay, unless it states
+// that there is none: libvirt omits it if a snapshot is requested when the guest is just ending.
+func PositionOf(s *Spec, d *hv.Disk) Position {
+	if d == nil {
+		return Foreign
+	}
+	src, dst, overlay := s.SrcChain(), s.DstChain(), s.OverlayChain()
+	bases := len(src) - 1
+	switch {
+	case location.OnChain(d, overlay, len(overlay)-1):
+		return OnOverlay
+	case location.OnChain(d, src, bases):
+		return OnSrc
+	case location.OnChain(d, dst, len(dst)-1):
+		return OnDst
+	}
+	return Foreign
+}
+
+// Direction is the image into which the overlay of a running guest is folded: dst (complete) or src
+// (cancel).
+type Direction struct {
+	Job   hv.JobKind
+	Image func(*Spec) hv.Image
+	Chain func(*Spec) []hv.Image
+	End   Position
+}
+
+// NameStep returns the name of the step that changes the definition to the end.
+func (to Direction) NameStep() string { return "name_" + string(to.End) }
+
+// InBackground reports whether the job of a direction writes only in the background.
+func InBackground(s *Spec, to Direction) bool { return to.Job == hv.JobActiveCommit || s.Background() }
+
+var (
+	ToDst = Direction{Job: hv.JobCopy, Image: (*Spec).DstImage, Chain: (*Spec).DstChain, End: OnDst}
+	ToSrc = Direction{Job: hv.JobActiveCommit, Image: (*Spec).SrcImage, Chain: (*Spec).SrcChain, End: OnSrc}
+)
+
+type DiskState struct {
+	Dom    *hv.Domain
+	Active bool
+	Live   Position // only if active
+	Config Position
+	Mirror *hv.Mirror
+}
+
+// ReadDisk reads the domain. Its errors are typed for the runner.
+func (e *Env) ReadDisk(ctx context.Context, s *Spec) (*DiskState, error) {
+	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		err = errors.Join(Undefined(s), err)
+	}
+	if err != nil {
+		return nil, e.HVError(err)
+	}
+	disk := &DiskState{Dom: dom, Active: dom.State.Active(), Config: PositionOf(s, dom.ConfigDisk(s.Target))}
+	if disk.Active {
+		live := dom.LiveDisk(s.Target)
+		disk.Live = PositionOf(s, live)
+		if live != nil {
+			disk.Mirror = live.Mirror
+		}
+	}
+	return disk, nil
+}
+
+// MirrorTo returns the block job on the disk if it is this direction's, nil if there is no job, and
+// an error for another program's job.
+func (d *DiskState) MirrorTo(to Direction, s *Spec) (*hv.Mirror, error) {
+	img := to.Image(s)
+	switch {
+	case d.Mirror == nil:
+		return nil, nil
+	case d.Mirror.Job == hv.JobOther && d.Mirror.Image.Path == img.Path:
+		// libvirt shows a failed job of ours so, until the job is gone.
+		return &hv.Mirror{Job: to.Job, Image: d.Mirror.Image}, nil
+	}
+	if d.Mirror.Job != to.Job || d.Mirror.Image.Path != img.Path {
+		return nil, api.Errorf(api.CodeChainChanged,
+			"disk %s of instance %s has a block job (%s) to %s that Volferry did not start: wait for its end, or end it (`%s`), and call again",
+			s.Target, s.InstanceName, d.Mirror.Job, d.Mirror.Image.Path, EndJobCommand(s))
+	}
+	return d.Mirror, nil
+}
+
+// Ours returns our job of this direction, or nil if it does not run.
+func (d *DiskState) Ours(to Direction, s *Spec) *hv.Mirror {
+	mirror, err := d.MirrorTo(to, s)
+	if err != nil {
+		return nil
+	}
+	return mirror
+}
+
+// JobRuns reports whether a block job runs on the disk of the migration, whichever program began
+// it.
+func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
+	disk, err := e.ReadDisk(ctx, s)
+	return err == nil && disk.Mirror != nil, err
+}

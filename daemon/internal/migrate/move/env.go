@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Deps are the ports of the packages of the steps, and the state in memory that they share.
+type Deps struct {
+	Ports
+	History   History
+	Progress  *ProgressTracker
+	Fence     *Fence
+	Unresumed *request.Unresumed
+	// Host answers for this host.
+	Host func(context.Context) (Host, error)
+	Log  *slog.Logger
+	// Stopping is cancelled when the daemon is told to stop: from then on no guest is paused.
+	Stopping context.Context
+	stop     context.CancelFunc
+}
+
+// NewDeps makes Deps of the ports. It calls change with the id of each migration with new
+// progress.
+func NewDeps(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Deps {
+	d := &Deps{
+		Ports: ports, History: history, Progress: newProgressTracker(change, ports.Now), Fence: &Fence{},
+		Unresumed: &request.Unresumed{Changed: change}, Host: host, Log: log,
+	}
+	if d.JobStart == nil {
+		d.JobStart = hv.JobStartOf
+	}
+	if d.CountPaced == nil {
+		d.CountPaced = func(time.Duration) {}
+	}
+	d.Stopping, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// Env has what all packages of the steps use: the state of the disk, the fence of this host, and
+// the errors of the ports, typed for the runner.
+type Env struct {
+	hv       hv.Hypervisor
+	images   Images
+	copier   Copier
+	registry Registry
+	progress *ProgressTracker
+	fence    *Fence
+	log      *slog.Logger
+	now      func() time.Time
+	stopping context.Context
+	stop     context.CancelFunc
+	// recordEnds is called before a migration counts as unknown to the registry.
+	recordEnds func(context.Context) error
+}
+
+// New makes an Env of the ports.
+func New(d *Deps) *Env {
+	return &Env{
+		hv: d.HV, images: d.Images, copier: d.Copier, registry: d.Registry, progress: d.Progress, fence: d.Fence, log: d.Log, now: d.Now,
+		stopping: d.Stopping, stop: d.stop,
+		recordEnds: func(context.Context) error { return nil },
+	}
+}
+
+// OnForgotten sets a function that is called before any decision about a migration that the
+// registry does not know. A registry that was restored from a backup may first have to learn where
+// the volume was when the migration began.
+func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
+
+// CopyOptions returns the present options of a copy: the options of the start with the operator's
+// changes, also from before a restart.
+func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
+	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
+		stored, err := e.copier.Update(s.CopyKey())
+		if err != nil {
+			e.log.Warn("cannot read what was changed of a migration", "migration", s.MigrationID, "err", err)
+			return api.MigrationUpdate{}
+		}
+		return stored
+	})
+	return update.Apply(s.CopyOptions)
+}
+
+// Update changes the options of a migration's copy, durably.
+func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
+	before, err := e.copier.Update(s.CopyKey())
+	if err != nil {
+		return err
+	}
+	in = in.After(before)
+	if err := e.copier.SetUpdate(s.CopyKey(), in); err != nil {
+		return err
+	}
+	e.progress.setUpdate(s.MigrationID, in)
+	return nil
+}
+
+// standsAfter is how long a copy may make no progress before that is shown, in addition to the time
+// of a chunk at the copy's bandwidth limit.
+const standsAfter = 30 * time.Second
+
+// Progress returns the progress of a migration's op; ok is false if no op moves bytes. While the
+// kernel blocks the reads or writes of a copy, as for unavailable storage, the copy reports
+// nothing, and Progress reports that it makes no progress.
+func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
+	shown, ok := e.progress.Get(s.MigrationID)
+	p = shown.Progress
+	if p.Phase == JobPhase(s) { // the job itself reports that it makes no progress
+		return p, ok
+	}
+	bound := standsAfter
+	if limit := e.CopyOptions(s).BandwidthBytesPerSecond; limit > 0 {
+		bound += time.Duration(float64(copy.ChunkBytes) / float64(limit) * float64(time.Second))
+	}
+	if idle := e.now().Sub(shown.since); ok && idle >= bound {
+		p.RateBytesPerSecond, p.Pacing = 0, PacingIf(DoingStandsStill, NoProgress(idle))
+	}
+	return p, ok
+}
+
+// waitShutdown is the reason why a switch waits that would begin while the daemon stops. It
+// continues after the next start of the daemon.
+const waitShutdown = "shutdown"
+
+// StopPausing is called when the daemon is asked to stop: from then on no guest is paused.
+func (e *Env) StopPausing() { e.stop() }
+
+func (e *Env) MayPause() error {
+	if e.stopping.Err() != nil {
+		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
+	}
+	return nil
+}
+
+// Bounds of the waits inside steps.
+const (
+	// JobPoll is the interval between looks at a running block job without a pacer.
+	JobPoll = 100 * time.Millisecond
+	// DrainPoll is that interval while the guest is paused, when every millisecond counts.
+	DrainPoll = 2 * time.Millisecond
+	// DrainBound is how long the job may take to catch up in a pause. After it the guest is resumed
+	// and the op is undone.
+	DrainBound = 5 * time.Second
+	// CommitBound is how long an active commit may make no progress before the guest is limited,
+	// and again before the guest is paused.
+	CommitBound = 10 * time.Second
+)
+
+// Step makes an op.Step of functions that take the spec. undo and observe may be nil.
+func Step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {
+	return op.StepOf(SpecOf, name, do, undo, observe)
+}
+
+type RemarkOutput struct {
+	Remark string `json:"remark"`
+}
+
+// FlushEarly flushes an image that the guest writes, before a call that would flush it with the
+// guest paused. An error costs only time, except that the image could not store writes: a later
+// flush would not report that, so flushEarly returns that error.
+func (e *Env) FlushEarly(ctx context.Context, s *Spec, path string) error {
+	err := e.images.Flush(ctx, path)
+	if err == nil || NotStored(err) {
+		return err
+	}
+	e.NotFlushedEarly(s, path, err)
+	return nil
+}
+
+func (e *Env) NotFlushedEarly(s *Spec, path string, err error) {
+	e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
+}
+
+func (e *Env) Compare(ctx context.Context, s *Spec, a, b []hv.Image, sizeBytes int64) error {
+	return e.copier.Compare(ctx, a, b, sizeBytes, func(p Progress) { e.progress.Set(s.MigrationID, p) })
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+)
+
+// Pacing is what slows down a copy or a block job now, mostly the needs of its guest, and why. It
+// is zero if nothing does.
+type Pacing struct {
+	PacingKind
+
+	Words string
+}
+
+// PacingKind is the part of a Pacing for programs.
+type PacingKind struct {
+	Doing    string
+	Requests string // reads, writes or flushes, if their latency is the reason
+}
+
+// Reasons for a slow job, other than a pacer.
+const (
+	DoingThrottlesGuest = "throttles_guest"
+	DoingWaitsForDst    = "waits_for_dst"
+	DoingStandsStill    = "stands_still"
+)
+
+// PacingKinds returns all kinds.
+func PacingKinds() []PacingKind {
+	kinds := []PacingKind{{Doing: DoingThrottlesGuest}, {Doing: DoingWaitsForDst}, {Doing: DoingStandsStill}}
+	for _, s := range copy.PacedStates() {
+		kinds = append(kinds, pacingKind(s))
+	}
+	return kinds
+}
+
+func PacingIf(doing, words string) Pacing {
+	if words == "" {
+		return Pacing{}
+	}
+	return Pacing{PacingKind{Doing: doing}, words}
+}
+
+func PacingOf(s copy.PaceState) Pacing {
+	words := s.String()
+	if words == "" {
+		return Pacing{}
+	}
+	return Pacing{pacingKind(s), words}
+}
+
+func pacingKind(s copy.PaceState) PacingKind {
+	return PacingKind{Doing: string(s.Doing), Requests: s.Requests}
+}
+
+func Milliseconds(d time.Duration) *float64 {
+	ms := float64(d) / float64(time.Millisecond)
+	return &ms
+}

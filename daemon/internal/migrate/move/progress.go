@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// ProgressTracker has the state of running migrations that is only in memory: the shown progress,
+// the options of a copy, the beginning of a pause. Nothing depends on it after a restart.
+type ProgressTracker struct {
+	mu      sync.Mutex
+	byID    map[string]shownProgress
+	updates map[string]api.MigrationUpdate
+	pauses  map[string]pause
+	change  func(migrationID string)
+	now     func() time.Time
+}
+
+type shownProgress struct {
+	Progress
+
+	since time.Time
+}
+
+// pause is the time of a pause. Unknown times are zero.
+type pause struct{ Began, Ended time.Time }
+
+func newProgressTracker(change func(migrationID string), now func() time.Time) *ProgressTracker {
+	return &ProgressTracker{
+		byID: map[string]shownProgress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]pause{},
+		change: change, now: now,
+	}
+}
+
+func (t *ProgressTracker) Set(id string, p Progress) {
+	t.mu.Lock()
+	before, known := t.byID[id]
+	if !known || before.Phase != p.Phase || before.BytesDone != p.BytesDone {
+		before.since = t.now()
+	}
+	t.byID[id] = shownProgress{p, before.since}
+	t.mu.Unlock()
+	t.change(id)
+}
+
+func (t *ProgressTracker) Get(id string) (shownProgress, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, ok := t.byID[id]
+	return p, ok
+}
+
+// GoesOn is called when a copy begins, or continues an earlier one.
+func (t *ProgressTracker) GoesOn(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, known := t.byID[id]; known {
+		t.byID[id] = shownProgress{p.Progress, t.now()}
+	}
+}
+
+func (t *ProgressTracker) Clear(id string) {
+	t.mu.Lock()
+	delete(t.byID, id)
+	t.mu.Unlock()
+}
+
+// update returns the changes to the options of a migration's copy, and reads them if they are not
+// in memory.
+func (t *ProgressTracker) update(id string, read func() api.MigrationUpdate) api.MigrationUpdate {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.updates[id]; !known {
+		t.updates[id] = read()
+	}
+	return t.updates[id]
+}
+
+func (t *ProgressTracker) setUpdate(id string, in api.MigrationUpdate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.updates[id] = in
+}
+
+func (t *ProgressTracker) PausedAt(id string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pauses[id].Began.IsZero() {
+		t.pauses[id] = pause{Began: at}
+	}
+}
+
+// PauseEnded records the end of a pause that has a known beginning.
+func (t *ProgressTracker) PauseEnded(id string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, known := t.pauses[id]; known {
+		t.pauses[id] = pause{p.Began, at}
+	}
+}
+
+// TakePause returns the times of the pause and forgets them.
+func (t *ProgressTracker) TakePause(id string) pause {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pauses[id]
+	delete(t.pauses, id)
+	return p
+}
+
+func NoProgress(idle time.Duration) string {
+	return fmt.Sprintf("no progress for %s", idle.Round(time.Second))
+}
+
+func JobPhase(s *Spec) string {
+	if s.Method == MethodMirror {
+		return "mirror"
+	}
+	return "fold"
+}

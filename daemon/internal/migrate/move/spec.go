@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// The methods of a migration.
+const (
+	// MethodOverlay freezes src under a local overlay, and the guest continues.
+	MethodOverlay = api.MethodOverlay
+	// MethodOffline prevents until the end that the instance, if any, starts. It is for volumes
+	// without attachment and for disks that libvirt cannot overlay.
+	MethodOffline = "offline"
+	// MethodMirror has QEMU copy the disk while the guest runs on src, and write each write of the
+	// guest to both images. It has no overlay and no frozen src that another program could copy. It
+	// is for disks that libvirt cannot overlay, and for users who want no overlay.
+	MethodMirror = api.MethodMirror
+	// MethodSave moves a volume with all its guests paused. The registry leads the move: a host
+	// that copies does only that part, and does not change the registry's row of the migration.
+	MethodSave = api.MethodSave
+	// MethodLive moves a volume while all its guests write. The registry leads this move too. The
+	// ops that copy, and that track the guests' writes, have inputs of their own (LiveInput).
+	MethodLive = api.MethodLive
+)
+
+// The values of --verify.
+const (
+	VerifyFull = api.VerifyFull
+	VerifyNone = api.VerifyNone
+)
+
+// Spec has the decisions about a migration that were made before anything was changed. It is part
+// of the input of all ops of the migration and never changes.
+type Spec struct {
+	MigrationID string `json:"migration_id"`
+	VolumeID    string `json:"volume_id"`
+	VolumeName  string `json:"volume_name"`
+	// InstanceID and Target (vda) are empty for a volume that no host has at an instance.
+	InstanceID      string `json:"instance_id,omitempty"`
+	InstanceName    string `json:"instance_name,omitempty"`
+	Target          string `json:"target,omitempty"`
+	SrcAttachmentID string `json:"src_attachment_id,omitempty"`
+	DstAttachmentID string `json:"dst_attachment_id,omitempty"`
+
+	Host       string `json:"host"`
+	HostName   string `json:"host_name"`
+	Epoch      int64  `json:"epoch"`
+	Generation int64  `json:"generation"`
+
+	Src      api.Location `json:"src"`
+	SrcBlock bool         `json:"src_block"`
+	// SrcPrint is the fingerprint of src, or empty for a migration that an older version began.
+	SrcPrint string `json:"src_print,omitempty"`
+	// SrcRights are the rights of src while no guest has it, for a dst that the migration makes.
+	// They are nil for a device, and for a migration that an older version began.
+	SrcRights *image.Rights `json:"src_rights,omitempty"`
+	Dst       api.Location  `json:"dst"`
+	DstBlock  bool          `json:"dst_block"`
+	// DstDeviceBytes, unless 0, is the size of the block device for a dst that the migration makes
+	// as a qcow2 image on a device.
+	DstDeviceBytes int64 `json:"dst_device_bytes,omitempty"`
+	// DstPrint is the fingerprint of a dst that existed before. The fingerprint of a dst that the
+	// migration makes is in the journal (DstNote).
+	DstPrint string `json:"dst_print,omitempty"`
+	// CreateDst: dst did not exist. The migration makes it, and removes it in a cancel.
+	CreateDst bool `json:"create_dst"`
+	// ConnectDst: dst is a volume of a target, and is made by connecting it. A cancel does not
+	// restore the data that the migration overwrote there.
+	ConnectDst bool `json:"connect_dst,omitempty"`
+	// RoomNote warns that the volume may outgrow the storage of dst; "" if it cannot.
+	RoomNote string `json:"room_note,omitempty"`
+	// Notes are sentences about properties of src that dst lacks.
+	Notes []string `json:"notes,omitempty"`
+	// Allocation is empty unless the migration makes dst as a file: api.AllocationThick if dst gets
+	// space for the whole volume before it is written, api.AllocationThin if not.
+	Allocation string `json:"allocation,omitempty"`
+	Overlay    string `json:"overlay,omitempty"`
+	// GuestBytes is the size that the guest sees, if that is not the whole src: the payload of a
+	// LUKS container, by its header at the request. Only a move under an overlay needs it.
+	GuestBytes int64 `json:"guest_bytes,omitempty"`
+
+	Method    string `json:"method"`
+	Composite bool   `json:"composite"` // volume migrate: go through to the end
+	// OnlyMirrored is the reason why the volume can only be mirrored while its instance runs; "" if
+	// another method is possible. Only preflight uses it.
+	OnlyMirrored string `json:"-"`
+	// MirrorFills: QEMU may write zeros to dst where src has holes, and these then use space. Only
+	// preflight uses it.
+	MirrorFills  bool `json:"-"`
+	ExternalCopy bool `json:"external_copy"`
+	DeleteSource bool `json:"delete_source"`
+	// Checkpoints is what to do with dirty bitmaps that the move would lose (api.MigrationTarget).
+	Checkpoints string `json:"checkpoints,omitempty"`
+	// CopyOptions are the options of the start; Env.CopyOptions includes later changes.
+	api.CopyOptions
+	// ToType is the volume's type after the move to dst; "" to keep the present one.
+	ToType string `json:"to_type,omitempty"`
+}
+
+// Input is the Input of every op of a migration.
+type Input struct {
+	Spec Spec `json:"spec"`
+	// RequestID is the id of the op that the caller knows. An op that the manager submits to
+	// continue a request has the id of the request's first op.
+	RequestID string `json:"request"`
+	request.Body
+	// Why is the reason for a cancel that the manager submitted itself because it gave up the
+	// migration.
+	Why *api.Error `json:"why,omitempty"`
+}
+
+// SizeBytes returns the exact size of src and dst. For LUKS containers it includes the header.
+func (s *Spec) SizeBytes() int64 { return s.Src.SizeBytes }
+
+// OverlayBytes returns the exact virtual size of the overlay, which is the size that the guest
+// sees.
+func (s *Spec) OverlayBytes() int64 { return cmp.Or(s.GuestBytes, s.SizeBytes()) }
+
+// SrcImage returns src in the form of package hv.
+func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
+
+// DstImage returns dst in the form of package hv.
+func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
+
+// DstOnDevice reports whether dst is a qcow2 image on a block device.
+func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
+
+// DstRoomBytes returns the space that dst takes where it is made, if it is not sparse.
+func (s *Spec) DstRoomBytes() int64 { return max(s.Dst.WholeBytes(), s.DstDeviceBytes) }
+
+// DstFileBytes returns the largest size that the file of dst may reach.
+func (s *Spec) DstFileBytes() int64 {
+	if s.Dst.Format == api.FormatQcow2 {
+		return Qcow2FileBytes(s.SizeBytes())
+	}
+	return s.Dst.WholeBytes()
+}
+
+// Qcow2FileBytes returns a size that the file of a full qcow2 image with clusters of 64 KiB does
+// not exceed: each cluster takes 16 bytes in one table and 2 in another.
+func Qcow2FileBytes(sizeBytes int64) int64 { return sizeBytes + sizeBytes/2048 + 1<<20 }
+
+// OverlayImage returns the overlay in the form of package hv. It is encrypted if src is.
+func (s *Spec) OverlayImage() hv.Image {
+	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay, LUKSSecret: s.Src.LUKSSecret}
+}
+
+// OverlayChain returns the chain between start and the end: the overlay over src.
+func (s *Spec) OverlayChain() []hv.Image {
+	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
+}
+
+// LedByRegistry reports whether the registry leads the migration, and this host does only a part.
+func (s *Spec) LedByRegistry() bool { return s.Method == MethodSave || s.Method == MethodLive }
+
+// Manner describes the state of the guests in a move that the registry leads.
+func (s *Spec) Manner() string {
+	if s.Method == MethodLive {
+		return "while its guests write"
+	}
+	return "with all its guests paused"
+}
+
+// Position is the chain of a migration that a disk is on.
+type Position string
+
+// The positions. Foreign is any other chain: another program has changed the disk, and nothing is
+// done to it.
+const (
+	OnSrc     Position = "src"
+	OnOverlay Position = "overlay over src"
+	OnDst     Position = "dst"
+	Foreign   Position = "another chain"
+)
+
+// Place returns the position in words for operators.
+func (s *Spec) Place(p Position) string {
+	switch p {
+	case OnSrc:
+		return fmt.Sprintf("the source (%s)", s.Src.Path)
+	case OnOverlay:
+		return fmt.Sprintf("the overlay (%s)", s.Overlay)
+	case OnDst:
+		return fmt.Sprintf("the destination (%s)", s.Dst.Path)
+	case Foreign:
+	}
+	return "images that this move does not know"
+}
+
+// Leftovers names the images that a migration may have left on this host.
+func (s *Spec) Leftovers() string {
+	if s.Overlay != "" {
+		return fmt.Sprintf("%s, %s and the overlay %s with the guest's writes since the start", s.Src.Path, s.Dst.Path, s.Overlay)
+	}
+	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
+}
+
+// Before returns the position of the disk until the switch to dst. beforeChain returns its chain.
+func (s *Spec) Before() Position {
+	if s.Method == MethodOverlay {
+		return OnOverlay
+	}
+	return OnSrc
+}
+
+func (s *Spec) BeforeChain() []hv.Image {
+	if s.Method == MethodOverlay {
+		return s.OverlayChain()
+	}
+	return s.SrcChain()
+}
+
+func (s *Spec) beforeBytes() int64 {
+	if s.Method == MethodOverlay {
+		return s.OverlayBytes()
+	}
+	return s.SizeBytes()
+}
+
+// SrcChain returns the chain before start: src, with its base images if it is a linked clone.
+func (s *Spec) SrcChain() []hv.Image { return location.Chain(s.Src, s.SrcBlock) }
+
+// DstChain returns the chain after complete: dst, with the base images that it keeps.
+func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) }
+
+// KeepsBase reports whether dst is over the base images of src.
+func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
+
+// Background reports whether the job that folds into dst writes only in the background
+// (blockCopyOptions). Then dst lacks a guest's write until the job has copied it, and copied data
+// is not flushed before the pivot.
+func (s *Spec) Background() bool { return s.KeepsBase() }
+
+// Attached reports whether the volume is a disk of an instance of this host.
+func (s *Spec) Attached() bool { return s.InstanceID != "" }
+
+// Key returns the key of ops that change the disk's chain. The ends of migrations exclude each
+// other per instance, because libvirt's security drivers confuse two block jobs that end at once on
+// one domain.
+func (s *Spec) Key() string {
+	if s.Attached() {
+		return request.InstanceKey(s.InstanceID)
+	}
+	return request.VolumeKey(s.VolumeID)
+}
+
+// Owner returns the owner of the guards that the migration sets.
+func (s *Spec) Owner() string { return "migration " + s.MigrationID }
+
+// CopyKey returns the key of the copy and of the ops that must wait for it.
+func (s *Spec) CopyKey() string { return "copy/" + s.MigrationID }
+
+func SpecOf(r *op.Run) (*Spec, error) {
+	var in Input
+	if err := r.Input(&in); err != nil {
+		return nil, err
+	}
+	return &in.Spec, nil
+}
+
+// TopBefore returns the path of the image that receives the guest's writes before the switch.
+func (s *Spec) TopBefore() string { return s.Top() }
+
+// Top returns the path of the image that receives the guest's writes before the switch.
+func (s *Spec) Top() string {
+	if s.Overlay != "" {
+		return s.Overlay
+	}
+	return s.Src.Path
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/witness"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// ChainProblem returns the problem of the instance's chain that forbids a start, nil if there is
+// none. inUse: the journal has the guest's newest writes in the overlay. orSrc: they may be in src
+// if the definition names src. unsure: they may be in the end of a pivot although the definition
+// names the overlay. known is false if the chain cannot be read now.
+func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
+	disk, err := e.look.ConfirmDisk(ctx, s)
+	var disagreed *look.WitnessesDisagreeError
+	switch {
+	case errors.As(err, &disagreed):
+		return guarded(disagreed.Error()), true
+	case errors.Is(err, hv.ErrNotFound):
+		return nil, true // there is no domain to start
+	case err != nil:
+		return nil, false
+	}
+	if unsure && !disk.Active && disk.Config == move.OnOverlay {
+		return guarded(mayLack(s)), true
+	}
+	if !inUse || namedBy(s, disk.Dom.ConfigDisk(s.Target)) || orSrc && disk.Config == move.OnSrc {
+		// An image above it is another program's snapshot with newer writes (UnderSnapshot). A
+		// guest that was saved while the witnesses disagreed would be restored to libvirt's chain.
+		guarded, err := e.guards.Has(s.InstanceID, ChainOwner(s))
+		return nil, err == nil && (!guarded || !disk.Dom.ManagedSave)
+	}
+	way := fmt.Sprintf("with the instance shut off, `%s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", api.ShellLine("volferryctl", "instance", "repair", s.InstanceName))
+	if api.IsNetwork(s.Src.Path) {
+		way = fmt.Sprintf("if its guest has not run from there since, `%s` names the overlay again, with the instance shut off; docs/how-to/recover.md (A definition that was put back) says more",
+			api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
+	}
+	return guarded(fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
+		"do not start it from there: %s",
+		s.InstanceName, s.Target, s.Place(disk.Config), s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path, way)), true
+}
+
+func guarded(message string) *api.ChainProblem {
+	return &api.ChainProblem{Message: message, Guarded: true}
+}
+
+// UnderSnapshot returns the problem of an image that another program has put over the guest's
+// image, nil if there is none. The next start of the instance has that image. known is false if the
+// chain cannot be read now, or libvirt and the kernel disagree about it.
+func (e *Env) UnderSnapshot(ctx context.Context, s *move.Spec) (problem *api.ChainProblem, known bool) {
+	disk, err := e.move.ReadDisk(ctx, s)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return nil, true
+	case err != nil:
+		return nil, false
+	}
+	now := disk.Dom.ConfigDisk(s.Target)
+	if disk.Active {
+		now = disk.Dom.LiveDisk(s.Target)
+	}
+	if !look.Under(s, now) {
+		return nil, true
+	}
+	advice := fmt.Sprintf("its definition has %s over %s: start it, and the commands that merge that are shown", now.Top().Path, now.Chain[look.Ours(s, now.Chain)].Path)
+	if disk.Active {
+		open, err := witness.Look(ctx, e.hv, s.InstanceID, s.InstanceName, now.Top().Path)
+		if err != nil || !open.Open {
+			return nil, false
+		}
+		advice = look.SnapshotAdvice(s, disk)
+	}
+	return &api.ChainProblem{
+		Message: fmt.Sprintf("disk %s of instance %s was changed by somebody else while volume %s moves: %s; until then the move can be neither completed nor cancelled (docs/how-to/recover.md, %s)",
+			s.Target, s.InstanceName, s.VolumeName, advice, look.SnapshotSection),
+		Cure: strings.Join(look.FoldCommands(s, disk), api.CureSeparator),
+	}, true
+}
+
+// mayLack describes why an instance does not start that went off in a switch, on an unknown side of
+// it.
+func mayLack(s *move.Spec) string {
+	return fmt.Sprintf("instance %s went off while its disk was switched, and the overlay that its definition names may lack what its guest wrote last: do not start it before complete or cancel of migration %s, called once more, has looked",
+		s.InstanceName, s.MigrationID)
+}
+
+// WitnessesDisagree describes the views of libvirt and the kernel if they cannot both be right.
+// Otherwise, and if they are unknown now, it returns "".
+func (e *Env) WitnessesDisagree(ctx context.Context, s *move.Spec) string {
+	_, err := e.look.ConfirmDisk(ctx, s)
+	var disagreed *look.WitnessesDisagreeError
+	if errors.As(err, &disagreed) {
+		return disagreed.Error()
+	}
+	return ""
+}
+
+// namedBy reports whether a disk has the overlay in its chain. The disk may be nil.
+func namedBy(s *move.Spec, d *hv.Disk) bool {
+	return d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay })
+}
+
+// Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
+// the newest writes. Its errors are typed for the runner. It is an error if src was written since,
+// so that the overlay does not match it, or if src is at an address and srcUnwritten does not state
+// the opposite.
+func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bool, error) {
+	disk, err := e.look.ConfirmDisk(ctx, s)
+	if err != nil || namedBy(s, disk.Dom.ConfigDisk(s.Target)) {
+		return false, err
+	}
+	if api.IsNetwork(s.Src.Path) && srcUnwritten {
+		if disk.Config != move.OnSrc { // srcUnwritten is only about src
+			return true, look.ChainChanged(s, disk)
+		}
+		return true, nil
+	}
+	if api.IsNetwork(s.Src.Path) {
+		return true, api.Errorf(api.CodeChainChanged,
+			"the definition of instance %s names %s, and not the overlay %s of migration %s; nobody can tell whether the guest has run from there since, as %s keeps no record of writes; if you are sure that it has not, `%s` names the overlay; docs/how-to/recover.md (A definition that was put back) says more",
+			s.InstanceName, s.Place(disk.Config), s.Overlay, s.MigrationID, api.AddressKind(s.Src.Path), api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
+	}
+	return true, e.seal.Sealed(ctx, s, "")
+}
+
+// Watched reports whether the migration has made the chain of the instance, or a job on its disk.
+func Watched(s *move.Spec) bool {
+	return s.Method == move.MethodOverlay || s.Method == move.MethodMirror
+}
+
+// ChainOwner returns the owner of the guard that the watch sets.
+func ChainOwner(s *move.Spec) string { return "chain " + s.MigrationID }

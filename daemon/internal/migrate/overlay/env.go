@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/pause"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+)
+
+// Env has the steps that change the image a guest or a definition uses.
+type Env struct {
+	guards   move.Guards
+	hv       hv.Hypervisor
+	images   move.Images
+	log      *slog.Logger
+	now      func() time.Time
+	progress *move.ProgressTracker
+
+	blockjob *blockjob.Env
+	look     *look.Env
+	move     *move.Env
+	pause    *pause.Env
+	place    *place.Env
+	seal     *seal.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *move.Env, pauseEnv *pause.Env, placeEnv *place.Env, sealEnv *seal.Env) *Env {
+	return &Env{
+		guards:   d.Guards,
+		hv:       d.HV,
+		images:   d.Images,
+		log:      d.Log,
+		now:      d.Now,
+		progress: d.Progress,
+		blockjob: blockjobEnv,
+		look:     lookEnv,
+		move:     moveEnv,
+		pause:    pauseEnv,
+		place:    placeEnv,
+		seal:     sealEnv,
+	}
+}

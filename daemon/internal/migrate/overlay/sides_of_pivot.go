@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// These functions find the side of the pivot of a guest that went off or has another process. The
+// two images may differ then.
+
+const PivotStep = "pivot"
+
+// endHasAll refuses to count a switch as done because the definition or the process has the end, if
+// the old image may have writes that the end lacks.
+func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
+	if move.InBackground(s, to) {
+		if disk.Active {
+			return nil
+		}
+		return e.endWasReached(ctx, r, s, to)
+	}
+	var note blockjob.RunNote
+	noted, err := r.Noted(move.ToDst.NameStep(), &note)
+	if err != nil || !noted || to.End != move.OnDst {
+		return err
+	}
+	now, err := e.images.Stamp(ctx, s.Top())
+	switch {
+	case err != nil:
+		return err
+	case !now.WrittenSince(note.Top):
+		if disk.Active {
+			return nil
+		}
+		// The old image was not written. But QEMU flushes the end when it suspends the guest, and
+		// in the pivot. Only QEMU knew of a failed flush, and may have ended before it reported
+		// that.
+		return e.sameInBoth(ctx, s, to)
+	case now.RebootedSince(note.Top):
+		// The guest was resumed while the daemon was dead. A synchronous job writes to both images,
+		// but a flush of the guest reaches only the old image.
+		return op.UnknownOutcome(resumedByHand(s, disk.Active))
+	case disk.Active && disk.Dom.Run == note.Run:
+		return nil // its job wrote to both
+	case disk.Active:
+		return op.UnknownOutcome(look.EitherHasMore(s, to))
+	}
+	// The guest was resumed while the daemon was dead, or the paused process died before the
+	// definition was changed, and another process has written to the old image.
+	return e.sameInBoth(ctx, s, to)
+}
+
+// dstHasAll refuses to name dst, after the pivot, for a guest that is off with a definition that
+// names the overlay, unless dst has everything. Since the pivot dst has all writes, also of a guest
+// that another program resumed, unless the instance was started on the overlay and wrote there;
+// then both images must read the same.
+func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *move.Spec) error {
+	var note blockjob.RunNote
+	if _, err := r.Noted(PivotStep, &note); err != nil {
+		return err
+	}
+	before, err := e.images.Stamp(ctx, s.Top())
+	if err != nil || !before.WrittenSince(note.Top) {
+		return err
+	}
+	if err := e.sameInBoth(ctx, s, move.ToDst); err != nil {
+		return err
+	}
+	after, err := e.images.Stamp(ctx, s.Top())
+	if err == nil && after.WrittenSince(before) {
+		err = op.Retry(request.BusyDelay, look.EitherHasMore(s, move.ToDst))
+	}
+	return err
+}
+
+// overlayHasAll checks a pivot of a background job without an answer before it counts as not done,
+// for a guest that is off with a definition that names the overlay. QEMU may have pivoted, and the
+// guest, resumed by another program, may have written only to the end. An end that is unchanged
+// since libvirt was asked excludes that. Otherwise both images must read the same, or an operator
+// decides: QEMU writes to the end also in the pivot and when it ends.
+func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
+	var note blockjob.RunNote
+	if _, err := r.Noted(PivotStep, &note); err != nil || !note.Asked {
+		return err
+	}
+	top, err := e.images.Stamp(ctx, s.Top())
+	if err != nil || disk.Active && disk.Dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt restarts its count with a boot
+		return err
+	}
+	if untouched, err := e.untouchedSinceAsked(ctx, s, to, note); err != nil || untouched {
+		return err
+	}
+	if disk.Active {
+		return op.UnknownOutcome(look.EitherHasMore(s, to))
+	}
+	if err := e.sameInBoth(ctx, s, to); err != nil {
+		return err
+	}
+	return e.blockjob.NoteRun(ctx, r, s, to, disk)
+}
+
+// endWasReached checks a pivot of a background job that libvirt was never asked for before it
+// counts as done because the definition of a guest that is off names the end: another program has
+// named the end, and the overlay may have more.
+func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
+	var note blockjob.RunNote
+	if _, err := r.Noted(PivotStep, &note); err != nil {
+		return err
+	}
+	if note.Asked {
+		return e.guards.Clear(s.InstanceID, ChainOwner(s)) // of an interrupted comparison
+	}
+	return e.sameInBoth(ctx, s, to)
+}
+
+// untouchedSinceAsked reports whether the end of a direction is known to be unwritten since libvirt
+// was asked for the pivot, or, by the note, libvirt was not asked.
+func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Direction, note blockjob.RunNote) (bool, error) {
+	end := to.Image(s).Path
+	if !note.Asked || api.IsNetwork(end) {
+		return !note.Asked, nil
+	}
+	now, err := e.images.Stamp(ctx, end)
+	if err != nil {
+		return false, err
+	}
+	forgotten := now.Device && (now.RebootedSince(note.End) || now.Sectors < note.End.Sectors)
+	return !forgotten && !now.WrittenSince(note.End), nil
+}
+
+// sameInBoth makes sure that the overlay and the end of a direction read the same. The instance,
+// which is off, cannot start until then.
+func (e *Env) sameInBoth(ctx context.Context, s *move.Spec, to move.Direction) error {
+	if err := e.guards.Set(s.InstanceID, ChainOwner(s), mayLack(s)); err != nil {
+		return err
+	}
+	if !e.move.MayTakeLong(ctx, s) {
+		return op.UnknownOutcome(look.EitherHasMore(s, to))
+	}
+	err := e.move.CompareUntilFenced(ctx, s, to.Chain(s))
+	if api.CodeOf(err) == api.CodeCopyMismatch {
+		return op.UnknownOutcome(look.EitherHasMore(s, to))
+	}
+	if api.CodeOf(err) == api.CodeIOError { // a second reading would not help
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v; what instance %s wrote last may be in %s or in %s, which are compared before one is written over the other: mend the storage and call again",
+			err, s.InstanceName, to.Image(s).Path, s.Top()))
+	}
+	if err != nil {
+		return e.move.HVError(err)
+	}
+	return e.guards.Clear(s.InstanceID, ChainOwner(s))
+}

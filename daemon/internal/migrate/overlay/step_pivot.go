@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// pivotRetry is how long to wait when QEMU reports that the job is not ready.
+const pivotRetry = 5 * time.Millisecond
+
+// StepPivot makes the end the disk of the running guest. It is the commit point. If the process
+// ended in the pause and the definition names the end, no pivot is needed: both chains have the
+// last write of the paused guest.
+func (e *Env) StepPivot(to move.Direction) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		disk, err := e.move.ReadDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		switch {
+		case disk.Active && disk.Live == to.End, !disk.Active && disk.Config == to.End:
+			return nil // Observe checks which writes the end has
+		case !disk.Active:
+			return look.GuestIsOff(s)
+		case !move.InBackground(s, to) && disk.Config != to.End:
+			return nameTakenBack(s, to, disk)
+		}
+		clean, err := e.pause.Drained(ctx, s, to, disk)
+		if err != nil {
+			return err
+		}
+		if !clean {
+			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", to.Image(s).Path))
+		}
+		background := move.InBackground(s, to)
+		var before blockjob.RunNote
+		if background {
+			if disk.Config == to.End { // named by another program, and would count as a completed pivot
+				if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.BeforeChain()); err != nil {
+					return e.move.HVError(err)
+				}
+			}
+			if _, err := r.Noted(PivotStep, &before); err != nil {
+				return err
+			}
+			if err := e.blockjob.NoteAsked(ctx, r, s, to, disk, before); err != nil { // see overlayHasAll, dstHasAll
+				return err
+			}
+		}
+		err = e.hv.Pivot(ctx, s.InstanceID, s.Target)
+		if err == nil {
+			return nil
+		}
+		now, lookErr := e.pause.ConfirmDiskInPause(ctx, r, s)
+		if background && !errors.Is(err, hv.ErrUnavailable) && (lookErr != nil || !now.Active || now.Live != to.End) {
+			if to.End == move.OnDst && before.Asked && before.Run == disk.Dom.Run && lookErr == nil && now.Mirror != nil {
+				return e.pivotMayCome(ctx, s, now)
+			}
+			if noteErr := e.blockjob.NoteRun(ctx, r, s, to, disk); noteErr != nil {
+				return noteErr
+			}
+		}
+		if lookErr == nil && now.Active && now.Live == s.Before() && now.Mirror == nil {
+			return look.JobEndedEarly(s, to.Image(s)) // it is another process by now
+		}
+		return e.look.GuestError(ctx, s, err)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
+		disk, err := e.pause.ConfirmDiskInPause(ctx, r, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		switch {
+		case disk.Mirror != nil && disk.Mirror.Ending:
+			return op.Unknown, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", to.Image(s).Path))
+		case !disk.Active && disk.Config == to.End, disk.Active && disk.Live == to.End && disk.Mirror == nil:
+			return op.Done, e.endHasAll(ctx, r, s, to, disk)
+		case disk.Active && disk.Live == s.Before(), !disk.Active && disk.Config == s.Before():
+			if move.InBackground(s, to) {
+				err = e.overlayHasAll(ctx, r, s, to, disk)
+			}
+			return op.NotDone, err
+		}
+		return op.Unknown, op.UnknownOutcome(look.ChainChanged(s, disk))
+	}
+	return seal.Provided(move.Step(PivotStep, do, nil, observe), e.seal.EndUnchangedInPause(to))
+}
+
+// nameTakenBack ends an op when the definition no longer names the end, as is required before a
+// pivot: another program has changed it since stepNameEnd.
+func nameTakenBack(s *move.Spec, to move.Direction, disk *move.DiskState) error {
+	if err := look.MayName(disk, s, to); err != nil {
+		return err
+	}
+	return &move.WorldChangedError{What: fmt.Sprintf("the definition of instance %s was changed back by somebody while its disk was being switched", s.InstanceName)}
+}
+
+// pivotMayCome stops an op with a guest that may move to dst at any moment: libvirtd was asked for
+// the pivot and died, and refuses it now, while the job exists. It attached the base images the
+// first time and cannot attach them again; QEMU may have received the pivot, and be flushing dst. A
+// guest that was resumed would write to dst, and no definition would name dst.
+func (e *Env) pivotMayCome(ctx context.Context, s *move.Spec, disk *move.DiskState) error {
+	open, err := e.look.OpenImages(ctx, s)
+	if err != nil {
+		return err
+	}
+	return op.UnknownOutcome(look.Disagreement(s, disk, open))
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+)
+
+// Env has the steps that make, connect and remove the images of a migration, and lock them at the registry.
+type Env struct {
+	claims   *location.Claims
+	copier   move.Copier
+	fence    *move.Fence
+	history  move.History
+	host     func(context.Context) (move.Host, error)
+	hv       hv.Hypervisor
+	images   move.Images
+	log      *slog.Logger
+	mayMove  func(ctx context.Context, volumeID string) error
+	registry move.Registry
+
+	look *look.Env
+	move *move.Env
+	seal *seal.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, sealEnv *seal.Env) *Env {
+	return &Env{
+		claims:   d.Claims,
+		copier:   d.Copier,
+		fence:    d.Fence,
+		history:  d.History,
+		host:     d.Host,
+		hv:       d.HV,
+		images:   d.Images,
+		log:      d.Log,
+		mayMove:  d.MayMove,
+		registry: d.Registry,
+		look:     lookEnv,
+		move:     moveEnv,
+		seal:     sealEnv,
+	}
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// KindDeleteSource deletes the src that a migration has left. It is no op of the migration, which
+// has ended.
+const KindDeleteSource = "migration_delete_source"
+
+// ReleasedInput is the Input of an op that deletes a released src.
+type ReleasedInput struct {
+	Spec move.Spec `json:"spec"`
+	// Seal is the stamp of src from when it was frozen or, if it was not, from when no process had
+	// it open any more; nil if there is none. EndedAt is when the migration ended.
+	Seal    *image.Stamp `json:"seal,omitempty"`
+	EndedAt time.Time    `json:"ended_at"`
+	// Force: delete src also if it is unknown whether it was written.
+	Force bool `json:"force,omitempty"`
+	request.Body
+}
+
+// Keys implements request.Input.
+func (in *ReleasedInput) Keys() []string { return []string{request.VolumeKey(in.Spec.VolumeID)} }
+
+// Group implements request.Input. The op is in no group.
+func (in *ReleasedInput) Group() string { return "" }
+
+func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.Error {
+	return api.Errorf(code, "cannot delete %s, which migration %s has left: "+format, append([]any{in.Spec.Src.Path, in.Spec.MigrationID}, args...)...)
+}
+
+func (e *Env) ReleasedPlan() op.Plan {
+	do := func(ctx context.Context, r *op.Run, in *ReleasedInput) error {
+		// src belongs to no volume, so a request may take it at any time until it is deleted.
+		return e.claims.Exclusive(func() error {
+			if err := e.CheckReleased(ctx, in); err != nil {
+				return err
+			}
+			if err := r.Note(ctx, deletionNote{true}); err != nil {
+				return err
+			}
+			return e.removeReleased(ctx, in)
+		})
+	}
+	return op.Plan{Kind: KindDeleteSource, Steps: []op.Step{
+		op.StepOf(op.InputOf[ReleasedInput], deleteSourceStep, do, nil, e.observeReleased),
+	}}
+}
+
+const deleteSourceStep = "delete_source"
+
+type deletionNote struct {
+	Tried bool `json:"tried"`
+}
+
+// observeReleased reports whether src is deleted. In a stopped or undefined pool its path may be
+// empty although the image exists.
+func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput) (op.Observation, error) {
+	_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
+	if !errors.Is(err, image.ErrAbsent) {
+		return op.NotDone, err
+	}
+	err = e.checkReleasedPool(ctx, in)
+	refused, ok := errors.AsType[*api.Error](err)
+	if !ok {
+		return op.Done, err
+	}
+	var note deletionNote
+	if _, err := r.Noted(deleteSourceStep, &note); err != nil || !note.Tried {
+		return op.NotDone, err
+	}
+	return op.Unknown, op.UnknownOutcome(refused)
+}
+
+func (in *ReleasedInput) again() string {
+	return api.ShellLine("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
+}
+
+// releasedError is hvError for a step with an outcome that is always visible: not found is an
+// ordinary error.
+func (e *Env) releasedError(err error) error {
+	if errors.Is(err, hv.ErrNotFound) {
+		return err
+	}
+	return e.move.HVError(err)
+}
+
+func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
+	src := in.Spec.Src
+	if src.Pool != "" {
+		err := e.hv.DeleteVolume(ctx, src.Pool, src.Name)
+		if errors.Is(err, hv.ErrNotFound) { // the pool is gone
+			err = cmp.Or(e.checkReleasedPool(ctx, in), err)
+		}
+		return e.releasedError(err)
+	}
+	// Delete the image, not a link to it.
+	real, err := e.images.RealPath(src.Path)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+	case err != nil:
+		return e.releasedError(err)
+	}
+	return e.move.HVError(e.images.Remove(ctx, real))
+}
+
+// CheckReleased refuses a src that is no longer the released src of its migration, or that is in
+// use, or that was written since. It changes nothing, and its errors are typed for the runner.
+func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
+	if err := e.checkReleasedIdentity(ctx, in); err != nil {
+		return err
+	}
+	look, err := e.claims.Look(ctx)
+	if err != nil {
+		return e.releasedError(e.move.RegistryError(err))
+	}
+	path := in.Spec.Src.Path
+	holder, err := look.Holder(path, location.Self{})
+	switch {
+	case err != nil:
+		return in.cannot(api.CodeStateForbidden, "%v", err)
+	case holder.Words != "":
+		return in.cannot(api.CodeVolumeInUse, "it %s", holder.Words)
+	}
+	user, err := e.look.UserOf(ctx, path)
+	switch {
+	case err != nil:
+		return e.releasedError(err)
+	case user != "":
+		return in.cannot(api.CodeVolumeInUse, "it %s", user)
+	}
+	written, err := e.images.Written(ctx, path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("see who writes to %s: %w", path, err)
+	case written:
+		return in.cannot(api.CodeVolumeInUse, "some process has it open for writing; `%s` says which, unless it is on another host", api.ShellLine("fuser", "-v", "--", path))
+	}
+	if err := e.checkNotOpen(ctx, in); err != nil {
+		return err
+	}
+	// This check comes last: a present user must stop before anything is compared.
+	return e.checkReleasedContent(ctx, in)
+}
+
+// checkReleasedIdentity refuses an image that is not the moved src.
+func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) error {
+	s := &in.Spec
+	if s.SrcPrint == "" {
+		return in.cannot(api.CodeStateForbidden, "an older version has moved the volume, and nobody can tell whether this is still the image that it has left; look, and remove it yourself")
+	}
+	if err := e.checkReleasedPool(ctx, in); err != nil {
+		return err
+	}
+	now, err := e.images.Fingerprint(ctx, s.Src.Path)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+		return in.cannot(api.CodeNotFound, "there is nothing any more")
+	case err != nil:
+		return err
+	}
+	same, err := e.seal.IsSource(ctx, s)
+	switch {
+	case err != nil:
+		return e.releasedError(err)
+	case !same:
+		return in.cannot(api.CodeChainChanged, "something else is at its place by now (%s), which is not touched", now)
+	case api.IsNetwork(s.Src.Path):
+		return in.cannot(api.CodeUnsupportedDisk, "it is %s, which is removed where it was made", api.AddressKind(s.Src.Path))
+	case s.SrcBlock && s.Src.Pool == "":
+		return in.cannot(api.CodeUnsupportedDisk, "it is a block device in no pool, which is removed where it was made")
+	case s.Src.Pool == "":
+		return e.images.MayWrite(s.Src.Path)
+	}
+	return nil
+}
+
+// checkReleasedPool refuses a src in a pool that cannot be used now: such a pool neither lists nor
+// deletes its volumes.
+func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
+	name := in.Spec.Src.Pool
+	if name == "" {
+		return nil
+	}
+	pools, err := e.hv.Pools(ctx)
+	if err != nil {
+		return e.move.HVError(err)
+	}
+	pool, err := location.Pool(pools, name)
+	switch {
+	case err == nil && pool.NoCreate:
+		return in.cannot(api.CodeStateForbidden, "pool %s deletes no volumes: its target makes and removes them", name)
+	case err == nil:
+		return nil
+	case pool.Name == "":
+		return in.cannot(api.CodeStateForbidden, "there is no pool %s on this host any more; define it again and start it (`%s`), or remove the image yourself", name, move.StartPoolCommand(name))
+	case pool.Type == hv.ConnectorPool || pool.Active:
+		return in.cannot(api.CodeStateForbidden, "%v", err)
+	}
+	return move.Cured(in.cannot(api.CodeStateForbidden, "pool %s is not active; start it first (`%s`)", name, move.StartPoolCommand(name)), move.StartPoolCommand(name), in.again())
+}
+
+// checkReleasedContent refuses a src that was written since the volume left it: the guest's writes
+// may be only there. If that is unknown, src is deleted only with Force.
+func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
+	change, why, err := e.ReleasedChange(ctx, in)
+	switch {
+	case err != nil || change == image.Unchanged || change == image.ChangeUnknown && in.Force:
+		return err
+	case change == image.Changed:
+		return in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; remove it yourself, but only after you have compared it with the volume", in.Spec.VolumeName)
+	}
+	return in.cannot(api.CodeChainChanged, "nobody can tell whether it was written since volume %s has left it (%s), so it may have what the volume lacks; compare it with the volume, or give --force if no guest and no program has written to it", in.Spec.VolumeName, why).
+		With(api.DetailWrittenUnknown, in.Spec.Src.Path)
+}
+
+// ReleasedChange reports whether a released src was written since the volume left it. why is the
+// reason if that is unknown. The time of the move's end is no evidence: the file's time is from
+// another clock.
+func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {
+	return e.seal.ChangeSinceLeft(ctx, &in.Spec, in.Seal)
+}
+
+// checkNotOpen refuses a src that the process of a domain has open, whatever libvirt reports.
+func (e *Env) checkNotOpen(ctx context.Context, in *ReleasedInput) error {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return e.releasedError(err)
+	}
+	for i := range doms {
+		held, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, in.Spec.Src.Path)
+		if err != nil {
+			return err
+		}
+		if held.Open {
+			return in.cannot(api.CodeVolumeInUse, "the process of instance %s has it open", doms[i].Name)
+		}
+	}
+	return nil
+}

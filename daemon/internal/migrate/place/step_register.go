@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// StepRegister takes the migration lock at the registry and reserves dst: from then on no other
+// request can attach, delete or migrate the volume, or use dst.
+func (e *Env) StepRegister() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		if err := e.notLeaving(ctx, s); err != nil {
+			return err
+		}
+		row, err := e.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
+			ID: s.MigrationID, VolumeID: s.VolumeID,
+			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
+			Host: s.Host, Epoch: s.Epoch, Generation: s.Generation,
+			Dst: seal.DstToReserve(s), Method: s.Method, ToType: s.ToType, OpID: r.OpID(),
+		})
+		if api.CodeOf(err) == api.CodeStaleEpoch {
+			// The checks before were made in an older epoch; the caller may repeat the call.
+			e.fence.Raise(move.EpochIn(err))
+			return err
+		}
+		if err == nil && row.Dst.ImageBytes != s.Dst.ImageBytes {
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to %s, which is larger: the registry is older than this host, and knows no volume that is the beginning of something larger; upgrade the registry first",
+				s.VolumeName, s.Dst.Path)
+		}
+		return e.move.RegistryError(err)
+	}
+	undo := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		switch _, err := e.registry.Migration(ctx, s.MigrationID); {
+		case api.CodeOf(err) == api.CodeNotFound:
+			return nil
+		case err != nil:
+			return e.move.RegistryError(err)
+		}
+		if err := e.look.MayRelease(ctx, s); err != nil {
+			return err
+		}
+		return e.transition(ctx, r, s, api.MigrationError)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
+		row, err := e.registry.Migration(ctx, s.MigrationID)
+		if api.CodeOf(err) == api.CodeNotFound {
+			return op.NotDone, nil
+		}
+		if err != nil {
+			return op.Unknown, e.move.RegistryError(err)
+		}
+		if row.State.Final() {
+			return op.NotDone, nil
+		}
+		return op.Done, r.SetOutput(grantOutput{Granted: true})
+	}
+	return move.Step(RegisterStep, do, undo, observe)
+}
+
+const RegisterStep = "register"
+
+// notLeaving refuses a volume that its guest may still release after a detach: QEMU would lose the
+// disk under its overlay or its job. It is called after the instance's other ops, since one of them
+// may be the abandoned detach.
+func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
+	if e.mayMove == nil || !s.Attached() {
+		return nil
+	}
+	err := e.mayMove(ctx, s.VolumeID)
+	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return request.AwaitHypervisor(err)
+	}
+	return err
+}
+
+// grantOutput records that the registry has granted the lock: a later failure ends the migration,
+// and is no refusal to begin it.
+type grantOutput struct {
+	Granted bool `json:"granted"`
+}
+
+// openStates are all states of the registry's row with locks.
+var openStates = []api.MigrationState{
+	api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
+	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
+}
+
+// StepPublish changes the registry's row of the migration from any open state to a state. Completed
+// moves the attachment to dst and frees src; cancelled frees dst. It waits for the registry without
+// limit.
+func (e *Env) StepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		if to.Final() {
+			if err := e.look.MayRelease(ctx, s); err != nil {
+				return err
+			}
+		}
+		err := e.transition(ctx, r, s, to)
+		if err == nil && to == api.MigrationCompleted {
+			e.seal.IdentifyMade(ctx, r.OpID()+".identify", s)
+		}
+		return err
+	}
+	var undo op.DoFunc[move.Spec]
+	if undoTo != "" {
+		undo = func(ctx context.Context, r *op.Run, s *move.Spec) error { return e.transition(ctx, r, s, undoTo) }
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
+		row, err := e.registry.Migration(ctx, s.MigrationID)
+		if api.CodeOf(err) == api.CodeNotFound {
+			return op.NotDone, nil // do finds out what that means
+		}
+		if err != nil {
+			return op.Unknown, e.move.RegistryError(err)
+		}
+		return op.DoneIf(row.State == to), nil
+	}
+	return move.Step(name, do, undo, observe)
+}
+
+func (e *Env) transition(ctx context.Context, r *op.Run, s *move.Spec, to api.MigrationState) error {
+	var in move.Input
+	if err := r.Input(&in); err != nil {
+		return err
+	}
+	err := e.askThroughClaim(ctx, r.OpID(), s, to, in.Why)
+	switch api.CodeOf(err) {
+	case api.CodeNoMigration:
+		return e.overAtRegistry(ctx, s, to, err)
+	case api.CodeNotFound:
+		return e.unknownAtRegistry(ctx, s, to, err)
+	default:
+		return e.move.RegistryError(err)
+	}
+}
+
+// RecordEnd reports the end of a migration of this host to the registry, unless its row has ended.
+// opID is the op that ended it, and why its reason, if any.
+func (e *Env) RecordEnd(ctx context.Context, s *move.Spec, opID string, end api.MigrationState, why *api.Error) error {
+	row, err := e.registry.Migration(ctx, s.MigrationID)
+	if err != nil || row.State.Final() {
+		return err
+	}
+	if err := e.askThroughClaim(ctx, opID, s, end, why); err != nil {
+		return err
+	}
+	e.log.Warn("the registry had a move open that is over on this host, as after a restore from a backup, and has heard of its end",
+		"migration", s.MigrationID, "volume", s.VolumeName, "end", end)
+	if end == api.MigrationCompleted {
+		e.seal.IdentifyMade(ctx, opID+".identify", s)
+	}
+	return nil
+}
+
+// askThroughClaim is askTransition, but first repeats the claim to a registry that was restored
+// from an older backup: the registry frees src only if the volume was completing.
+func (e *Env) askThroughClaim(ctx context.Context, opID string, s *move.Spec, to api.MigrationState, why *api.Error) error {
+	err := e.askTransition(ctx, opID, s, to, why)
+	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
+		if err = e.askTransition(ctx, opID, s, api.MigrationCompleting, why); err == nil {
+			err = e.askTransition(ctx, opID, s, to, why)
+		}
+	}
+	return err
+}
+
+// askTransition makes the call of a transition. Its op id names the op and both ends, so a repeated
+// call gets the same answer and an undo a new one.
+//
+// It uses the present epoch, not the epoch at the op's beginning: a host that was fenced and has
+// rejoined continues the migrations that are still its own. The registry refuses others in the same
+// transaction.
+func (e *Env) askTransition(ctx context.Context, opID string, s *move.Spec, to api.MigrationState, why *api.Error) error {
+	host, err := e.host(ctx)
+	if err != nil {
+		return err
+	}
+	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: opID}
+	// The op was undone before its commit point, or the disk was brought back to src.
+	t.NotSwitched = to == api.MigrationCancelled || to == api.MigrationError
+	if to == api.MigrationCancelled {
+		t.Error = why
+	}
+	id := opID + "." + string(to)
+	if t.Epoch != s.Epoch {
+		id = fmt.Sprintf("%s.%d", id, t.Epoch) // its body differs, so it is another request
+	}
+	_, err = e.registry.TransitionMigration(ctx, id, s.MigrationID, t)
+	return err
+}
+
+// unknownAtRegistry returns the error for a transition of a migration that the registry does not
+// know: its database was restored from a backup. Until the operator accepts the restore, which
+// gives this host a new epoch, another backup may still replace it, so the op waits.
+func (e *Env) unknownAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
+	if !e.move.Behind(s) {
+		return op.WaitFor(request.WaitRegistry, refused)
+	}
+	return e.move.Forgotten(ctx, s, to == api.MigrationCompleted)
+}
+
+// overAtRegistry returns the error for a transition that the registry refused because the migration
+// has ended there. This host did not end it.
+func (e *Env) overAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
+	row, err := e.registry.Migration(ctx, s.MigrationID)
+	if err != nil || !row.State.Final() {
+		return e.move.RegistryError(cmp.Or(err, refused))
+	}
+	return e.move.Abandoned(ctx, s, row.State, to == api.MigrationCompleted)
+}

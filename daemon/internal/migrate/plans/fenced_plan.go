@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plans
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
+	"github.com/volferry/volferry/daemon/internal/migrate/pause"
+	"github.com/volferry/volferry/internal/op"
+)
+
+func stepNames(names ...string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// The steps that are done, or undone, without asking the registry first. In a pause no step waits
+// for the registry: the guest has priority, and the step is right for any owner of the volume.
+// Steps that only release the instance never ask.
+var (
+	doneUnfenced   = stepNames("register", pause.BeginStep, pause.ToBegin.End, pause.AbortStep, move.ToAbort.End, pause.DrainStep, move.CompareStep, move.ToDst.NameStep(), overlay.PivotStep, move.ToSrc.NameStep())
+	undoneUnfenced = stepNames("register", pause.ToBegin.Begin, pause.BeginStep, move.ToAbort.Begin, move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, move.ToDst.NameStep(), overlay.PivotStep, "guard", "hold", "commit")
+)
+
+// fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch an
+// image. After the commit point an op only goes forward: if the registry has ended the migration by
+// then, the op ends, and its other steps do nothing.
+func (e *Env) fenced(p op.Plan) op.Plan {
+	committed := false
+	var behind []string // the names of the steps after the commit point so far
+	for i := range p.Steps {
+		st := &p.Steps[i]
+		if committed {
+			unlessAbandoned(st, behind)
+			behind = append(behind, st.Name)
+		} else {
+			st.Do, st.Undo = e.fencedDo(st), e.fencedUndo(st)
+		}
+		committed = committed || st.Name == p.Commit
+	}
+	return p
+}
+
+type rawFunc = func(context.Context, *op.Run) error
+
+func (e *Env) fencedDo(st *op.Step) rawFunc {
+	do := st.Do
+	if doneUnfenced[st.Name] {
+		return do
+	}
+	return func(ctx context.Context, r *op.Run) error {
+		s, err := move.SpecOf(r)
+		if err != nil {
+			return err
+		}
+		if _, behind, _ := e.fence.Behind(s); behind && (st.Name == move.ToSwitch.Begin || st.Name == move.ToAbort.Begin || st.Name == pause.ToBegin.Begin) {
+			// Halt waits for a critical step, and this one would wait for the registry.
+			return &move.WorldChangedError{What: "this host was fenced"}
+		}
+		if err := e.Move.StillOurs(ctx, s); err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+}
+
+// fencedUndo is fencedDo for the undo of a step. An op of an abandoned migration counts as undone.
+func (e *Env) fencedUndo(st *op.Step) rawFunc {
+	undo := st.Undo
+	if undo == nil {
+		return nil
+	}
+	return func(ctx context.Context, r *op.Run) error {
+		s, err := move.SpecOf(r)
+		if err == nil && !undoneUnfenced[st.Name] {
+			err = e.Move.StillOurs(ctx, s)
+		}
+		if err == nil {
+			err = undo(ctx, r)
+		}
+		var abandoned *move.AbandonedError
+		if errors.As(err, &abandoned) {
+			return nil
+		}
+		return err
+	}
+}
+
+// abandonedOutput is the note and the output of a step after the commit point that found that the
+// registry has ended the migration.
+type abandonedOutput struct {
+	Abandoned *op.Failure `json:"abandoned,omitempty"`
+}
+
+// unlessAbandoned makes a step after the commit point do nothing once an earlier step has found the
+// migration ended, and nothing more if it finds that itself: src and dst may belong to other
+// volumes. The following cancel does the rest (history.next).
+func unlessAbandoned(st *op.Step, earlier []string) {
+	name, do, observe := st.Name, st.Do, st.Observe
+	over := func(r *op.Run) bool {
+		var out abandonedOutput
+		if _, err := r.Noted(name, &out); err == nil && out.Abandoned != nil {
+			return r.SetOutput(out) == nil
+		}
+		return slices.ContainsFunc(earlier, func(name string) bool {
+			_, err := r.Output(name, &out)
+			return err == nil && out.Abandoned != nil
+		})
+	}
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if over(r) {
+			return nil
+		}
+		err := do(ctx, r)
+		var abandoned *move.AbandonedError
+		if !errors.As(err, &abandoned) {
+			return err
+		}
+		failure := abandoned.Failure()
+		out := abandonedOutput{&failure}
+		if err := r.Note(ctx, out); err != nil {
+			return err
+		}
+		return r.SetOutput(out)
+	}
+	if observe != nil {
+		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+			if over(r) {
+				return op.Done, nil
+			}
+			return observe(ctx, r)
+		}
+	}
+}
+
+// AbandonedBehind returns why the registry has ended the migration of an op that is done, if the op
+// found that after its commit point; otherwise nil.
+func AbandonedBehind(st *op.Status) *op.Failure {
+	for _, data := range st.Outputs {
+		var out abandonedOutput
+		if json.Unmarshal(data, &out) == nil && out.Abandoned != nil {
+			return out.Abandoned
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plans
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+const admitStep = "admit"
+
+// admittedOutput records that a cancel was admitted.
+type admittedOutput struct {
+	Admitted bool `json:"admitted"`
+	// Remark reports a peculiarity of this cancel.
+	Remark string `json:"remark,omitempty"`
+}
+
+// stepAdmitCancel admits a cancel that brings the instance back to src.
+func (e *Env) stepAdmitCancel() op.Step {
+	return e.stepAdmit(e.mayBringBack, func(*move.Spec) string { return "" })
+}
+
+// stepAdmit is the first step of a cancel, when no other op of the instance is at work: an earlier
+// complete may have passed its commit point. check refuses a cancel that cannot succeed, before any
+// change. The copy so far is worthless once src is written again, so the next copy starts over.
+func (e *Env) stepAdmit(check func(ctx context.Context, s *move.Spec, opID string) error, remark func(*move.Spec) string) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		yes, err := e.history.Completed(ctx, s)
+		if err != nil {
+			return err
+		}
+		if yes {
+			return PastPointOfNoReturn(s)
+		}
+		if err := check(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		if err := e.copier.Restart(s.CopyKey()); err != nil {
+			return err
+		}
+		return r.SetOutput(admittedOutput{Admitted: true, Remark: remark(s)})
+	}
+	return move.Step(admitStep, do, nil, nil)
+}
+
+// mayBringBack refuses a cancel that cannot succeed, before any change: the disk is no longer on
+// the overlay, src was written, its path has another image, or the guest may not write to src. A
+// cancel that has begun to write src must go on.
+func (e *Env) mayBringBack(ctx context.Context, s *move.Spec, opID string) error {
+	if s.Method != move.MethodOverlay {
+		return nil
+	}
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil || p.Folding {
+		return err
+	}
+	// This comes first: otherwise a guest that has the old src open would count as not having it
+	// open.
+	if err := e.Seal.SrcUnchanged(ctx, s); err != nil {
+		return err
+	}
+	disk, err := e.Look.ConfirmDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	if disk.Active && disk.Live != move.OnOverlay || !disk.Active && disk.Config != move.OnOverlay {
+		return look.ChainChanged(s, disk)
+	}
+	if err := e.Look.NotDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID); err != nil {
+		return e.Move.HVError(err)
+	}
+	return e.Seal.SealedUnlessCommitted(ctx, s, disk, opID)
+}
+
+// PastPointOfNoReturn returns the refusal of a cancel after the commit point of a complete.
+func PastPointOfNoReturn(s *move.Spec) *api.Error {
+	return api.Errorf(api.CodePastPointOfNoReturn,
+		"cannot cancel migration %s of volume %s: it is completed, the volume is at %s", s.MigrationID, s.VolumeName, s.Dst.Path)
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+)
+
+// Env proves that images are the ones that a migration began with, and unchanged.
+type Env struct {
+	history  move.History
+	hv       hv.Hypervisor
+	images   move.Images
+	log      *slog.Logger
+	now      func() time.Time
+	registry move.Registry
+
+	look *look.Env
+	move *move.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env) *Env {
+	return &Env{
+		history:  d.History,
+		hv:       d.HV,
+		images:   d.Images,
+		log:      d.Log,
+		now:      d.Now,
+		registry: d.Registry,
+		look:     lookEnv,
+		move:     moveEnv,
+	}
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Provided adds checks to a step that opens src or dst, writes to it or makes it the disk of an
+// instance: it begins only if they pass. For example, the images must be the same as at the
+// migration's beginning.
+func Provided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if err := passed(ctx, r, checks); err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+	return st
+}
+
+// Followed returns a step that also calls by, after its own Do.
+func Followed(st op.Step, by func(context.Context, *op.Run, *move.Spec) error) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if err := do(ctx, r); err != nil {
+			return err
+		}
+		s, err := move.SpecOf(r)
+		if err != nil {
+			return err
+		}
+		return by(ctx, r, s)
+	}
+	return st
+}
+
+// JobProvided is provided for a step that waits for a job. The job may be ready while a check
+// fails, and the runner relies on Observe: so the step is not done while a check fails, and Do
+// returns the reason.
+func JobProvided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.Step {
+	st = Provided(st, checks...)
+	observe := st.Observe
+	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+		if passed(ctx, r, checks) != nil {
+			return op.NotDone, nil //nolint:nilerr // Do returns the reason
+		}
+		return observe(ctx, r)
+	}
+	return st
+}
+
+func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *move.Spec) error) error {
+	s, err := move.SpecOf(r)
+	if err != nil {
+		return err
+	}
+	for _, check := range checks {
+		if err := check(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EndUnchanged returns the check of a direction's end.
+func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) error {
+	if to.End == move.OnSrc {
+		return e.SrcUnchanged
+	}
+	return e.DstUnchanged
+}
+
+// EndUnchangedInPause is endUnchanged for a step with the guest paused. It does not check
+// addresses: the answer takes another program and a cluster, while the guest waits. They were
+// checked right before the pause (stepPauseToSwitch), and since then QEMU has that very image open,
+// and makes it the disk. The image's name is checked after the pause (endHasItsName).
+func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move.Spec) error {
+	unchanged := e.EndUnchanged(to)
+	return func(ctx context.Context, s *move.Spec) error {
+		if api.IsNetwork(to.Image(s).Path) {
+			return nil
+		}
+		return unchanged(ctx, s)
+	}
+}
+
+// EndHasItsName returns an error, with the guest running again, if the address in the definition
+// was given to another image since the check before the pause, which may be long ago if the daemon
+// was dead. The guest has the right image, and its next start would have the other one. It waits
+// for an answer.
+func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction) error {
+	img := to.Image(s)
+	if !api.IsNetwork(img.Path) {
+		return nil
+	}
+	err := e.EndUnchanged(to)(ctx, s)
+	switch refused := (*api.Error)(nil); {
+	case err == nil:
+		return nil
+	case !errors.As(err, &refused) || refused.Details["expected"] == nil:
+		return op.Retry(request.BusyDelay, err)
+	default:
+		return op.UnknownOutcome(api.Errorf(api.CodeChainChanged,
+			"volume %s of instance %s was switched to %v, which had the address %s right before, and now there is %s: somebody has renamed it and given its name to another image. "+
+				"A guest that runs has the right image and loses nothing; do not stop it, nor start one that is off, before the first image has that name again (%s). Then call again",
+			s.VolumeName, s.InstanceName, refused.Details["expected"], img.Path, orNothing(fmt.Sprint(refused.Details["found"])), renameBack(img.Path)).
+			With("expected", refused.Details["expected"]).With("found", refused.Details["found"]))
+	}
+}
+
+// renameBack describes how an image gets its address back. Its owner knows its present name, or the
+// cluster shows it by the image's id.
+func renameBack(path string) string {
+	image, err := api.ParseRBD(path)
+	if err != nil {
+		return "nobody but its server's owner can tell how"
+	}
+	spec := image.Spec()
+	return "`" + api.ShellLine("rbd", "info", "--", image.Pool+"/IMAGE") + "` says which one has that id; `" + api.ShellLine("rbd", "rename", "--", spec, spec+".other") + "` takes the name from what has it now, and `" +
+		api.ShellLine("rbd", "rename", "--", image.Pool+"/IMAGE", spec) + "` gives it back"
+}
+
+// MayWriteDst is called right before the first byte is written to dst, and each time before a copy
+// continues: since preflight a domain may name dst, or its path may have another file. It returns
+// the fingerprint that dst must have, empty if unknown.
+func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
+	if err := e.DstUnchanged(ctx, s); err != nil {
+		return "", err
+	}
+	if err := e.look.DstNotInUse(ctx, s); err != nil {
+		return "", err
+	}
+	return e.dstPrint(ctx, s)
+}
+
+// MayMirrorToDst is mayWriteDst for a mirror. A mirror that already writes is not checked again.
+func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
+	disk, err := e.move.ReadDisk(ctx, s)
+	if err != nil || disk.Mirror != nil {
+		return err
+	}
+	if s.Background() {
+		if err := e.look.MayCopyBehind(ctx, s); err != nil {
+			return err
+		}
+	}
+	if api.IsNetwork(s.Dst.Path) { // a client that libvirt does not know may be the guest's own
+		if _, err := e.look.ConfirmDisk(ctx, s); err != nil {
+			return err
+		}
+		if err := e.look.DstAnswers(ctx, s); err != nil {
+			return err
+		}
+	}
+	if _, err = e.MayWriteDst(ctx, s); err != nil {
+		return err
+	}
+	return e.move.HVError(e.look.NotDenied(ctx, s, s.Dst.Path, "complete migration "+s.MigrationID))
+}
+
+// DstUnchanged refuses a dst that is not the image that the migration made, or that preflight saw.
+func (e *Env) DstUnchanged(ctx context.Context, s *move.Spec) error {
+	want, err := e.dstPrint(ctx, s)
+	if err != nil || want == "" {
+		return err
+	}
+	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
+	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(want, now) {
+		return DstReplaced(s.Dst.Path, want, now)
+	}
+	return e.move.HVError(err)
+}
+
+// SrcUnchanged refuses a src with another image at its path than in preflight, for example after
+// the number of a LUN or loop device was reused.
+func (e *Env) SrcUnchanged(ctx context.Context, s *move.Spec) error {
+	if s.SrcPrint == "" {
+		return nil
+	}
+	now, err := e.images.Fingerprint(ctx, s.Src.Path)
+	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(s.SrcPrint, now) {
+		return api.Errorf(api.CodeChainChanged,
+			"%s is not what it was when the migration began: it was %s, and now there is %s. Nothing is read from it, written or deleted. Put the right one back at this path, and call again",
+			s.Src.Path, s.SrcPrint, orNothing(now)).With("expected", s.SrcPrint).With("found", now)
+	}
+	return e.move.HVError(err)
+}
+
+// dstPrint returns the fingerprint that dst must have, or "" if it is unknown: a tool that makes an
+// external copy may replace the file (rsync renames).
+func (e *Env) dstPrint(ctx context.Context, s *move.Spec) (string, error) {
+	identity := s.DstPrint
+	if s.CreateDst {
+		note, err := e.history.Dst(ctx, s)
+		if err != nil {
+			return "", err
+		}
+		identity = note.Print
+	}
+	if s.ExternalCopy && !location.IsDevicePrint(identity) {
+		return "", nil
+	}
+	return identity, nil
+}
+
+func DstReplaced(path, want, now string) *api.Error {
+	if !location.IsDevicePrint(want) {
+		return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path).
+			With("expected", want).With("found", now)
+	}
+	return api.Errorf(api.CodeDstInUse,
+		"%s is not the device that it was when the migration began: it was %s, and now there is %s. Nothing is written to it. Put the right device back at this path and call again, or cancel the migration",
+		path, want, orNothing(now)).With("expected", want).With("found", now)
+}
+
+// DstToReserve returns dst with the identity of an existing device: the volume has it from its
+// completion on. The identity of a dst that the migration makes is reported later (identifyMade,
+// MadeDst).
+func DstToReserve(s *move.Spec) api.Location {
+	dst := s.Dst
+	dst.Identity = image.IdentityIn(s.DstPrint)
+	return dst
+}
+
+// MadeDst returns dst with the identity of the device that the migration has made there.
+func (e *Env) MadeDst(ctx context.Context, s *move.Spec) (api.Location, error) {
+	dst := s.Dst
+	fingerprint, err := e.dstPrint(ctx, s)
+	dst.Identity = image.IdentityIn(fingerprint)
+	return dst, err
+}
+
+// IdentifyMade reports to the registry the identity of the device that the migration has made,
+// after the volume has moved there. If that fails, the next look at the images (volume.Manager.Run)
+// repeats it.
+func (e *Env) IdentifyMade(ctx context.Context, opID string, s *move.Spec) {
+	if !s.CreateDst {
+		return // the registry reserved dst with its identity
+	}
+	dst, err := e.MadeDst(ctx, s)
+	if err == nil && dst.Identity != "" {
+		_, err = e.registry.IdentifyVolume(ctx, opID, s.VolumeID, api.VolumeIdentify{Path: dst.Path, Identity: dst.Identity})
+	}
+	if err != nil {
+		e.log.Info("the registry has not heard which device a volume was moved to", "volume", s.VolumeName, "migration", s.MigrationID, "err", err)
+	}
+}
+
+func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
+
+// IsSource reports whether the image at the path of src is the image that was moved. It also
+// returns true if the path is empty.
+func (e *Env) IsSource(ctx context.Context, s *move.Spec) (bool, error) {
+	if s.SrcPrint != "" {
+		now, err := e.images.Fingerprint(ctx, s.Src.Path)
+		if errors.Is(err, image.ErrAbsent) {
+			return true, nil
+		}
+		if err != nil || now != s.SrcPrint {
+			return false, err
+		}
+	}
+	if s.Src.Pool == "" {
+		return true, nil
+	}
+	found, err := e.hv.LookupVolume(ctx, s.Src.Pool, s.Src.Name)
+	if errors.Is(err, hv.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return location.SameImage(found.Path, s.Src.Path)
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// FrozenOutput is the seal of src.
+type FrozenOutput struct {
+	At time.Time `json:"at"`
+	// Src is the stamp of src when it was seen frozen.
+	Src *image.Stamp `json:"src,omitempty"`
+	// Snapshot is the snapshot of src, if it is an RBD image.
+	Snapshot *move.SrcSnapshot `json:"snapshot,omitempty"`
+	// NotFrozen, unless empty, names the process of QEMU that still had src open for writing: the
+	// start has failed, and the guest is brought back.
+	NotFrozen string `json:"not_frozen,omitempty"`
+	// NotStored, unless empty, reports that src could not store writes. The result is the same.
+	NotStored string `json:"not_stored,omitempty"`
+}
+
+// Seal returns the seal of a src that no program writes from now on, in the step with this name. A
+// Ceph cluster does not report when an image was written, so an RBD image gets a snapshot.
+func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (out FrozenOutput, err error) {
+	if api.IsRBD(s.Src.Path) {
+		out.Src = &image.Stamp{SizeBytes: s.Src.SizeBytes}
+		out.Snapshot, err = e.snapshotSrc(ctx, r, s, step)
+	} else {
+		var stamp image.Stamp
+		stamp, err = e.StampToKeep(ctx, s.Src.Path)
+		out.Src = &stamp
+	}
+	out.At = e.now().UTC()
+	return out, err
+}
+
+// StampToKeep returns the stamp of an image, for the journal. QEMU's flushes leave the time of
+// modification in memory, and after a power failure the file would have an older time, as if it had
+// been written. So the image is flushed first, except at an address, with a stamp of only the size.
+func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error) {
+	if !api.IsNetwork(path) {
+		if err := e.images.Flush(ctx, path); err != nil {
+			return image.Stamp{}, err
+		}
+	}
+	return e.images.Stamp(ctx, path)
+}
+
+// Sealed refuses a src that was written since it was frozen, by any program: the overlay, or a
+// copy, belongs to the old content of src, and a fold or a switch would lose the write. A cancel
+// that has begun to write the overlay back is excepted. The evidence is the time of modification
+// and the size of a file, the kernel's counters of a block device until the host reboots, or the
+// snapshot of an RBD image.
+func (e *Env) Sealed(ctx context.Context, s *move.Spec, opID string) error {
+	_, err := e.lookAtSeal(ctx, s, opID)
+	return err
+}
+
+// lookAtSeal is sealed, and reports whether the evidence is gone.
+func (e *Env) lookAtSeal(ctx context.Context, s *move.Spec, opID string) (lost bool, err error) {
+	if s.Method != move.MethodOverlay && s.Method != move.MethodOffline {
+		return false, nil
+	}
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil || p.Seal == nil || p.Folding {
+		return false, err
+	}
+	now, err := e.images.Stamp(ctx, s.Src.Path)
+	if err != nil {
+		return false, e.move.HVError(err)
+	}
+	changed := ofVolume(now, s.Src).WrittenSince(ofVolume(*p.Seal, s.Src))
+	if !changed {
+		changed, lost, err = e.writtenSinceSnapshot(ctx, s, p.Snapshot)
+	}
+	if err != nil || !changed {
+		return lost, err
+	}
+	return false, written(s, p.Seal, p.Snapshot)
+}
+
+// LeftSrcNote has the stamp of a src that a volume has left and that was not frozen, taken as soon
+// as no process had it open.
+type LeftSrcNote struct {
+	Left *image.Stamp `json:"left,omitempty"`
+}
+
+// SealsLeft makes a step, after which no process has src open, note the stamp of src.
+func (e *Env) SealsLeft(st op.Step) op.Step {
+	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		return e.SealLeft(ctx, r, s.Src.Path, st.Name)
+	})
+}
+
+// SealLeft notes the stamp of a src that its volume leaves. It does so once, so that a write
+// between two tries of a step counts. The move does not fail without a stamp; then it stays unknown
+// whether src was written later.
+func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
+	var note LeftSrcNote
+	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || api.IsNetwork(src) {
+		return err
+	}
+	stamp, err := e.StampToKeep(ctx, src)
+	if err != nil {
+		e.log.Warn("nobody will be able to tell whether a source is written after its volume has left it", "path", src, "err", err)
+		return ctx.Err()
+	}
+	return r.Note(ctx, LeftSrcNote{&stamp})
+}
+
+// ChangeSinceLeft reports whether src was written since its volume has left it, by the stamp from
+// when src was frozen or closed. why is the reason for an unknown change.
+func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Stamp) (change image.Change, why string, err error) {
+	if api.IsNetwork(s.Src.Path) {
+		return image.ChangeUnknown, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
+	}
+	now, err := e.images.Stamp(ctx, s.Src.Path)
+	if err != nil {
+		return image.ChangeUnknown, "", err
+	}
+	if seal != nil {
+		was := ofVolume(*seal, s.Src)
+		seal = &was
+	}
+	change, why = ofVolume(now, s.Src).ChangeSince(seal)
+	if change == image.Unchanged && s.SrcBlock && s.LedByRegistry() {
+		return image.ChangeUnknown, "it is a device that other hosts have too, and this host counts its own writes alone", nil
+	}
+	return change, why, nil
+}
+
+// ofVolume returns a stamp with the size limited to the volume, if that is the beginning of a
+// larger image.
+func ofVolume(stamp image.Stamp, l api.Location) image.Stamp {
+	stamp.SizeBytes = l.VolumeBytes(stamp.SizeBytes)
+	return stamp
+}
+
+// SealedUnlessCommitted is sealed, unless a commit of the overlay runs: a person has begun it, it
+// writes src as a cancel would, and the cancel adopts it.
+func (e *Env) SealedUnlessCommitted(ctx context.Context, s *move.Spec, disk *move.DiskState, opID string) error {
+	if disk.Active && disk.Live == move.OnOverlay && disk.Ours(move.ToSrc, s) != nil {
+		return nil
+	}
+	return e.Sealed(ctx, s, opID)
+}
+
+func written(s *move.Spec, seal *image.Stamp, snapshot *move.SrcSnapshot) *api.Error {
+	when := "when it was frozen"
+	switch {
+	case snapshot != nil:
+		when = "`" + diffCommand(s) + "` shows where it differs from when it was frozen"
+	case seal.ModifiedNS != 0:
+		when += " it had last been written at " + time.Unix(0, seal.ModifiedNS).UTC().Format(time.RFC3339Nano)
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"%s was written since the migration of volume %s began, though nothing should: by a block job or a start of its guest on it, or by another program (%s). "+
+			"What the overlay holds belongs to it as it was then, so nothing was folded or switched, and both are kept; docs/how-to/recover.md (A source that was written) says what can be done",
+		s.Src.Path, s.VolumeName, when)
+}
+
+// SealedOrSame is sealed, but compares the content of src if its stamp has changed, or if the
+// evidence is gone: a program may have touched src without changing it. This requires a copy of the
+// frozen src, and no part of the overlay in dst. touched reports that both were compared.
+func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touched bool, err error) {
+	lost, refused := e.lookAtSeal(ctx, s, opID)
+	if !lost && api.CodeOf(refused) != api.CodeChainChanged {
+		return false, refused
+	}
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil {
+		return false, err
+	}
+	known, err := e.history.Copied(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	if !known || p.Completing || s.ExternalCopy || s.Verify != move.VerifyFull {
+		return false, refused
+	}
+	if err := e.move.Compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes()); err != nil {
+		if api.CodeOf(err) == api.CodeCopyMismatch {
+			return false, written(s, p.Seal, p.Snapshot)
+		}
+		return false, err
+	}
+	e.log.Warn("the source was touched since the migration began, or nobody can tell, and has the same content", "migration", s.MigrationID, "src", s.Src.Path)
+	return true, nil
+}
+
+// SealedStill is sealed for an RBD image, right before the guest is paused: it finds writes to src
+// during the job. Other images are checked for the last time before the job.
+func (e *Env) SealedStill(ctx context.Context, s *move.Spec) error {
+	if !api.IsRBD(s.Src.Path) {
+		return nil
+	}
+	p, err := e.history.Facts(ctx, s, "")
+	if err != nil || p.Touched {
+		return err
+	}
+	return e.Sealed(ctx, s, "")
+}

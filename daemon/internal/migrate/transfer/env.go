@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"log/slog"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
+	"github.com/volferry/volferry/daemon/internal/migrate/seal"
+)
+
+// Env has the steps that copy src to dst.
+type Env struct {
+	copier   move.Copier
+	history  move.History
+	hv       hv.Hypervisor
+	images   move.Images
+	log      *slog.Logger
+	progress *move.ProgressTracker
+
+	look  *look.Env
+	move  *move.Env
+	place *place.Env
+	seal  *seal.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, placeEnv *place.Env, sealEnv *seal.Env) *Env {
+	return &Env{
+		copier:   d.Copier,
+		history:  d.History,
+		hv:       d.HV,
+		images:   d.Images,
+		log:      d.Log,
+		progress: d.Progress,
+		look:     lookEnv,
+		move:     moveEnv,
+		place:    placeEnv,
+		seal:     sealEnv,
+	}
+}
