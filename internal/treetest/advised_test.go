@@ -5,6 +5,7 @@ package treetest
 import (
 	"go/ast"
 	"go/token"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,53 +16,62 @@ import (
 // advises is what a function, or a declaration of a package, has for the operator.
 type advises struct {
 	commands map[string]bool
-	calls    map[string]bool // the functions of its package that it calls, by name
-	handsOn  bool            // it is not exported and returns text alone: its callers say its commands
+	calls    map[string]bool // the functions that it calls, as keys of advisedIn
+	handsOn  bool            // it returns text alone: its callers say its commands
 }
 
 // advisedIn returns the commands in the messages of all programs, by package and function, and the
 // names of all functions. How a command is put together does not matter: it may be in the text of a
-// message, in the words of api.ShellLine, or in a list of words.
-func advisedIn(t *testing.T) (found map[string]map[string]bool, functions map[string]bool) {
+// message, in the words of api.ShellLine, or in a list of words. An exported function that returns
+// text has its commands itself if it is in says; else the callers have them.
+func advisedIn(t *testing.T, says map[string]bool) (found map[string]map[string]bool, functions map[string]bool) {
 	t.Helper()
-	packages := map[string]map[string]*advises{}
+	all := map[string]*advises{}
 	eachSource(t, programFolders, func(s source) {
-		if packages[s.pkg] == nil {
-			packages[s.pkg] = map[string]*advises{}
-		}
+		imports := importsOf(s.file)
 		for _, decl := range s.file.Decls {
-			addAdvice(packages[s.pkg], decl)
+			addAdvice(all, s.pkg, imports, decl)
 		}
 	})
+	handOn(all, says)
 	found, functions = map[string]map[string]bool{}, map[string]bool{}
-	for pkg, all := range packages {
-		handOn(all)
-		for name, a := range all {
-			functions[pkg+" "+name] = true
-			if !a.handsOn && len(a.commands) > 0 {
-				found[pkg+" "+name] = a.commands
-			}
+	for name, a := range all {
+		functions[name] = true
+		if !a.handsOn && len(a.commands) > 0 {
+			found[name] = a.commands
 		}
 	}
 	return found, functions
 }
 
+// importsOf returns the folders of the packages of this module that a file imports, by name.
+func importsOf(file *ast.File) map[string]string {
+	folders := map[string]string{}
+	for _, i := range file.Imports {
+		if folder, ours := strings.CutPrefix(literal(i.Path), module+"/"); ours && i.Name == nil {
+			folders[path.Base(folder)] = folder
+		}
+	}
+	return folders
+}
+
 // addAdvice adds what a declaration has. Methods of one name count as one function, as the types
 // are not known here.
-func addAdvice(all map[string]*advises, decl ast.Decl) {
+func addAdvice(all map[string]*advises, pkg string, imports map[string]string, decl ast.Decl) {
 	add := func(name string, handsOn bool, in ast.Node) {
+		name = pkg + " " + name
 		a := all[name]
 		if a == nil {
 			a = &advises{map[string]bool{}, map[string]bool{}, handsOn}
 			all[name] = a
 		}
 		a.handsOn = a.handsOn && handsOn
-		a.read(in)
+		a.read(pkg, imports, in)
 	}
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
 		if d.Body != nil {
-			add(d.Name.Name, !d.Name.IsExported() && returnsText(d.Type), d.Body)
+			add(d.Name.Name, returnsText(d.Type), d.Body)
 		}
 	case *ast.GenDecl:
 		for _, s := range d.Specs {
@@ -91,7 +101,7 @@ func returnsText(f *ast.FuncType) bool {
 	return text
 }
 
-func (a *advises) read(in ast.Node) {
+func (a *advises) read(pkg string, imports map[string]string, in ast.Node) {
 	ast.Inspect(in, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BasicLit:
@@ -107,10 +117,18 @@ func (a *advises) read(in ast.Node) {
 			switch f := n.Fun.(type) {
 			case *ast.Ident:
 				name = f.Name
+				a.calls[pkg+" "+name] = true
 			case *ast.SelectorExpr:
 				name = f.Sel.Name
+				if x, ok := f.X.(*ast.Ident); ok && imports[x.Name] != "" {
+					a.calls[imports[x.Name]+" "+name] = true
+					break
+				}
+				a.calls[pkg+" "+name] = true // a method: its package is not known here
+				for _, folder := range imports {
+					a.calls[folder+" "+name] = true
+				}
 			}
-			a.calls[name] = true
 			if name == "ShellLine" {
 				a.addWords(n.Args)
 			}
@@ -200,9 +218,12 @@ func commandsIn(text string) (commands []string) {
 	return commands
 }
 
-// handOn gives the commands of functions that hand them on to the functions of their package that
-// call them.
-func handOn(all map[string]*advises) {
+// handOn gives the commands of functions that hand them on to the functions that call them.
+func handOn(all map[string]*advises, says map[string]bool) {
+	for name, a := range all {
+		_, function, _ := strings.Cut(name, " ")
+		a.handsOn = a.handsOn && !(ast.IsExported(function) && says[name])
+	}
 	for changed := true; changed; {
 		changed = false
 		for _, a := range all {

@@ -22,7 +22,6 @@ import (
 var wordsLetBe = []struct{ under, word, reason string }{
 	{"daemon/internal/image/", "lease", "the kernel calls it so: fcntl(F_SETLEASE)"},
 	{"daemon/internal/location/", "tell", "that two paths cannot be told apart is no message to anybody"},
-	{"daemon/internal/migrate/steps/", "tell", "that a file's user cannot be told is no message to anybody"},
 	{"daemon/internal/volume/", "tell", "that two paths cannot be told apart is no message to anybody"},
 }
 

@@ -126,7 +126,7 @@ func (t *tree) ports() int {
 	interfaces := t.interfaces()
 	sum := interfaces["daemon/internal/hv.Hypervisor"]
 	for name, methods := range interfaces {
-		if strings.HasPrefix(name, "daemon/internal/migrate/steps.") {
+		if strings.HasPrefix(name, "daemon/internal/migrate/move.") {
 			sum += methods
 		}
 	}

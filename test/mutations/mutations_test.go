@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	steps    = "daemon/internal/migrate/steps/"
+	rooms    = "daemon/internal/migrate/"
 	barriers = "registry/internal/workflow/pause_barriers.go"
 )
 
@@ -49,15 +49,15 @@ var mutations = []struct {
 	mistake, file, old, broken string
 	by                         simulation
 }{
-	{"the pivot comes before the definition names dst", steps + "plans.go", "e.stepNameEnd(toDst),\n\t\te.stepPivot(toDst),\n\t\te.stepResume", "e.stepPivot(toDst),\n\t\te.stepNameEnd(toDst),\n\t\te.stepResume", moves},
-	{"the overlay of a guest that may have gone over is folded", steps + "step_pivot.go", "err = e.overlayHasAll(ctx, r, s, to, disk)", "err = nil", pivots},
-	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle", endless},
-	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", deaths},
-	{"the pivot is not observed", steps + "step_pivot.go", "return provided(step(pivotStep", "observe = nil\n\treturn provided(step(pivotStep", moves},
-	{"a guest that may be on either of two images that differ is resumed", steps + "step_pause.go", "|| disagreed.oneSided && w == toSwitch", "", deaths},
-	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
-	{"dst is not flushed at the end", steps + "flush_end.go", "err := e.images.Flush(ctx, to.image(s).Path)", "err := error(nil)", moves},
-	{"an overlay is folded into a src that was written since", steps + "seal.go", "changed := ofVolume(now, s.Src)", "changed := false && ofVolume(now, s.Src)", strangers},
+	{"the pivot comes before the definition names dst", rooms + "plans/plans.go", "e.Overlay.StepNameEnd(move.ToDst),\n\t\te.Overlay.StepPivot(move.ToDst),\n\t\te.Pause.StepResume", "e.Overlay.StepPivot(move.ToDst),\n\t\te.Overlay.StepNameEnd(move.ToDst),\n\t\te.Pause.StepResume", moves},
+	{"the overlay of a guest that may have gone over is folded", rooms + "overlay/step_pivot.go", "err = e.overlayHasAll(ctx, r, s, to, disk)", "err = nil", pivots},
+	{"the guest is resumed before the pivot", rooms + "plans/plans.go", "e.Overlay.StepPivot(move.ToDst),\n\t\te.Pause.StepResume(move.ToSwitch),\n\t\te.Overlay.StepSettle", "e.Pause.StepResume(move.ToSwitch),\n\t\te.Overlay.StepPivot(move.ToDst),\n\t\te.Overlay.StepSettle", endless},
+	{"libvirt's word is believed alone", rooms + "look/witness.go", "	switch {\n	case !disk.Active:\n		return !o.Src && !o.Overlay && !o.Dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.Active:\n		return !o.Src && !o.Overlay && !o.Dst", deaths},
+	{"the pivot is not observed", rooms + "overlay/step_pivot.go", "return seal.Provided(move.Step(PivotStep", "observe = nil\n\treturn seal.Provided(move.Step(PivotStep", moves},
+	{"a guest that may be on either of two images that differ is resumed", rooms + "pause/step_pause.go", "|| disagreed.OneSided && w == move.ToSwitch", "", deaths},
+	{"a guest that a person has paused is resumed", rooms + "pause/step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
+	{"dst is not flushed at the end", rooms + "blockjob/flush_end.go", "err := e.images.Flush(ctx, to.Image(s).Path)", "err := error(nil)", moves},
+	{"an overlay is folded into a src that was written since", rooms + "seal/seal.go", "changed := ofVolume(now, s.Src)", "changed := false && ofVolume(now, s.Src)", strangers},
 	{"guests run on before all are restored", barriers, "case PauseReady, PauseRestored:", "case PauseReady, PauseRestored, PauseSaved:", pauses},
 	{"a fenced host does not say what it was told", "daemon/internal/uplink/run.go", "if reportFirst(err) {", "if false {", fences},
 	{"a step's end is journalled before it is done", "internal/op/forward.go", "	v, err := a.bring(step, run, repeat)", "	if w := a.recordSuccess(step, nil); w != writtenAll {\n		return w.goesOn()\n	}\n	v, err := a.bring(step, run, repeat)", attaching},

@@ -204,7 +204,7 @@ func (m *Manager) neededBytes(s *move.Spec, sparse bool) int64 {
 	return need
 }
 
-// allocatedBytes returns the most space that a copy of the data of src takes, including base images
+// AllocatedBytes returns the most space that a copy of the data of src takes, including base images
 // that are not kept; known is false if one of the images is a device.
 func (m *Manager) allocatedBytes(s *move.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)
@@ -397,7 +397,7 @@ func checkElsewhere(s *move.Spec, path string) error {
 	same, overlaps, err := location.PlaceOf(path).Meets(s.Src.Path)
 	switch {
 	case err != nil:
-		return look.CannotTellUser(path, err)
+		return look.UserUnknown(path, err)
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	case overlaps:

@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// liveVolume is the common part of all calls of the move.
+// LiveVolume is the common part of all calls of the move.
 func liveVolume() api.LiveVolume {
 	s := savedSpec()
 	return api.LiveVolume{
@@ -170,7 +170,7 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 	})
 }
 
-// toMake is a daemon on a world with a guest that writes, before dst is made.
+// ToMake is a daemon on a world with a guest that writes, before dst is made.
 func toMake(t *testing.T, f func(t *testing.T, d *daemon, v api.LiveVolume)) {
 	t.Helper()
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

@@ -25,7 +25,7 @@ func (m *Manager) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 	locks, err := m.ports.Images.Locks(ctx, s.Src.Path)
 	switch {
 	case err != nil:
-		return look.CannotTellUser(s.Src.Path, err)
+		return look.UserUnknown(s.Src.Path, err)
 	case locks.Writes:
 		return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by QEMU's locks, a QEMU of this host or of another has %s open for writing, which no instance here has; stop that guest or program, and call again",
 			s.VolumeName, s.Src.Path)
@@ -38,7 +38,7 @@ func (m *Manager) checkDstNotLocked(ctx context.Context, path string) error {
 	locks, err := m.ports.Images.Locks(ctx, path)
 	switch {
 	case err != nil:
-		return look.CannotTellUser(path, err)
+		return look.UserUnknown(path, err)
 	case locks.Open:
 		return api.Errorf(api.CodeDstInUse, "by QEMU's locks, a QEMU of this host or of another has %s open; stop that guest or program, or name another destination", path)
 	}

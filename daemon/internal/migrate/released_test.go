@@ -133,7 +133,7 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 	}
 }
 
-// defineOn changes only the definition of the instance.
+// DefineOn changes only the definition of the instance.
 func (d *daemon) defineOn(t *testing.T, chain ...hv.Image) {
 	t.Helper()
 	must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", chain))

@@ -37,7 +37,7 @@ func (m *Manager) checkBases(ctx context.Context, s *move.Spec) error {
 	base, holder, err := claims.BasesHolder(s.Src)
 	switch {
 	case err != nil:
-		return look.CannotTellUser(base, err)
+		return look.UserUnknown(base, err)
 	case holder.Words != "":
 		return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: its base image %s %s", s.VolumeName, base, holder.Words)
 	}

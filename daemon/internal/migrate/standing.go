@@ -46,7 +46,7 @@ func (m *Manager) NameStanding(ctx context.Context, instanceID string) error {
 	return err
 }
 
-// nameStanding is NameStanding for an op that cannot be continued meanwhile. The caller's view of
+// nameStanding calls overlay.NameStanding for an op that cannot be continued meanwhile. The caller's view of
 // the op may be old.
 func (m *Manager) nameStanding(ctx context.Context, migrationID, opID string) error {
 	h, err := m.loadHistory(ctx, migrationID)

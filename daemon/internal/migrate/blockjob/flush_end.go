@@ -144,7 +144,7 @@ func srcNotStored(s *move.Spec, err error) error {
 		api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
 }
 
-// lostUnderJob is lostByGuest before a switch. A synchronous job has written the lost writes to
+// lostUnderJob is LostByGuest before a switch. A synchronous job has written the lost writes to
 // dst, and a repeated complete continues with this job. A mirror that has paused its guest is given
 // up.
 func lostUnderJob(s *move.Spec, to move.Direction, err error) error {

@@ -38,7 +38,7 @@ func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Dire
 	return r.Note(ctx, RunNote{Run: disk.Dom.Run, Top: stamp})
 }
 
-// NoteAsked is noteRun right before libvirt is asked for the pivot of a background job. The server
+// NoteAsked is NoteRun right before libvirt is asked for the pivot of a background job. The server
 // of an end at an address is not asked with the guest paused: it would report only the size. before
 // is the note of an earlier try.
 func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState, before RunNote) error {

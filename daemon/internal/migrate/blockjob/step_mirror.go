@@ -20,7 +20,7 @@ import (
 // another size would end the job at once, without a reason.
 //
 // It has no undo: the next try adopts the job, or a cancel ends it with the guest paused
-// (abortSteps).
+// (AbortSteps).
 func (e *Env) StepMirror() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if s.Method == move.MethodMirror {

@@ -207,7 +207,7 @@ func (e *Env) bitmaps(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 	return byName, nil
 }
 
-// liveHVError is hvError for a guest that may go off at any time: the next look shows what happened
+// liveHVError is HVError for a guest that may go off at any time: the next look shows what happened
 // to its bitmaps.
 func (e *Env) liveHVError(in *move.LiveInput, err error) error {
 	switch {

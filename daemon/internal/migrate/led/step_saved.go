@@ -135,7 +135,7 @@ func (e *Env) UnwrittenSinceClosed(st op.Step) op.Step {
 		}
 		change, _, err := e.seal.ChangeSinceLeft(ctx, s, was.Left)
 		if err != nil {
-			return ctx.Err() // sealLeft failed to take this stamp too, and has logged that
+			return ctx.Err() // SealLeft failed to take this stamp too, and has logged that
 		}
 		return inUseBy(s, change == image.Changed, "it was written while it was copied, by a guest that was started on it perhaps")
 	})

@@ -132,7 +132,7 @@ func (e *Env) CheckBitmapsKept(ctx context.Context, s *move.Spec, active bool) e
 	return errOrLost(s, append(src, overlay...), nil)
 }
 
-// MayLeave is checkBitmapsKept for a switch to dst. A switch back to src loses no bitmap.
+// MayLeave is CheckBitmapsKept for a switch to dst. A switch back to src loses no bitmap.
 func (e *Env) MayLeave(ctx context.Context, s *move.Spec, to move.Direction, active bool) error {
 	if to.End == move.OnSrc {
 		return nil
@@ -163,7 +163,7 @@ func (e *Env) RemarkBitmaps(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return r.SetOutput(move.RemarkOutput{Remark: fmt.Sprintf("the volume does not have %s, made while it was on its overlay: the next backup by it has to be a full one", BitmapNames(made))})
 }
 
-// CheckBitmapsKeptNow is checkBitmapsKept for an instance that may run or be off, or for no
+// CheckBitmapsKeptNow is CheckBitmapsKept for an instance that may run or be off, or for no
 // instance.
 func (e *Env) CheckBitmapsKeptNow(ctx context.Context, s *move.Spec) error {
 	if !s.Attached() {

@@ -74,7 +74,7 @@ func mend(s *move.Spec, disk *move.DiskState) []string {
 		return fold
 	case disk.Mirror != nil:
 		if disk.Ours(move.ToDst, s) != nil {
-			return nil // this job is not ended while the guest runs (stepAbortMirror)
+			return nil // this job is not ended while the guest runs (StepAbortMirror)
 		}
 		return []string{move.EndJobCommand(s)}
 	case disk.Dom.ConfigDisk(s.Target) == nil && !disk.Active:
@@ -171,7 +171,7 @@ func positionOn(s *move.Spec, img hv.Image) move.Position {
 	return move.Foreign
 }
 
-// ReadActive is readDisk for a guest that must have a process.
+// ReadActive is ReadDisk for a guest that must have a process.
 func (e *Env) ReadActive(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil {
@@ -255,14 +255,14 @@ const (
 	DestroyNotice = 30 * time.Second
 )
 
-// GuestError is hvError for a call that needs the guest's process. If the process dies, the call
+// GuestError is HVError for a call that needs the guest's process. If the process dies, the call
 // fails a moment before libvirt reports the guest as off. An op that is undone in that moment could
-// find an unknown state, so guestError waits until libvirt notices.
+// find an unknown state, so GuestError waits until libvirt notices.
 func (e *Env) GuestError(ctx context.Context, s *move.Spec, err error) error {
 	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
 }
 
-// guestErrorAfter is guestError for a call in this run of the guest (0 if unknown): it detects a
+// guestErrorAfter is GuestError for a call in this run of the guest (0 if unknown): it detects a
 // guest that was stopped and started again.
 func (e *Env) guestErrorAfter(ctx context.Context, s *move.Spec, run int, notice time.Duration, err error) error {
 	if typed := e.move.HVError(err); typed != err { //nolint:errorlint // the same error, not a wrapped one

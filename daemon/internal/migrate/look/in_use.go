@@ -29,7 +29,7 @@ func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string
 	domain, target, err := location.DiskOf(others, path)
 	switch {
 	case err != nil:
-		return "", CannotTellUser(path, err)
+		return "", UserUnknown(path, err)
 	case domain != "":
 		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
@@ -46,8 +46,8 @@ func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string
 	return "", nil
 }
 
-// CannotTellUser returns the refusal of a path with unknown users.
-func CannotTellUser(path string, why error) *api.Error {
+// UserUnknown returns the refusal of a path with unknown users.
+func UserUnknown(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance, and call again", path, why)
 }
 
@@ -133,7 +133,7 @@ func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) er
 		// Wait for a request that takes an image and has not registered it yet.
 		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
 		if errors.Is(err, location.ErrCannotTell) {
-			return CannotTellUser(path, err)
+			return UserUnknown(path, err)
 		}
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) er
 	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
 }
 
-// CheckSrcNotInUse is srcNotInUse with errors for a caller of the API. except are the ids of the
+// CheckSrcNotInUse is SrcNotInUse with errors for a caller of the API. except are the ids of the
 // instances that may have src.
 func (e *Env) CheckSrcNotInUse(ctx context.Context, s *move.Spec, except ...string) error {
 	user, err := e.UserOf(ctx, s.Src.Path, except...)
@@ -166,7 +166,7 @@ func (e *Env) NotNamed(ctx context.Context, path string) error {
 	domain, target, err := location.DiskOf(doms, path)
 	switch {
 	case err != nil:
-		return op.UnknownOutcome(CannotTellUser(path, err))
+		return op.UnknownOutcome(UserUnknown(path, err))
 	case domain != "":
 		i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == domain })
 		detach := detachCommand(&doms[i], target)

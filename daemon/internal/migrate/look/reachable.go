@@ -33,7 +33,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
 	for _, dir := range dirs {
 		err := e.images.Reach(user, dir)
 		if errors.Is(err, image.ErrAbsent) && s.CreateDst && s.DstBlock {
-			continue // a volume group without volumes has no directory; checkOpens checks when dst is made
+			continue // a volume group without volumes has no directory; CheckOpens checks when dst is made
 		}
 		if err != nil {
 			return image.Refused("migrate volume "+s.VolumeName, dir, err)
@@ -80,7 +80,7 @@ func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
 	return e.mayOpen(s, user, path)
 }
 
-// DoneIfOpens changes the observation that an image was made to not done, if checkOpens refuses the
+// DoneIfOpens changes the observation that an image was made to not done, if CheckOpens refuses the
 // image.
 func (e *Env) DoneIfOpens(ctx context.Context, s *move.Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {

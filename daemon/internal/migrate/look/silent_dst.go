@@ -47,7 +47,7 @@ func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// DstAnswersQuickly is dstAnswers for when the guest is paused, or a fence or a stop of the daemon
+// DstAnswersQuickly is DstAnswers for when the guest is paused, or a fence or a stop of the daemon
 // would wait.
 func (e *Env) DstAnswersQuickly(ctx context.Context, s *move.Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)

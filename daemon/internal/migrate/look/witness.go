@@ -149,12 +149,12 @@ var (
 	agreementInPause = witness.Retry{Poll: 20 * time.Millisecond, Bound: 3 * time.Second}
 )
 
-// ConfirmDisk is readDisk, confirmed by the second witness. Its errors are typed for the runner.
+// ConfirmDisk is ReadDisk, confirmed by the second witness. Its errors are typed for the runner.
 func (e *Env) ConfirmDisk(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	return e.confirmDiskWithin(ctx, s, Agreement)
 }
 
-// ConfirmDiskOfPaused is confirmDisk for a guest that may be paused meanwhile: it asks for a
+// ConfirmDiskOfPaused is ConfirmDisk for a guest that may be paused meanwhile: it asks for a
 // shorter time, if the guest is resumed after a disagreement.
 func (e *Env) ConfirmDiskOfPaused(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)

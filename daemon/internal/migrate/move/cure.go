@@ -43,7 +43,7 @@ func (s *Spec) WhichCommand() string {
 }
 
 // DumpCommand returns the command that writes libvirt's definition of the instance to
-// definitionFile, and defineCommand the command that defines the instance from it.
+// DefinitionFile, and DefineCommand the command that defines the instance from it.
 func (s *Spec) DumpCommand() string {
 	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.DefinitionFile())
 }

@@ -168,7 +168,7 @@ type RemarkOutput struct {
 
 // FlushEarly flushes an image that the guest writes, before a call that would flush it with the
 // guest paused. An error costs only time, except that the image could not store writes: a later
-// flush would not report that, so flushEarly returns that error.
+// flush would not report that, so FlushEarly returns that error.
 func (e *Env) FlushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
 	if err == nil || NotStored(err) {

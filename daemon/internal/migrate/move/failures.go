@@ -70,7 +70,7 @@ func (e *Env) HVError(err error) error {
 	return err
 }
 
-// RegistryError is hvError for an error of the registry. A host that was fenced waits until it has
+// RegistryError is HVError for an error of the registry. A host that was fenced waits until it has
 // rejoined, as for an unavailable registry.
 func (e *Env) RegistryError(err error) error {
 	switch api.CodeOf(err) {

@@ -96,7 +96,7 @@ func (e *Env) WhileOurs(ctx context.Context, s *Spec) (context.Context, context.
 	return ctx, func() { cancel(nil) }
 }
 
-// untilFenced is whileOurs, but also for a host that is already fenced.
+// untilFenced is WhileOurs, but also for a host that is already fenced.
 func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_, _, changed := e.fence.Behind(s)

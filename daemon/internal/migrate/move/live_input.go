@@ -72,7 +72,7 @@ func LiveGroup(migrationID string) string { return "live/" + migrationID }
 // Owner returns the owner of the guards of guests that are off.
 func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
 
-// Prefix returns the beginning of the names of all bitmaps of the move, generationPrefix of the
+// Prefix returns the beginning of the names of all bitmaps of the move, GenerationPrefix of the
 // bitmaps of a generation.
 func (in *LiveInput) Prefix() string { return "volferry-" + in.MigrationID + "-" }
 
@@ -90,7 +90,7 @@ func (in *LiveInput) Bitmap(round int) string {
 // write.
 func (in *LiveInput) LastBitmap() string { return in.GenerationPrefix() + "last" }
 
-// CopyKey returns the key of the cursor of a round of the generation, and lastKey of the last copy.
+// CopyKey returns the key of the cursor of a round of the generation, and LastKey of the last copy.
 func (in *LiveInput) CopyKey(round int) string {
 	return fmt.Sprintf("%sg%06d-r%06d", in.CopyPrefix(), in.Generation, round)
 }

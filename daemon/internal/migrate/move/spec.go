@@ -205,7 +205,7 @@ func (s *Spec) Leftovers() string {
 	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
 }
 
-// Before returns the position of the disk until the switch to dst. beforeChain returns its chain.
+// Before returns the position of the disk until the switch to dst. BeforeChain returns its chain.
 func (s *Spec) Before() Position {
 	if s.Method == MethodOverlay {
 		return OnOverlay

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package overlay has the steps that change the image of a guest or of a definition: to the
+// overlay, to dst, and back to src. It reports chains that another program changed.
 package overlay
 
 import (

@@ -67,14 +67,14 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 		return op.DoneIf(disk.Config == to.End), nil
 	}
 	named := move.Step(to.NameStep(), do, undo, observe)
-	named.Verifies = true // SetConfigChain verifies, and stepPivot looks again
+	named.Verifies = true // SetConfigChain verifies, and StepPivot looks again
 	return seal.Provided(named, e.seal.EndUnchangedInPause(to))
 }
 
 // StepNameLeft changes the definition to the end after the switch: a commit, and a copy in the
 // background, do not write to both images, so the definition names the overlay while the guest may
 // write to it. libvirt has changed the name in the pivot; this step verifies that. It ignores
-// another program's change, since the guest is paused: stepSettle reports it. left returns the
+// another program's change, since the guest is paused: StepSettle reports it. left returns the
 // error for a disk that is on the overlay, or would be after the next start.
 func (e *Env) StepNameLeft(to move.Direction, left func(*move.Spec, *move.DiskState) *api.Error) op.Step {
 	named := func(disk *move.DiskState) bool {

@@ -107,7 +107,7 @@ func (e *Env) StepNameDestination() op.Step {
 		if err != nil || disk.Config != move.OnDst {
 			return err // the definition is unchanged, or another program's
 		}
-		return e.unnameEnd(ctx, r, s) // under the guard of stepKeepOff
+		return e.unnameEnd(ctx, r, s) // under the guard of StepKeepOff
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
 		if !s.Attached() {

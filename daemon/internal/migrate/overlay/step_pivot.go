@@ -100,7 +100,7 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 }
 
 // nameTakenBack ends an op when the definition no longer names the end, as is required before a
-// pivot: another program has changed it since stepNameEnd.
+// pivot: another program has changed it since StepNameEnd.
 func nameTakenBack(s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if err := look.MayName(disk, s, to); err != nil {
 		return err

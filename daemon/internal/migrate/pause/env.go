@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package pause has the steps that suspend and resume a guest, and those that need it suspended or
+// off: the fold of an overlay, the comparison, the abort of a job. A guest is resumed only if the
+// migration paused it, and both the definition and QEMU have an image with all its writes.
 package pause
 
 import (

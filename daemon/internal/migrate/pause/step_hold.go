@@ -71,7 +71,7 @@ func (e *Env) stepMayBegin(to move.Direction) op.Step {
 				return err
 			}
 			if to.End == move.OnSrc && !held {
-				// A commit that another program began is adopted (sealedUnlessCommitted). Writes
+				// A commit that another program began is adopted (SealedUnlessCommitted). Writes
 				// that it may have missed cannot be found.
 				e.log.Warn("a commit is taken up that was not begun with its guest suspended, as it has to be with this QEMU", "migration", s.MigrationID, "instance", s.InstanceName)
 				held = true
@@ -192,7 +192,7 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 	undo := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var out BegunOutput
 		if begun, err := r.Output(BeginStep, &out); err != nil || begun && to.End != move.OnSrc {
-			return err // the job is complete, and left to the next op, as in stepMirror
+			return err // the job is complete, and left to the next op, as in StepMirror
 		}
 		var note move.FoldingNote
 		if noted, err := r.Noted(BeginStep, &note); err != nil || !noted {

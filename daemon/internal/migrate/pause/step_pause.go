@@ -357,7 +357,7 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *move.Spe
 	return err
 }
 
-// ConfirmDiskInPause is confirmDiskOfPaused for a step in the pause of a switch. A commit that
+// ConfirmDiskInPause is ConfirmDiskOfPaused for a step in the pause of a switch. A commit that
 // libvirt no longer knows may have been pivoted there.
 func (e *Env) ConfirmDiskInPause(ctx context.Context, r *op.Run, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.look.ConfirmDiskOfPaused(ctx, s)

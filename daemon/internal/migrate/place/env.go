@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package place has the steps that make, connect and remove the images of a migration, and lock and
+// free their places at the registry. dst may be written only if this package made it, or the
+// operator gave it.
 package place
 
 import (
@@ -13,7 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 )
 
-// Env has the steps that make, connect and remove the images of a migration, and lock them at the registry.
+// Env has the steps that make, connect and remove the images of a migration.
 type Env struct {
 	claims   *location.Claims
 	copier   move.Copier

@@ -92,7 +92,7 @@ func (in *ReleasedInput) again() string {
 	return api.ShellLine("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
 }
 
-// releasedError is hvError for a step with an outcome that is always visible: not found is an
+// releasedError is HVError for a step with an outcome that is always visible: not found is an
 // ordinary error.
 func (e *Env) releasedError(err error) error {
 	if errors.Is(err, hv.ErrNotFound) {

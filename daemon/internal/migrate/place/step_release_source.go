@@ -77,7 +77,7 @@ func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept
 	})
 	switch {
 	case errors.Is(err, location.ErrCannotTell):
-		return kept, op.UnknownOutcome(look.CannotTellUser(s.Src.Path, err))
+		return kept, op.UnknownOutcome(look.UserUnknown(s.Src.Path, err))
 	case err == nil && holder.Words != "":
 		e.log.Warn("src is not deleted: somebody else has it by now", "migration", s.MigrationID, "path", s.Src.Path, "it", holder.Words)
 	}

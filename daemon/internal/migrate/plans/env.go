@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package plans has the plans of all op kinds of a migration (plans.go), made of the steps of the
+// packages next to it, and what the journal knows of earlier ops of a migration.
+//
+// Each package may call those below it, and none above:
+//
+//	plans
+//	overlay, led
+//	pause
+//	blockjob
+//	transfer
+//	place
+//	seal
+//	look
+//	move
 package plans
 
 import (

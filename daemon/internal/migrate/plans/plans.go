@@ -18,7 +18,7 @@ import (
 //
 // An image that the registry has freed may belong to another volume at once. So a cancel removes
 // dst before the registry frees it. In a complete the registry frees src first, because it must not
-// name a deleted src, and the step that deletes src checks who uses it (deleteSource).
+// name a deleted src, and the step that deletes src checks who uses it (DeleteSource).
 func (e *Env) Plans() []op.Plan {
 	all := slices.Concat(e.overlayPlans(), e.offlinePlans(), e.mirrorPlans(), e.savedPlans())
 	for i := range all {

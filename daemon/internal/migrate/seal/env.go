@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package seal proves that the images of a migration are the ones it began with: src is unchanged
+// since it was frozen or left, dst is the image that the migration made, and the snapshot of a
+// frozen RBD image is there.
 package seal
 
 import (
@@ -11,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// Env proves that images are the ones that a migration began with, and unchanged.
+// Env proves that images are unchanged since the migration began.
 type Env struct {
 	history  move.History
 	hv       hv.Hypervisor

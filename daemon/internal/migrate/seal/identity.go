@@ -83,10 +83,10 @@ func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) 
 	return e.DstUnchanged
 }
 
-// EndUnchangedInPause is endUnchanged for a step with the guest paused. It does not check
+// EndUnchangedInPause is EndUnchanged for a step with the guest paused. It does not check
 // addresses: the answer takes another program and a cluster, while the guest waits. They were
-// checked right before the pause (stepPauseToSwitch), and since then QEMU has that very image open,
-// and makes it the disk. The image's name is checked after the pause (endHasItsName).
+// checked right before the pause (StepPauseToSwitch), and since then QEMU has that very image open,
+// and makes it the disk. The image's name is checked after the pause (EndHasItsName).
 func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move.Spec) error {
 	unchanged := e.EndUnchanged(to)
 	return func(ctx context.Context, s *move.Spec) error {
@@ -146,7 +146,7 @@ func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
 	return e.dstPrint(ctx, s)
 }
 
-// MayMirrorToDst is mayWriteDst for a mirror. A mirror that already writes is not checked again.
+// MayMirrorToDst is MayWriteDst for a mirror. A mirror that already writes is not checked again.
 func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Mirror != nil {
@@ -227,7 +227,7 @@ func DstReplaced(path, want, now string) *api.Error {
 }
 
 // DstToReserve returns dst with the identity of an existing device: the volume has it from its
-// completion on. The identity of a dst that the migration makes is reported later (identifyMade,
+// completion on. The identity of a dst that the migration makes is reported later (IdentifyMade,
 // MadeDst).
 func DstToReserve(s *move.Spec) api.Location {
 	dst := s.Dst

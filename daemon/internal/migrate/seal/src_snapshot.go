@@ -134,7 +134,7 @@ func (e *Env) snapshotFacts(ctx context.Context, s *move.Spec) (move.Facts, erro
 	return e.history.Facts(ctx, s, "")
 }
 
-// ReleaseSnapshot is dropSnapshot for a volume that has left src. The volume may lack writes to src
+// ReleaseSnapshot is DropSnapshot for a volume that has left src. The volume may lack writes to src
 // between the last look and the switch.
 func (e *Env) ReleaseSnapshot(ctx context.Context, s *move.Spec) (remark string, err error) {
 	p, err := e.snapshotFacts(ctx, s)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package transfer has the steps that copy src to dst and compare them: by the copy engine, by a
+// connector of the storage, or by qemu-img.
 package transfer
 
 import (
