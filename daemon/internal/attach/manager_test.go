@@ -220,6 +220,23 @@ func TestAGuestThatLetsGoTooLateGetsTheDiskBack(t *testing.T) {
 	}
 }
 
+// The undo of the live detach finds the disk in the guest, which restarts before its definition has
+// the disk again.
+func TestAGuestThatRestartsBeforeItsDefinitionIsPutBackGetsTheDisk(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+		w.Inject(hvtest.Fault{Call: "AttachDisk", Do: func() {
+			must(t, w.Destroy(web))
+			must(t, w.Start(web))
+		}})
+		wantCode(t, failed(d.detach("d", web)), api.CodeInstanceBusy)
+		synctest.Wait()
+		must(t, w.settled())
+	}, hv.StateRunning)
+}
+
 // QEMU's pending unplug may remove the disk during a move.
 func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 	for _, restart := range []bool{false, true} {

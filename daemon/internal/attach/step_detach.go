@@ -229,7 +229,12 @@ func (e *env) stepDetachConfig() op.Step {
 		}
 		return request.HV(e.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
 	}
-	undo := func(ctx context.Context, r *op.Run, in *input) error { return e.putBack(ctx, r, in, hv.Config) }
+	undo := func(ctx context.Context, r *op.Run, in *input) error {
+		if err := e.putBack(ctx, r, in, hv.Config); err != nil {
+			return err
+		}
+		return e.putBack(ctx, r, in, hv.Live) // a guest that has restarted since the undo of stepDetachLive is without the disk
+	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		v, err := e.look(ctx, in)
 		if err != nil {
