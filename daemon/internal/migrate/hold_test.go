@@ -147,6 +147,26 @@ func TestAGuestThatRestartsInAnotherQEMULosesNothing(t *testing.T) {
 		_ = d.world.Crash(testInstance)
 		_ = d.world.Start(testInstance)
 	}
+	for _, call := range []string{"BlockCopy", "CommitActive"} {
+		t.Run(call, func(t *testing.T) {
+			inBubbleOn(t, migratetest.NewWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.copied()
+				for range 20 {
+					d.world.GuestWrites()
+				}
+				d.world.Inject(hvtest.Fault{Call: call, Do: func() { restart(d) }})
+				if call == "CommitActive" {
+					_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+					must(t, err)
+					d.until(mig.ID, api.MigrationCancelled)
+					d.stayed()
+					return
+				}
+				d.completes(mig)
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
+			})
+		})
+	}
 	everyRecord(t, "complete", func(t *testing.T, d *daemon, arm func(func())) {
 		mig := d.copied()
 		arm(func() { restart(d) })
