@@ -30,7 +30,7 @@ func (h *host) others() map[string]func(*testing.T) {
 			if err := h.Libvirtd.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			h.libvirtdAway = time.Since(died)
+			h.away += time.Since(died)
 		},
 		"registry": func(t *testing.T) {
 			h.KillRegistry()
@@ -59,7 +59,7 @@ func TestRestartOfLibvirtdAtEveryStepOfAMove(t *testing.T) {
 		if err := g.host.Libvirtd.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		g.host.libvirtdAway = time.Since(began)
+		g.host.away += time.Since(began)
 	}))
 	g.assertSettled(t)
 }

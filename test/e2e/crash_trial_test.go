@@ -69,11 +69,13 @@ func (h *host) daemonDies(along func(*testing.T)) blow {
 			if err := h.DaemonDied(lost); err != nil {
 				t.Fatalf("the way does not lead past %s: %v", p, context.Cause(lost))
 			}
+			died := time.Now()
 			along(t)
 			h.definitionsStand(t)
 			if err := h.StartDaemon(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			h.away += time.Since(died)
 		},
 	}
 }
@@ -155,7 +157,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	if b.ready != nil {
 		b.ready(t, p)
 	}
-	x.libvirtdAway = 0
+	x.away = 0
 	from := time.Now()
 	r := x.ask(t, args)
 	b.strike(t, r.lost, p)
@@ -195,7 +197,9 @@ func (x *trial) diesOnceMore(t *testing.T) bool {
 	after := time.Duration(rnd.Int64N(int64(lastDeath)))
 	<-time.After(after)
 	t.Logf("the daemon is killed once more, %s after the blow", after.Round(time.Millisecond))
+	died := time.Now()
 	x.restartDaemon(t)
+	x.away += time.Since(died)
 	return true
 }
 
@@ -270,9 +274,8 @@ func (x *trial) followed(t *testing.T, r *request) api.Migration {
 	return m
 }
 
-// noteGap holds the longest time without a completed write against what a death may cost a guest,
-// which is most. One that stands still when libvirtd dies does so until libvirtd is there again:
-// nobody else can resume it.
+// noteGap holds the longest time without a completed write against most, the cost of a death for a
+// guest, and the time until the dead program has started: no other program resumes the guest.
 func (x *trial) noteGap(t *testing.T, p point, most time.Duration, from, to time.Time) {
 	t.Helper()
 	if x.writer == nil {
@@ -283,7 +286,7 @@ func (x *trial) noteGap(t *testing.T, p point, most time.Duration, from, to time
 	if gap > x.gap {
 		x.gap, x.gapAt = gap, p
 	}
-	if gap > most+x.libvirtdAway {
+	if gap > most+x.away {
 		t.Errorf("the guest could not write for %v; that is too long", gap)
 	}
 }

@@ -33,7 +33,7 @@ type host struct {
 	made         int             // volumes and guests, for names and seeds
 	paused       map[string]bool // the guests that a test has paused
 	clones       map[string]bool // the paths of volumes that have kept their base images in a move
-	libvirtdAway time.Duration   // how long it last was, when a test killed it
+	away         time.Duration   // how long a program was away that a test killed, and only that program resumes a guest
 }
 
 // idleHosts are hosts that no test has just now, for tests that do nothing to the
