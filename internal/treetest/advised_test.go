@@ -222,7 +222,7 @@ func commandsIn(text string) (commands []string) {
 func handOn(all map[string]*advises, says map[string]bool) {
 	for name, a := range all {
 		_, function, _ := strings.Cut(name, " ")
-		a.handsOn = a.handsOn && !(ast.IsExported(function) && says[name])
+		a.handsOn = a.handsOn && (!ast.IsExported(function) || !says[name])
 	}
 	for changed := true; changed; {
 		changed = false

@@ -42,7 +42,7 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	return nil
 }
 
-// AtWork reports, from memory, whether an op of the migration is at work. The op may have the guest
+// atWork reports, from memory, whether an op of the migration is at work. The op may have the guest
 // paused, so the journal is not read meanwhile.
 func (m *Manager) atWork(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {

@@ -201,7 +201,7 @@ func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	return m.CheckRecorded(ctx, instanceID)
 }
 
-// ChainProblem returns the problem of the chain of a migration's instance, nil if there is none.
+// chainProblem returns the problem of the chain of a migration's instance, nil if there is none.
 // known is false if that is unknown now.
 func (m *Manager) chainProblem(ctx context.Context, h *history) (problem *api.ChainProblem, known bool) {
 	parked := h.running() != nil && h.running().State == op.StateNeedsOperator

@@ -204,7 +204,7 @@ func (m *Manager) neededBytes(s *move.Spec, sparse bool) int64 {
 	return need
 }
 
-// AllocatedBytes returns the most space that a copy of the data of src takes, including base images
+// allocatedBytes returns the most space that a copy of the data of src takes, including base images
 // that are not kept; known is false if one of the images is a device.
 func (m *Manager) allocatedBytes(s *move.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)

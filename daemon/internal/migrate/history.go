@@ -56,7 +56,7 @@ func (h *history) abandoned() *api.Error {
 	return nil
 }
 
-// KeptSrc reports whether the instance of a migration that the registry has ended still had src
+// keptSrc reports whether the instance of a migration that the registry has ended still had src
 // when that was found: then the guest's writes in the overlay belong there. The overlay of a guest
 // that was switched to dst, or brought back to src, has nothing newer.
 func (h *history) keptSrc() bool {
@@ -110,7 +110,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 	return h, nil
 }
 
-// CopiedBefore reports whether the built-in copier finished in one of the first i ops.
+// copiedBefore reports whether the built-in copier finished in one of the first i ops.
 func (h *history) copiedBefore(i int) bool {
 	return slices.ContainsFunc(h.ops[:i], func(o opView) bool {
 		return o.goal == move.GoalCopy && o.Op.Kind != move.KindBeginMirror && o.State == op.StateDone

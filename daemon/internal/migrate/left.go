@@ -131,7 +131,7 @@ func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
 	return mig.State == api.MigrationCompleted, err
 }
 
-// ReleasedInput describes the src that a migration has left, without any check.
+// releasedInput describes the src that a migration has left, without any check.
 func (m *Manager) releasedInput(ctx context.Context, h *history) (*place.ReleasedInput, error) {
 	ended, err := m.endOf(ctx, h)
 	if err != nil {

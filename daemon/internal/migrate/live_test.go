@@ -12,13 +12,13 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/led"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
-// LiveVolume is the common part of all calls of the move.
+// liveVolume is the common part of all calls of the move.
 func liveVolume() api.LiveVolume {
 	s := savedSpec()
 	return api.LiveVolume{
@@ -170,7 +170,7 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 	})
 }
 
-// ToMake is a daemon on a world with a guest that writes, before dst is made.
+// toMake is a daemon on a world with a guest that writes, before dst is made.
 func toMake(t *testing.T, f func(t *testing.T, d *daemon, v api.LiveVolume)) {
 	t.Helper()
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

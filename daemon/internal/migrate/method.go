@@ -86,7 +86,7 @@ func (m *Manager) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain
 	return m.checkKeptOff(s, dom)
 }
 
-// MirrorFills reports whether QEMU may write holes of the disk as zeros to the target of a mirror.
+// mirrorFills reports whether QEMU may write holes of the disk as zeros to the target of a mirror.
 // libvirt 9.0 had QEMU open each target so that zeros may be holes there; 11.3 does so only for a
 // disk with discard='unmap'.
 func (m *Manager) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
@@ -130,7 +130,7 @@ func mirrorable(reason string) bool {
 	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }
 
-// OnlyMirrored refuses a request that a mirror cannot serve, for a disk that can only be mirrored
+// onlyMirrored refuses a request that a mirror cannot serve, for a disk that can only be mirrored
 // while its instance runs. which completes the message: the limitation, and what to do.
 func onlyMirrored(s *move.Spec, which string) *api.Error {
 	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",

@@ -73,7 +73,7 @@ func (h *history) givenUp(todo move.Goal) *api.Error {
 	return move.APIError(last.Failure)
 }
 
-// NotFrozen returns why a start failed after its guest was on the overlay, nil if src was seen
+// notFrozen returns why a start failed after its guest was on the overlay, nil if src was seen
 // frozen.
 func (h *history) notFrozen() *api.Error {
 	o := h.find(move.GoalStart)

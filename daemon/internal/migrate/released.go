@@ -86,7 +86,7 @@ func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Do
 	return r
 }
 
-// CheckReleased makes all checks of a deletion. vol and unknown are the registry's answer about the
+// checkReleased makes all checks of a deletion. vol and unknown are the registry's answer about the
 // volume that has left the src.
 func (m *Manager) checkReleased(ctx context.Context, in *place.ReleasedInput, vol api.Volume, unknown error) error {
 	if err := m.env.Place.CheckReleased(ctx, in); err != nil {

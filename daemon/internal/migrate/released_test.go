@@ -133,7 +133,7 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 	}
 }
 
-// DefineOn changes only the definition of the instance.
+// defineOn changes only the definition of the instance.
 func (d *daemon) defineOn(t *testing.T, chain ...hv.Image) {
 	t.Helper()
 	must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", chain))

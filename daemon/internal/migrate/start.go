@@ -71,7 +71,7 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 }
 
 // noOther refuses a second migration of a volume early; the registry decides in the transaction
-// that takes the lock (StepRegister). Only the registry knows a migration that another host makes,
+// that takes the lock (stepRegister). Only the registry knows a migration that another host makes,
 // or that it leads. Only the journal knows a migration that a restored registry does not know, or
 // that has ended at the registry and not here.
 func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {

@@ -90,7 +90,7 @@ var (
 	}
 )
 
-// StateUndone returns the state of a migration after an undone op. The state after an admitted
+// stateUndone returns the state of a migration after an undone op. The state after an admitted
 // cancel never goes back: src may have a part of the overlay.
 func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.MigrationState {
 	switch {

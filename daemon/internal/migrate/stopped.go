@@ -48,7 +48,7 @@ var errCancelNotBegun = api.Errorf(api.CodeStateForbidden, "a cancel has stopped
 // restart of libvirt or of the registry is none.
 const heldUpAfter = 10 * time.Minute
 
-// HeldUp returns the standstill of a migration that would continue by itself, and cannot: its guest
+// heldUp returns the standstill of a migration that would continue by itself, and cannot: its guest
 // is saved, for example. The next op is tried again all the time.
 func (m *Manager) heldUp(h *history) *stop {
 	why := m.retries.why(h.spec.MigrationID)
@@ -126,7 +126,7 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 }
 
 // worksOn reports, from memory, whether an op of the migration is doing something. Unlike for
-// AtWork, an op that waits for the operator is not.
+// atWork, an op that waits for the operator is not.
 func (m *Manager) worksOn(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final() && st.State != op.StateNeedsOperator

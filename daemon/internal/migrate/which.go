@@ -88,7 +88,7 @@ func cannotLook(att *api.Attachment, err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 }
 
-// WitnessesDisagree reports whether libvirt and the kernel disagree about the guest of an open
+// witnessesDisagree reports whether libvirt and the kernel disagree about the guest of an open
 // migration: it may write to another image than the recorded one. During an op they may disagree
 // for a moment, and the op looks itself.
 func (m *Manager) witnessesDisagree(ctx context.Context, w *api.Which, found *holder) bool {

@@ -128,7 +128,7 @@ func (f *holder) compareRunning(w *api.Which) {
 	}
 }
 
-// UnderSnapshot reports whether the guest runs on an image over the journal's chain that no move
+// underSnapshot reports whether the guest runs on an image over the journal's chain that no move
 // has made.
 func (f *holder) underSnapshot(w *api.Which) bool {
 	ours := f.newest != nil && f.newest.spec.Overlay == w.Live[0].Path
@@ -150,7 +150,7 @@ func (f *holder) leadsTo(w *api.Which) bool {
 	return f.atWork() && move.PositionOf(&f.newest.spec, f.dom.LiveDisk(f.of.Device)) != move.Foreign
 }
 
-// AtWork reports whether an op of the newest migration runs that may change the chain at any
+// atWork reports whether an op of the newest migration runs that may change the chain at any
 // moment.
 func (f *holder) atWork() bool {
 	if f.newest == nil {
@@ -187,7 +187,7 @@ func sameChain(a, b []api.Location) bool {
 	return slices.EqualFunc(a, b, func(x, y api.Location) bool { return sameImage(x.Path, y.Path) })
 }
 
-// SameImage reports whether two paths are known to lead to one image.
+// sameImage reports whether two paths are known to lead to one image.
 func sameImage(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true // no filesystem needs to be asked

@@ -171,6 +171,8 @@ func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing m
 	return job
 }
 
+// Begin asks libvirt for the job of a direction. While another job has the disk, the op waits for
+// a backup, or is tried again.
 func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error {
 	var err error
 	if to.End == move.OnSrc {
@@ -199,6 +201,7 @@ func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
 		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
 }
 
+// BackupAtWork reports whether a backup of another program has the disk.
 func (e *Env) BackupAtWork(ctx context.Context, s *move.Spec) bool {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	return err == nil && job != nil && job.Kind == hv.JobBackup

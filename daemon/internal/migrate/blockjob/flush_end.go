@@ -66,7 +66,7 @@ func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move
 	if qemuFlushes(disk, s) || api.IsNetwork(to.Image(s).Path) {
 		return nil
 	}
-	err := e.flushEnd(ctx, s, to, disk, e.flushInTime, func(flushing bool) error { return r.Note(ctx, move.FlushingNote{flushing}) })
+	err := e.flushEnd(ctx, s, to, disk, e.flushInTime, func(flushing bool) error { return r.Note(ctx, move.FlushingNote{Flushing: flushing}) })
 	if errors.Is(err, errFlushTakesLong) {
 		return FlushUnanswered(s, to, pausedTooLong)
 	}
@@ -155,10 +155,10 @@ func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
 		"which goes on to %s; a cancel, or a complete with the instance off, goes on with what is stored", err, s.VolumeName, s.Dst.Path, s.Target, s.InstanceName, s.Dst.Path)
 }
 
-// Reasons why the result of a flush is unknown: the step is repeated and finds a note, or the guest
-// is paused and waits.
+// HeldUp is why a repeated step that finds a note does not know the result of a flush.
 const HeldUp = "volferryd ended or was held up"
 
+// pausedTooLong is why the result of a flush is unknown for which a paused guest waits.
 var pausedTooLong = fmt.Sprintf("the guest was paused for %s", move.DrainBound)
 
 // FlushUnanswered ends an op that does not know the result of the flush of the end.
@@ -198,6 +198,7 @@ func (e *Env) HearOfLostWrites(ctx context.Context, s *move.Spec) {
 	}
 }
 
+// SettleStep is the name of StepSettle of package overlay.
 const SettleStep = "settle"
 
 type settledNote struct {

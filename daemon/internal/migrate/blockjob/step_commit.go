@@ -98,8 +98,10 @@ func (e *Env) StepCommit() op.Step {
 	return seal.JobProvided(move.Step(CommitStep, do, undo, observe), e.seal.SrcUnchanged)
 }
 
+// CommitStep is the name of StepCommit.
 const CommitStep = "commit"
 
+// LiftThrottle ends the limit on the guest's writes that StepCommit has set.
 func (e *Env) LiftThrottle(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note slowNote
 	if _, err := r.Noted(CommitStep, &note); err != nil || !note.Throttled {

@@ -222,6 +222,7 @@ func (e *Env) lookAtGroup(ctx context.Context, s *move.Spec, l *WriteLimit) erro
 	return nil
 }
 
+// WarnGroup logs that a limit on a disk also limits the other disks of its throttle group.
 func (e *Env) WarnGroup(migrationID, instance, target string, with []string) {
 	e.log.Warn("the limit on the writes of a disk changes for other disks of its throttle group too", "instance", instance, "migration", migrationID, "target", target, "with", with)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
+// The names of the steps that copy.
 const (
 	CopyRoundStep = "copy_round"
 	ReadLastStep  = "read_last"
@@ -70,7 +71,7 @@ func (e *Env) stepCopyRound() op.Step {
 			return err
 		}
 		out.DirtyBytes += dirty
-		return r.SetOutput(roundOutput{out, move.RemarkOutput{strings.Join(slowed, "; ")}})
+		return r.SetOutput(roundOutput{out, move.RemarkOutput{Remark: strings.Join(slowed, "; ")}})
 	}
 	// Its cursor is good for another try: neither the share nor the old bitmaps change.
 	return move.LiveStep(CopyRoundStep, do, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
+// The names of the steps before the first round.
 const (
 	TrackStep      = "track"
 	guardLiveStep  = "guard"

@@ -21,6 +21,8 @@ func LiveMark(migrationID string) string {
 	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
 }
 
+// StepMarkDestination writes the mark of the migration to dst, by which other hosts recognize the
+// same image.
 func (e *Env) StepMarkDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.transfer.CheckSizes(ctx, s); err != nil {
@@ -34,6 +36,7 @@ func (e *Env) StepMarkDestination() op.Step {
 	return seal.Provided(move.Step("mark_destination", do, nil, nil), e.seal.DstUnchanged)
 }
 
+// IdentifyDstStep is the name of StepIdentifyDst.
 const IdentifyDstStep = "identify_destination"
 
 // IdentifyDstOutput is the fingerprint of dst when this host began to track its guests.

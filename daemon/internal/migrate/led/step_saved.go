@@ -22,19 +22,24 @@ type purpose struct {
 	is func(s *move.Spec, row *api.Migration, vol *api.Volume) bool
 }
 
+// Why a host needs the migration and the volume as they are at the registry.
 var (
+	// ToCopy is the copy.
 	ToCopy = purpose{"copy", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
 		return openForCopy(row.State) && vol.Location.Path == s.Src.Path
 	}}
+	// ToMake is the making of dst.
 	ToMake = purpose{"make a destination for", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
 		return row.State == api.MigrationStarting && vol.Location.Path == s.Src.Path
 	}}
+	// ToCancel is the removal of the copy.
 	ToCancel = purpose{"remove the copy of", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
 		// Before the flip it needs an operator only in a cancel.
 		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
 		return cancelled && vol.Location.Path != s.Dst.Path
 	}}
-	// After the end src belongs to no volume, and may become another volume's.
+	// ToDelete is the deletion of src: after the end src belongs to no volume, and may become
+	// another volume's.
 	ToDelete = purpose{"delete the source of", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
 		return row.State == api.MigrationCompleting && vol.Location.Path == s.Dst.Path
 	}}
@@ -182,6 +187,7 @@ func (e *Env) ForgettingUndo(st op.Step) op.Step {
 	return st
 }
 
+// StepForget removes the cursor of the copy.
 func (e *Env) StepForget() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error { return e.copier.Forget(ctx, s.CopyKey()) }
 	return move.Step("forget", do, nil, nil)

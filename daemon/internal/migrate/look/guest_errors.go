@@ -38,6 +38,8 @@ func AtRest(s *move.Spec, disk *move.DiskState) error {
 		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
 }
 
+// ChainChanged returns the error for a disk whose chain is not the one of the migration, with the
+// commands that lead out.
 func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 	if disk.Active && !disk.Dom.Persistent {
 		return move.Cured(api.Errorf(api.CodeChainChanged,
@@ -183,6 +185,7 @@ func (e *Env) ReadActive(ctx context.Context, s *move.Spec) (*move.DiskState, er
 	return disk, nil
 }
 
+// GuestIsOff ends an op that needs a running guest.
 func GuestIsOff(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }
@@ -239,6 +242,7 @@ func (e *Env) JobFailed(ctx context.Context, s *move.Spec, into hv.Image, run in
 	return JobEndedEarly(s, into)
 }
 
+// GuestIsOn ends an op that needs the guest off.
 func GuestIsOn(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was started", s.InstanceName)}
 }

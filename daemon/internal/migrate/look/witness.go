@@ -134,7 +134,7 @@ type WitnessesDisagreeError struct {
 	// at is the position of the disk in the process, config its position at the next start.
 	At, Config move.Position
 	state      hv.State // as libvirt reports it
-	// oneSided: the disk may be at the end of the job, or still on the overlay, and only one of
+	// OneSided: the disk may be at the end of the job, or still on the overlay, and only one of
 	// them gets the guest's writes from now on.
 	OneSided bool
 }
@@ -185,6 +185,7 @@ func (e *Env) confirmDiskWithin(ctx context.Context, s *move.Spec, bound witness
 	})
 }
 
+// Disagreement returns the error for a guest of which libvirt and the kernel show different images.
 func Disagreement(s *move.Spec, disk *move.DiskState, open *OpenImages) *WitnessesDisagreeError {
 	return &WitnessesDisagreeError{disagree(s, disk, open), open.Position(s), disk.Config, disk.Dom.State, open.oneSided(s) != ""}
 }

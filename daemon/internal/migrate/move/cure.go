@@ -30,14 +30,17 @@ func Undefined(s *Spec) *api.Error {
 		s.InstanceName, s.VolumeName, s.Before(), s.Leftovers(), s.DefinitionFile(), define, s.Target, repair), define, repair)
 }
 
+// RepairCommand returns the command that makes the definition name the image of the volume.
 func (s *Spec) RepairCommand() string {
 	return api.ShellLine("volferryctl", "instance", "repair", s.InstanceName)
 }
 
+// CancelCommand returns the command that cancels the migration.
 func (s *Spec) CancelCommand() string {
 	return api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID)
 }
 
+// WhichCommand returns the command that shows which image has the data of the volume.
 func (s *Spec) WhichCommand() string {
 	return api.ShellLine("volferryctl", "volume", "which", s.VolumeName)
 }
@@ -48,10 +51,12 @@ func (s *Spec) DumpCommand() string {
 	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.DefinitionFile())
 }
 
+// DefineCommand returns the command that defines the instance from DefinitionFile.
 func (s *Spec) DefineCommand() string {
 	return api.ShellLine("virsh", "define", "--", s.DefinitionFile())
 }
 
+// DefinitionFile returns the file of DumpCommand, in the working directory.
 func (s *Spec) DefinitionFile() string { return "./" + s.InstanceName + ".xml" }
 
 // CommitCommands returns the commands that commit all images over base into base under a guest. A
@@ -65,6 +70,7 @@ func CommitCommands(s *Spec, base string, runs bool) []string {
 	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", s.InstanceName)}
 }
 
+// Quoted returns the commands as a list for a message.
 func Quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
 
 // KillCommand returns a command that ends a process of the instance, and no other process that has
@@ -80,10 +86,12 @@ func ConvertCommand(fromFormat, toFormat, from, to string) string {
 	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
 }
 
+// StartPoolCommand returns the command that starts a pool.
 func StartPoolCommand(pool string) string {
 	return api.ShellLine("virsh", "pool-start", "--", pool)
 }
 
+// EndJobCommand returns the command that aborts the block job on the disk of the migration.
 func EndJobCommand(s *Spec) string {
 	return api.ShellLine("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
 }

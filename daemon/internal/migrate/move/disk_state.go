@@ -46,11 +46,13 @@ func (to Direction) NameStep() string { return "name_" + string(to.End) }
 // InBackground reports whether the job of a direction writes only in the background.
 func InBackground(s *Spec, to Direction) bool { return to.Job == hv.JobActiveCommit || s.Background() }
 
+// The directions of a switch.
 var (
 	ToDst = Direction{Job: hv.JobCopy, Image: (*Spec).DstImage, Chain: (*Spec).DstChain, End: OnDst}
 	ToSrc = Direction{Job: hv.JobActiveCommit, Image: (*Spec).SrcImage, Chain: (*Spec).SrcChain, End: OnSrc}
 )
 
+// DiskState is libvirt's view of the disk of a migration.
 type DiskState struct {
 	Dom    *hv.Domain
 	Active bool

@@ -136,6 +136,7 @@ const waitShutdown = "shutdown"
 // StopPausing is called when the daemon is asked to stop: from then on no guest is paused.
 func (e *Env) StopPausing() { e.stop() }
 
+// MayPause returns an error that makes the op wait if the daemon stops: no guest may be paused then.
 func (e *Env) MayPause() error {
 	if e.stopping.Err() != nil {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
@@ -162,6 +163,8 @@ func Step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) o
 	return op.StepOf(SpecOf, name, do, undo, observe)
 }
 
+// RemarkOutput is the output of a step whose result differs from the expected one. The migration's
+// remark shows it.
 type RemarkOutput struct {
 	Remark string `json:"remark"`
 }
@@ -178,10 +181,12 @@ func (e *Env) FlushEarly(ctx context.Context, s *Spec, path string) error {
 	return nil
 }
 
+// NotFlushedEarly logs an early flush that failed or did not end in time.
 func (e *Env) NotFlushedEarly(s *Spec, path string, err error) {
 	e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
 }
 
+// Compare compares two chains as the guest sees them, and shows the progress.
 func (e *Env) Compare(ctx context.Context, s *Spec, a, b []hv.Image, sizeBytes int64) error {
 	return e.copier.Compare(ctx, a, b, sizeBytes, func(p Progress) { e.progress.Set(s.MigrationID, p) })
 }

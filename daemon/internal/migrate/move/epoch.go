@@ -19,6 +19,7 @@ type Fence struct {
 	raised chan struct{}    // closed, and replaced, with each new epoch
 }
 
+// Raise sets the registry's epoch of this host. A lower one than before changes nothing.
 func (f *Fence) Raise(epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -32,6 +33,7 @@ func (f *Fence) Raise(epoch int64) {
 	}
 }
 
+// Confirm records that the registry accepted a change of the migration in an epoch.
 func (f *Fence) Confirm(s *Spec, epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

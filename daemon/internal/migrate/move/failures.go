@@ -118,6 +118,7 @@ func CannotLookAt(s *Spec, err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 }
 
+// NotEnded returns the error of a step that looks again whether the block job has ended.
 func NotEnded(s *Spec) error {
 	return op.Retry(JobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
 }

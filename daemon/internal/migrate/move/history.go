@@ -100,6 +100,7 @@ type FoldingNote struct {
 	Folding bool `json:"folding"`
 }
 
+// CreateDestinationStep is the name of StepCreateDestination of package place.
 const CreateDestinationStep = "create_destination"
 
 // DecodeOutput reads the output of a step of an op; false if there is none.

@@ -76,6 +76,7 @@ func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
 // bitmaps of a generation.
 func (in *LiveInput) Prefix() string { return "volferry-" + in.MigrationID + "-" }
 
+// GenerationPrefix begins the names of all bitmaps of a generation.
 func (in *LiveInput) GenerationPrefix() string {
 	return fmt.Sprintf("%sg%06d-", in.Prefix(), in.Generation)
 }
@@ -95,20 +96,26 @@ func (in *LiveInput) CopyKey(round int) string {
 	return fmt.Sprintf("%sg%06d-r%06d", in.CopyPrefix(), in.Generation, round)
 }
 
+// LastKey is the key of the last copy of a generation.
 func (in *LiveInput) LastKey() string {
 	return fmt.Sprintf("%sg%06d-last", in.CopyPrefix(), in.Generation)
 }
 
+// CopyGeneration begins the keys of all copies of a generation.
 func (in *LiveInput) CopyGeneration() string {
 	return fmt.Sprintf("%sg%06d-", in.CopyPrefix(), in.Generation)
 }
 
+// CopyPrefix begins the keys of all copies of the migration.
 func (in *LiveInput) CopyPrefix() string { return "live-" + in.MigrationID + "-" }
 
+// SrcImage returns the image of src.
 func (in *LiveInput) SrcImage() hv.Image { return location.Image(in.Src, in.SrcBlock) }
 
+// DstImage returns the image of dst.
 func (in *LiveInput) DstImage() hv.Image { return location.Image(in.Dst, in.DstBlock) }
 
+// Refused returns the refusal of a move while its guests write.
 func (in *LiveInput) Refused(code api.Code, format string, args ...any) *api.Error {
 	return api.Errorf(code, "cannot move volume %s while its guests write: %s", in.VolumeName, fmt.Sprintf(format, args...)).
 		With("migration_id", in.MigrationID)

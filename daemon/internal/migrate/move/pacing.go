@@ -38,6 +38,7 @@ func PacingKinds() []PacingKind {
 	return kinds
 }
 
+// PacingIf returns the pacing for a reason; it is zero without words.
 func PacingIf(doing, words string) Pacing {
 	if words == "" {
 		return Pacing{}
@@ -45,6 +46,7 @@ func PacingIf(doing, words string) Pacing {
 	return Pacing{PacingKind{Doing: doing}, words}
 }
 
+// PacingOf returns the pacing of a copy or job that yields to its guest; it is zero if it does not.
 func PacingOf(s copy.PaceState) Pacing {
 	words := s.String()
 	if words == "" {
@@ -57,6 +59,7 @@ func pacingKind(s copy.PaceState) PacingKind {
 	return PacingKind{Doing: string(s.Doing), Requests: s.Requests}
 }
 
+// Milliseconds returns a duration for an output of a step.
 func Milliseconds(d time.Duration) *float64 {
 	ms := float64(d) / float64(time.Millisecond)
 	return &ms

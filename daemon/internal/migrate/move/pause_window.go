@@ -17,7 +17,7 @@ type PauseNote struct {
 // PauseWindow is a pause of the guest, with the names of the steps that begin and end it.
 type PauseWindow struct {
 	Begin, End string
-	// cures: in the pause the guest is taken off its overlay, which cures an I/O error that had
+	// Cures: in the pause the guest is taken off its overlay, which cures an I/O error that had
 	// stopped it.
 	Cures bool
 }
@@ -37,6 +37,7 @@ type FlushingNote struct {
 	Flushing bool `json:"flushing,omitempty"`
 }
 
+// CompareStep is the name of StepCompare of package pause.
 const CompareStep = "compare"
 
 // MismatchNote is written when both sides of a mirror were compared and differ.

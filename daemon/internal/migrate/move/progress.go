@@ -14,41 +14,44 @@ import (
 // the options of a copy, the beginning of a pause. Nothing depends on it after a restart.
 type ProgressTracker struct {
 	mu      sync.Mutex
-	byID    map[string]shownProgress
+	byID    map[string]ShownProgress
 	updates map[string]api.MigrationUpdate
-	pauses  map[string]pause
+	pauses  map[string]Pause
 	change  func(migrationID string)
 	now     func() time.Time
 }
 
-type shownProgress struct {
+// ShownProgress is a progress with the time of its last change.
+type ShownProgress struct {
 	Progress
 
 	since time.Time
 }
 
-// pause is the time of a pause. Unknown times are zero.
-type pause struct{ Began, Ended time.Time }
+// Pause is the time of a pause. Unknown times are zero.
+type Pause struct{ Began, Ended time.Time }
 
 func newProgressTracker(change func(migrationID string), now func() time.Time) *ProgressTracker {
 	return &ProgressTracker{
-		byID: map[string]shownProgress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]pause{},
+		byID: map[string]ShownProgress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]Pause{},
 		change: change, now: now,
 	}
 }
 
+// Set stores the progress of a migration, and reports the change.
 func (t *ProgressTracker) Set(id string, p Progress) {
 	t.mu.Lock()
 	before, known := t.byID[id]
 	if !known || before.Phase != p.Phase || before.BytesDone != p.BytesDone {
 		before.since = t.now()
 	}
-	t.byID[id] = shownProgress{p, before.since}
+	t.byID[id] = ShownProgress{p, before.since}
 	t.mu.Unlock()
 	t.change(id)
 }
 
-func (t *ProgressTracker) Get(id string) (shownProgress, bool) {
+// Get returns the last progress of a migration; false if no op moves bytes.
+func (t *ProgressTracker) Get(id string) (ShownProgress, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p, ok := t.byID[id]
@@ -60,10 +63,11 @@ func (t *ProgressTracker) GoesOn(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p, known := t.byID[id]; known {
-		t.byID[id] = shownProgress{p.Progress, t.now()}
+		t.byID[id] = ShownProgress{p.Progress, t.now()}
 	}
 }
 
+// Clear removes the progress of a migration.
 func (t *ProgressTracker) Clear(id string) {
 	t.mu.Lock()
 	delete(t.byID, id)
@@ -87,11 +91,12 @@ func (t *ProgressTracker) setUpdate(id string, in api.MigrationUpdate) {
 	t.updates[id] = in
 }
 
+// PausedAt records when the pause of the migration's guest began, unless it was recorded before.
 func (t *ProgressTracker) PausedAt(id string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pauses[id].Began.IsZero() {
-		t.pauses[id] = pause{Began: at}
+		t.pauses[id] = Pause{Began: at}
 	}
 }
 
@@ -100,12 +105,12 @@ func (t *ProgressTracker) PauseEnded(id string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p, known := t.pauses[id]; known {
-		t.pauses[id] = pause{p.Began, at}
+		t.pauses[id] = Pause{p.Began, at}
 	}
 }
 
 // TakePause returns the times of the pause and forgets them.
-func (t *ProgressTracker) TakePause(id string) pause {
+func (t *ProgressTracker) TakePause(id string) Pause {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.pauses[id]
@@ -113,10 +118,12 @@ func (t *ProgressTracker) TakePause(id string) pause {
 	return p
 }
 
+// NoProgress returns the words for a copy or job without progress.
 func NoProgress(idle time.Duration) string {
 	return fmt.Sprintf("no progress for %s", idle.Round(time.Second))
 }
 
+// JobPhase returns the name of the phase in which the block job of the migration runs.
 func JobPhase(s *Spec) string {
 	if s.Method == MethodMirror {
 		return "mirror"

@@ -213,6 +213,7 @@ func (s *Spec) Before() Position {
 	return OnSrc
 }
 
+// BeforeChain returns the chain of the disk before the switch to dst.
 func (s *Spec) BeforeChain() []hv.Image {
 	if s.Method == MethodOverlay {
 		return s.OverlayChain()
@@ -260,6 +261,7 @@ func (s *Spec) Owner() string { return "migration " + s.MigrationID }
 // CopyKey returns the key of the copy and of the ops that must wait for it.
 func (s *Spec) CopyKey() string { return "copy/" + s.MigrationID }
 
+// SpecOf returns the spec of an op.
 func SpecOf(r *op.Run) (*Spec, error) {
 	var in Input
 	if err := r.Input(&in); err != nil {

@@ -16,6 +16,7 @@ import (
 // These functions find the side of the pivot of a guest that went off or has another process. The
 // two images may differ then.
 
+// PivotStep is the name of StepPivot.
 const PivotStep = "pivot"
 
 // endHasAll refuses to count a switch as done because the definition or the process has the end, if

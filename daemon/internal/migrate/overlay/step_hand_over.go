@@ -31,7 +31,7 @@ func (e *Env) StepHandOver() op.Step {
 				if err != nil || left == "" {
 					return err
 				}
-				return r.SetOutput(move.RemarkOutput{left})
+				return r.SetOutput(move.RemarkOutput{Remark: left})
 			}
 		}
 		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)

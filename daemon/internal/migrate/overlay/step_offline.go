@@ -65,6 +65,7 @@ func (e *Env) StepKeepOff() op.Step {
 // KeepOffStep is its name in journals, which is older than the holds of step_hold.go.
 const KeepOffStep = "hold"
 
+// StepEndKeepOff ends the guard of StepKeepOff: the instance may be started.
 func (e *Env) StepEndKeepOff() op.Step {
 	do := func(_ context.Context, _ *op.Run, s *move.Spec) error { return e.endKeepOff(s) }
 	return move.Step("let_go", do, nil, nil)

@@ -80,7 +80,7 @@ func (e *Env) StepRemoveOverlay() op.Step {
 			return err
 		}
 		if left := e.BesideOverlay(s); left != "" {
-			return r.SetOutput(move.RemarkOutput{left})
+			return r.SetOutput(move.RemarkOutput{Remark: left})
 		}
 		return nil
 	}

@@ -25,7 +25,7 @@ func (e *Env) StepSettle(to move.Direction) op.Step {
 			return err
 		}
 		if left != "" {
-			if err := r.SetOutput(move.RemarkOutput{left}); err != nil {
+			if err := r.SetOutput(move.RemarkOutput{Remark: left}); err != nil {
 				return err
 			}
 		}

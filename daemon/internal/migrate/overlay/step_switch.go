@@ -101,6 +101,7 @@ func (e *Env) StepSwitchToOverlay() op.Step {
 	return seal.Provided(move.Step(SwitchStep, do, nil, observe), e.seal.SrcUnchanged)
 }
 
+// The names of the steps that freeze src.
 const (
 	SwitchStep = "switch_to_overlay"
 	FrozenStep = "verify_frozen"

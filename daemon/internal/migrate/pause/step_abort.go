@@ -86,6 +86,7 @@ func (e *Env) StepAbortMirror() op.Step {
 	return move.Step(AbortStep, do, nil, observe)
 }
 
+// AbortStep is the name of StepAbortMirror.
 const AbortStep = "abort_mirror"
 
 // endMirror ends the copy job if it exists and the guest does not run. The guest stays on its

@@ -84,7 +84,7 @@ func (e *Env) StepFold(to move.Direction) op.Step {
 			// The images of an instance that was started since mayFold are locked.
 			return cmp.Or(e.mayFold(ctx, s, to), e.foldError(s, err))
 		}
-		if err := r.Note(ctx, foldNote{Folded: true, FoldingNote: move.FoldingNote{to.End == move.OnSrc}}); err != nil {
+		if err := r.Note(ctx, foldNote{Folded: true, FoldingNote: move.FoldingNote{Folding: to.End == move.OnSrc}}); err != nil {
 			return err
 		}
 		if err := e.mayFold(ctx, s, to); err != nil {
@@ -112,6 +112,7 @@ func (e *Env) StepFold(to move.Direction) op.Step {
 	return seal.Provided(move.Step(FoldStep, do, nil, observe), e.seal.EndUnchanged(to))
 }
 
+// FoldStep is the name of StepFold.
 const FoldStep = "fold"
 
 func (e *Env) foldError(s *move.Spec, err error) error {

@@ -18,8 +18,9 @@ import (
 )
 
 // ToBegin is the pause for the beginning of a job (MustHold).
-var ToBegin = move.PauseWindow{"pause_to_begin", "resume_after_begin", false}
+var ToBegin = move.PauseWindow{Begin: "pause_to_begin", End: "resume_after_begin"}
 
+// The names of the steps that begin a job with the guest suspended.
 const (
 	mayBeginStep = "may_begin"
 	BeginStep    = "begin_job"
@@ -168,7 +169,7 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 			return err
 		}
 		// From here on a commit writes src: no later cancel may compare src.
-		if err := r.Note(ctx, move.BegunNote{move.FoldingNote{Folding: to.End == move.OnSrc}, move.WritesNote{Writes: to.End == move.OnDst}}); err != nil {
+		if err := r.Note(ctx, move.BegunNote{FoldingNote: move.FoldingNote{Folding: to.End == move.OnSrc}, WritesNote: move.WritesNote{Writes: to.End == move.OnDst}}); err != nil {
 			return err
 		}
 		began := e.now()

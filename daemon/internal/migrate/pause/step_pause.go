@@ -202,6 +202,7 @@ type ResumeOutput struct {
 	StallMS *float64 `json:"stall_ms"`
 }
 
+// StepResume ends the pause of a window. It resumes the guest only if the pause suspended it.
 func (e *Env) StepResume(w move.PauseWindow) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error { return e.resume(ctx, r, s, w) }
 	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
@@ -276,6 +277,7 @@ func (e *Env) StepDrain(to move.Direction) op.Step {
 	return move.Step(DrainStep, do, nil, nil)
 }
 
+// DrainStep is the name of StepDrain.
 const DrainStep = "drain"
 
 // givesUpPause ends a pause when the job takes too long. A mirror stays ready and is tried again in

@@ -45,6 +45,7 @@ func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.
 	return api.Errorf(code, "cannot delete %s, which migration %s has left: "+format, append([]any{in.Spec.Src.Path, in.Spec.MigrationID}, args...)...)
 }
 
+// ReleasedPlan deletes a source that a migration has left.
 func (e *Env) ReleasedPlan() op.Plan {
 	do := func(ctx context.Context, r *op.Run, in *ReleasedInput) error {
 		// src belongs to no volume, so a request may take it at any time until it is deleted.

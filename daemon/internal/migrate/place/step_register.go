@@ -66,6 +66,7 @@ func (e *Env) StepRegister() op.Step {
 	return move.Step(RegisterStep, do, undo, observe)
 }
 
+// RegisterStep is the name of StepRegister.
 const RegisterStep = "register"
 
 // notLeaving refuses a volume that its guest may still release after a detach: QEMU would lose the

@@ -40,7 +40,7 @@ func (e *Env) StepReleaseSource() op.Step {
 		if err != nil || kept == "" {
 			return err
 		}
-		return r.SetOutput(move.RemarkOutput{s.Src.Path + " was to be deleted and is kept: " + kept})
+		return r.SetOutput(move.RemarkOutput{Remark: s.Src.Path + " was to be deleted and is kept: " + kept})
 	}
 	return move.Step("release_source", do, nil, nil)
 }

@@ -19,7 +19,7 @@ func (e *Env) StepRemoveDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if !s.CreateDst {
 			return r.SetOutput(leftOutput{
-				move.RemarkOutput{s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy" + e.mayBeWritten(s)},
+				move.RemarkOutput{Remark: s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy" + e.mayBeWritten(s)},
 				e.stampOfLeft(ctx, s),
 			})
 		}
@@ -39,12 +39,12 @@ func (e *Env) StepRemoveDestination() op.Step {
 			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
 				return err
 			}
-			return r.SetOutput(move.RemarkOutput{s.Dst.Path + " was its target's before the move, and is disconnected; it may hold a part of the copy"})
+			return r.SetOutput(move.RemarkOutput{Remark: s.Dst.Path + " was its target's before the move, and is disconnected; it may hold a part of the copy"})
 		}
 		if whose, err := e.dstOwner(ctx, s, note); err != nil || whose != ownedByOthers {
 			return err
 		}
-		return r.SetOutput(move.RemarkOutput{s.Dst.Path + " is left as it is: what is there now is not what this migration has made"})
+		return r.SetOutput(move.RemarkOutput{Remark: s.Dst.Path + " is left as it is: what is there now is not what this migration has made"})
 	}
 	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
 		if !s.CreateDst {

@@ -199,7 +199,7 @@ func (h *journalHistory) BegunHeld(ctx context.Context, s *move.Spec, job hv.Job
 	ops, err := h.ops(ctx, s)
 	return process != "" && slices.ContainsFunc(ops, func(o op.Status) bool {
 		var begun pause.BegunOutput
-		return move.DecodeOutput(&o, pause.BeginStep, &begun) && begun == pause.BegunOutput{job, process}
+		return move.DecodeOutput(&o, pause.BeginStep, &begun) && begun == pause.BegunOutput{Job: job, Process: process}
 	}), err
 }
 

@@ -216,6 +216,7 @@ func (e *Env) dstPrint(ctx context.Context, s *move.Spec) (string, error) {
 	return identity, nil
 }
 
+// DstReplaced returns the refusal of a dst that is another file or device than at the start.
 func DstReplaced(path, want, now string) *api.Error {
 	if !location.IsDevicePrint(want) {
 		return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path).

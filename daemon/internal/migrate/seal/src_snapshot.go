@@ -35,7 +35,7 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step str
 		return nil, err
 	}
 	if found.ID == 0 {
-		if err := r.Note(ctx, move.SnapshotNote{name}); err != nil {
+		if err := r.Note(ctx, move.SnapshotNote{Snapshot: name}); err != nil {
 			return nil, err
 		}
 		noted = true
@@ -46,7 +46,7 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step str
 	if !noted || found.Protected { // ours is never protected
 		return nil, e.noSnapshot(ctx, s, fmt.Errorf("there is a snapshot %s, which this move has not made", name))
 	}
-	return &move.SrcSnapshot{name, found.ID}, nil
+	return &move.SrcSnapshot{Name: name, ID: found.ID}, nil
 }
 
 // makeSnapshot looks for the snapshot afterwards: the answer may be lost, or a client that has the
@@ -107,7 +107,7 @@ func (e *Env) EndsSnapshot(st op.Step, end func(context.Context, *move.Spec) (re
 		}
 		remark, err := end(ctx, s)
 		if err == nil && remark != "" {
-			err = r.SetOutput(move.RemarkOutput{remark})
+			err = r.SetOutput(move.RemarkOutput{Remark: remark})
 		}
 		if err != nil {
 			return err

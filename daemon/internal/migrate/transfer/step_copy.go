@@ -77,6 +77,7 @@ func (e *Env) StepCopy() op.Step {
 	return seal.Provided(move.Step(CopyStep, do, nil, nil), e.seal.SrcUnchanged, e.seal.DstUnchanged)
 }
 
+// CopyStep is the name of StepCopy.
 const CopyStep = "copy"
 
 // copiedDetail is the detail of a failed copy's error with its progress in bytes.
@@ -150,6 +151,8 @@ func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, err
 	return note.DstIsZero, r.Note(ctx, note)
 }
 
+// GuestStats returns a function that reads the statistics of the guest's disk; nil if no instance has
+// the volume.
 func (e *Env) GuestStats(s *move.Spec) func(context.Context) (*hv.DiskStats, error) {
 	if !s.Attached() {
 		return nil
@@ -177,6 +180,7 @@ func (e *Env) CheckSizes(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
+// VerifyStep is the name of StepVerifyCopy.
 const VerifyStep = "verify_copy"
 
 // VerifiedOutput records that dst was seen to equal src, byte for byte.
