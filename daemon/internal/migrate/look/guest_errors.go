@@ -38,7 +38,7 @@ func AtRest(s *move.Spec, disk *move.DiskState) error {
 		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
 }
 
-// ChainChanged returns the error for a disk whose chain is not the one of the migration, with the
+// ChainChanged returns the error for a disk whose chain another program has changed, with the
 // commands that lead out.
 func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 	if disk.Active && !disk.Dom.Persistent {

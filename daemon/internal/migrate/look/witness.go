@@ -185,7 +185,7 @@ func (e *Env) confirmDiskWithin(ctx context.Context, s *move.Spec, bound witness
 	})
 }
 
-// Disagreement returns the error for a guest of which libvirt and the kernel show different images.
+// Disagreement returns the error for a guest with different images in libvirt and in the kernel.
 func Disagreement(s *move.Spec, disk *move.DiskState, open *OpenImages) *WitnessesDisagreeError {
 	return &WitnessesDisagreeError{disagree(s, disk, open), open.Position(s), disk.Config, disk.Dom.State, open.oneSided(s) != ""}
 }

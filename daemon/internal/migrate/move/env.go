@@ -163,8 +163,8 @@ func Step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) o
 	return op.StepOf(SpecOf, name, do, undo, observe)
 }
 
-// RemarkOutput is the output of a step whose result differs from the expected one. The migration's
-// remark shows it.
+// RemarkOutput is the output of a step with another result than the operator expects: the remark of
+// the migration shows it.
 type RemarkOutput struct {
 	Remark string `json:"remark"`
 }

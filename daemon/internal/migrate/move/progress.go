@@ -123,7 +123,7 @@ func NoProgress(idle time.Duration) string {
 	return fmt.Sprintf("no progress for %s", idle.Round(time.Second))
 }
 
-// JobPhase returns the name of the phase in which the block job of the migration runs.
+// JobPhase returns the name of the phase that has the block job of the migration.
 func JobPhase(s *Spec) string {
 	if s.Method == MethodMirror {
 		return "mirror"
