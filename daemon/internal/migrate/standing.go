@@ -46,8 +46,8 @@ func (m *Manager) NameStanding(ctx context.Context, instanceID string) error {
 	return err
 }
 
-// nameStanding calls overlay.NameStanding for an op that cannot be continued meanwhile. The caller's
-// view of the op may be old.
+// nameStanding calls overlay.NameStanding for an op that cannot be continued meanwhile. The
+// caller's view of the op may be old.
 func (m *Manager) nameStanding(ctx context.Context, migrationID, opID string) error {
 	h, err := m.loadHistory(ctx, migrationID)
 	if err != nil {

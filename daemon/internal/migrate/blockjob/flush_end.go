@@ -158,7 +158,7 @@ func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
 // HeldUp is why a repeated step that finds a note does not know the result of a flush.
 const HeldUp = "volferryd ended or was held up"
 
-// pausedTooLong is why the result of a flush is unknown for which a paused guest waits.
+// pausedTooLong is why a step does not know the result of a flush in the pause of a guest.
 var pausedTooLong = fmt.Sprintf("the guest was paused for %s", move.DrainBound)
 
 // FlushUnanswered ends an op that does not know the result of the flush of the end.

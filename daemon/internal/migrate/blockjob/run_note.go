@@ -30,8 +30,8 @@ type RunNote struct {
 	move.FlushingNote
 }
 
-// NoteRun notes the guest's process and the stamp of the image that receives its writes. The guest is
-// paused.
+// NoteRun notes the guest's process and the stamp of the image that receives its writes. The guest
+// is paused.
 func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	stamp, err := e.seal.StampToKeep(ctx, s.Top())
 	if err != nil {

@@ -21,8 +21,8 @@ func LiveMark(migrationID string) string {
 	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
 }
 
-// StepMarkDestination writes the mark of the migration to dst, by which other hosts recognize the
-// same image.
+// StepMarkDestination writes the mark of the migration to dst. Other hosts recognize the image by
+// the mark.
 func (e *Env) StepMarkDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.transfer.CheckSizes(ctx, s); err != nil {

@@ -186,8 +186,8 @@ func errOrLost(s *move.Spec, lost []hv.StoredBitmap, err error) error {
 		lost[0].Path, BitmapNames(lost), s.VolumeName, s.CancelCommand(), RemoveBitmap(s.InstanceName, lost[0]))
 }
 
-// CheckNoBitmapAppeared refuses the switch to the overlay if src has a dirty bitmap that preflight did
-// not see.
+// CheckNoBitmapAppeared refuses the switch to the overlay if src has a dirty bitmap that preflight
+// did not see.
 func (e *Env) CheckNoBitmapAppeared(ctx context.Context, s *move.Spec) error {
 	if s.Src.Format != api.FormatQcow2 {
 		return nil

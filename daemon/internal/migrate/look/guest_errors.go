@@ -38,8 +38,8 @@ func AtRest(s *move.Spec, disk *move.DiskState) error {
 		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
 }
 
-// ChainChanged returns the error for a disk whose chain another program has changed, with the
-// commands that lead out.
+// ChainChanged returns the error for a chain that another program has changed, with the commands
+// that lead out.
 func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 	if disk.Active && !disk.Dom.Persistent {
 		return move.Cured(api.Errorf(api.CodeChainChanged,

@@ -136,7 +136,8 @@ const waitShutdown = "shutdown"
 // StopPausing is called when the daemon is asked to stop: from then on no guest is paused.
 func (e *Env) StopPausing() { e.stop() }
 
-// MayPause returns an error that makes the op wait if the daemon stops: no guest may be paused then.
+// MayPause returns an error that makes the op wait if the daemon stops: no guest may be paused
+// then.
 func (e *Env) MayPause() error {
 	if e.stopping.Err() != nil {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))

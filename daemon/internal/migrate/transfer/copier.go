@@ -143,8 +143,8 @@ func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.Wait
 	return pacer
 }
 
-// GuestLatency returns a function that reads the latency of a guest's requests, for a copy that yields
-// to the guest.
+// GuestLatency returns a function that reads the latency of a guest's requests, for a copy that
+// yields to the guest.
 func GuestLatency(ctx context.Context, stats func(context.Context) (*hv.DiskStats, error)) func() (copy.GuestLatency, bool) {
 	return func() (copy.GuestLatency, bool) {
 		st, err := stats(ctx)

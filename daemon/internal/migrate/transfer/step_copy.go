@@ -151,8 +151,8 @@ func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, err
 	return note.DstIsZero, r.Note(ctx, note)
 }
 
-// GuestStats returns a function that reads the statistics of the guest's disk; nil if no instance has
-// the volume.
+// GuestStats returns a function that reads the statistics of the guest's disk; nil if no instance
+// has the volume.
 func (e *Env) GuestStats(s *move.Spec) func(context.Context) (*hv.DiskStats, error) {
 	if !s.Attached() {
 		return nil
