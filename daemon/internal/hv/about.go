@@ -4,6 +4,7 @@ package hv
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 )
@@ -48,4 +49,19 @@ type DaemonProcess struct {
 	Name string
 	// Since is the start time, converted with the present clock.
 	Since time.Time
+}
+
+// Host describes the hypervisor, and reports its events.
+type Host interface {
+	// About returns the hypervisor's description of itself. Unknown fields stay empty.
+	About(ctx context.Context) (About, error)
+	// HookRefuses tries to start an undefined domain with this id that could not run, and reports
+	// whether the host's hook refused the start. It leaves no guest process.
+	HookRefuses(ctx context.Context, id string) (bool, error)
+	// Up reports whether the connection works now.
+	Up() bool
+	// Events returns a new subscription. It starts with EventConnected if the connection is up. A
+	// slow reader loses the oldest events, and gets another EventConnected instead. The
+	// subscription ends when ctx ends.
+	Events(ctx context.Context) <-chan Event
 }

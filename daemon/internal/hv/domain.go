@@ -2,6 +2,8 @@
 
 package hv
 
+import "context"
+
 // State is the state of a domain.
 type State string
 
@@ -123,4 +125,20 @@ type DomainDefinition struct {
 	Domain    string
 	NVRAM     []byte
 	Autostart bool
+}
+
+// Domains reads the domains of the host.
+type Domains interface {
+	// Domains lists every domain, active or defined. If some domains cannot be read, it returns the
+	// others, and the error is an *Unreadable; see Readable.
+	Domains(ctx context.Context) ([]Domain, error)
+	// Domain reads one domain by UUID. It returns ErrNotFound if the domain does not exist.
+	Domain(ctx context.Context, id string) (*Domain, error)
+	// RunState is a faster Domain that reads no definition.
+	RunState(ctx context.Context, id string) (RunState, error)
+	// TopImage returns the path of the disk's top image, in the process or, if the domain is not
+	// active, in the persistent definition. It makes one libvirt call, for callers that look every
+	// second. It also returns ErrUnavailable while libvirt has not answered an earlier call on the
+	// domain.
+	TopImage(ctx context.Context, id, target string) (string, error)
 }

@@ -66,3 +66,30 @@ type DeviceCopy struct {
 
 // DeviceCopyEnd is a device at its path.
 type DeviceCopyEnd struct{ Path, Identity string }
+
+// Pools lists the storage pools, and makes, finds, grows and deletes their volumes.
+type Pools interface {
+	// Pools lists the storage pools.
+	Pools(ctx context.Context) ([]PoolInfo, error)
+	// RoundedBytes returns the size that a raw volume of sizeBytes gets in a pool. A pool with
+	// extents is tested: RoundedBytes makes the smallest volume there and deletes it. It returns
+	// ErrNotFound as CreateVolume does.
+	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
+	// CreateVolume makes a pool volume of exactly sizeBytes, over the first of the backing images
+	// if there are any. It returns ErrExists if the name is taken, and ErrNotFound if the pool does
+	// not exist or is not active.
+	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []Image) (*PoolVolume, error)
+	// LookupVolume finds a pool volume by name, after a refresh of the pool. It returns
+	// ErrNotConnected if the pool may have the volume.
+	LookupVolume(ctx context.Context, pool, name string) (*PoolVolume, error)
+	// VolumeAt returns the name of the active pool that has a volume with exactly this path,
+	// without following links. It returns ErrNotFound if there is none.
+	VolumeAt(ctx context.Context, path string) (pool string, err error)
+	// DeleteVolume deletes a pool volume. It returns nil if the volume does not exist.
+	DeleteVolume(ctx context.Context, pool, name string) error
+	// ExtendVolume makes a volume of a pool with Extends exactly sizeBytes large, a multiple of the
+	// unit of RoundedBytes. The added bytes read as zeros. It returns nil if the volume has this
+	// size, and never shrinks one. A guest with the volume open does not see the new size before
+	// GrowDisk. It returns ErrUnsupported in other pools.
+	ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error
+}
