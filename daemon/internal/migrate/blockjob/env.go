@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/place"
@@ -23,10 +22,10 @@ type Env struct {
 	blobs       move.Blobs
 	countPaced  func(time.Duration)
 	fence       *move.Fence
-	guards      move.Guards
-	history     move.History
-	hv          hv.Hypervisor
-	images      move.Images
+	guards      guards
+	history     history
+	hv          hypervisor
+	images      images
 	log         *slog.Logger
 	now         func() time.Time
 	progress    *move.ProgressTracker

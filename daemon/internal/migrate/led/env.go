@@ -7,7 +7,6 @@ package led
 import (
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
@@ -17,14 +16,14 @@ import (
 
 // Env has the steps of moves that the registry leads for all guests of a volume.
 type Env struct {
-	copier   move.Copier
-	guards   move.Guards
-	history  move.History
-	hv       hv.Hypervisor
-	images   move.Images
+	copier   copier
+	guards   guards
+	history  history
+	hv       hypervisor
+	images   images
 	now      func() time.Time
 	progress *move.ProgressTracker
-	registry move.Registry
+	registry registry
 
 	blockjob *blockjob.Env
 	look     *look.Env

@@ -17,9 +17,9 @@ import (
 // Env looks at guests, images and what other programs have open. It changes nothing.
 type Env struct {
 	claims   *location.Claims
-	history  move.History
-	hv       hv.Hypervisor
-	images   move.Images
+	history  history
+	hv       hypervisor
+	images   images
 	jobStart func(hv.Version) hv.JobStart
 	log      *slog.Logger
 	now      func() time.Time

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
@@ -19,9 +18,9 @@ import (
 
 // Env has the steps that change the image a guest or a definition uses.
 type Env struct {
-	guards   move.Guards
-	hv       hv.Hypervisor
-	images   move.Images
+	guards   guards
+	hv       hypervisor
+	images   images
 	log      *slog.Logger
 	now      func() time.Time
 	progress *move.ProgressTracker

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
@@ -23,10 +22,10 @@ import (
 // Env has the steps that suspend and resume a guest, and those that need it suspended.
 type Env struct {
 	fence     *move.Fence
-	guards    move.Guards
-	history   move.History
-	hv        hv.Hypervisor
-	images    move.Images
+	guards    guards
+	history   history
+	hv        hypervisor
+	images    images
 	log       *slog.Logger
 	now       func() time.Time
 	progress  *move.ProgressTracker

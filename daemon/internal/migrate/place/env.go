@@ -9,7 +9,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
@@ -19,15 +18,15 @@ import (
 // Env has the steps that make, connect and remove the images of a migration.
 type Env struct {
 	claims   *location.Claims
-	copier   move.Copier
+	copier   copier
 	fence    *move.Fence
-	history  move.History
+	history  history
 	host     func(context.Context) (move.Host, error)
-	hv       hv.Hypervisor
-	images   move.Images
+	hv       hypervisor
+	images   images
 	log      *slog.Logger
 	mayMove  func(ctx context.Context, volumeID string) error
-	registry move.Registry
+	registry registry
 
 	look *look.Env
 	move *move.Env

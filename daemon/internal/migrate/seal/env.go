@@ -9,19 +9,18 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
 // Env proves that images are unchanged since the migration began.
 type Env struct {
-	history  move.History
-	hv       hv.Hypervisor
-	images   move.Images
+	history  history
+	hv       hypervisor
+	images   images
 	log      *slog.Logger
 	now      func() time.Time
-	registry move.Registry
+	registry registry
 
 	look *look.Env
 	move *move.Env

@@ -7,7 +7,6 @@ package transfer
 import (
 	"log/slog"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/place"
@@ -16,10 +15,10 @@ import (
 
 // Env has the steps that copy src to dst.
 type Env struct {
-	copier   move.Copier
-	history  move.History
-	hv       hv.Hypervisor
-	images   move.Images
+	copier   copier
+	history  history
+	hv       hypervisor
+	images   images
 	log      *slog.Logger
 	progress *move.ProgressTracker
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package led
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hypervisor has the calls of hv.Hypervisor that these steps make.
+type hypervisor interface {
+	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
+	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
+	DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error)
+	StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error
+	SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error
+	Tracking(ctx context.Context, id, target string) ([]hv.DirtyBitmap, error)
+	DirtyUnits(ctx context.Context, id, target, name string) ([]hv.DirtyRange, error)
+	StopTracking(ctx context.Context, id, target, prefix string) error
+	Domains(ctx context.Context) ([]hv.Domain, error)
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
+	SavingMemory(ctx context.Context, id string) (bool, error)
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+	Process(ctx context.Context, id, target string) (hv.Process, error)
+}
+
+// images has the calls of move.Images that these steps make.
+type images interface {
+	Fingerprint(ctx context.Context, path string) (string, error)
+	Connect(ctx context.Context, path string) error
+	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
+	Mark(ctx context.Context, path, text string) error
+	Marked(ctx context.Context, path, text string) (bool, error)
+}
+
+// copier has the calls of move.Copier that these steps make.
+type copier interface {
+	Forget(ctx context.Context, key string) error
+	CopyUnits(ctx context.Context, req move.UnitsRequest) (copy.UnitsResult, error)
+	KeepUnits(key string, kept move.KeptUnits) error
+	KeptUnits(key string) (move.KeptUnits, error)
+	ForgetUnits(prefix string) error
+}
+
+// registry has the calls of move.Registry that these steps make.
+type registry interface {
+	Volume(ctx context.Context, id string) (api.Volume, error)
+	Migration(ctx context.Context, id string) (api.Migration, error)
+}
+
+// guards has the calls of move.Guards that these steps make.
+type guards interface {
+	Set(domainID, owner, reason string) error
+	Clear(domainID, owner string) error
+	Enforced() error
+}
+
+// history has the calls of move.History that these steps make.
+type history interface {
+	Copied(ctx context.Context, s *move.Spec) (bool, error)
+	Made(ctx context.Context, s *move.Spec) (bool, error)
+	Live(ctx context.Context, in *move.LiveInput, exceptOp string) (move.LiveHistory, error)
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hypervisor has the calls of hv.Hypervisor that these steps make.
+type hypervisor interface {
+	Connectable(ctx context.Context, path string) (bool, error)
+	ConnectDevice(ctx context.Context, path string) error
+	DisconnectDevice(ctx context.Context, path string) error
+	Domains(ctx context.Context) ([]hv.Domain, error)
+	Pools(ctx context.Context) ([]hv.PoolInfo, error)
+	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error)
+	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
+	DeleteVolume(ctx context.Context, pool, name string) error
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+}
+
+// images has the calls of move.Images that these steps make.
+type images interface {
+	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
+	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
+	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
+	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
+	Inspect(ctx context.Context, l api.Location) (image.Info, error)
+	Fingerprint(ctx context.Context, path string) (string, error)
+	Written(ctx context.Context, path string) (bool, error)
+	RemoveMade(ctx context.Context, path, fingerprint string) error
+	RealPath(path string) (string, error)
+	Remove(ctx context.Context, path string) error
+	Allocate(ctx context.Context, path string, sizeBytes int64) error
+	StoreLike(ctx context.Context, path, like string) ([]string, error)
+	MayWrite(path string) error
+}
+
+// copier has the calls of move.Copier that these steps make.
+type copier interface {
+	Unanswered(key string) (bool, error)
+	Forget(ctx context.Context, key string) error
+}
+
+// registry has the calls of move.Registry that these steps make.
+type registry interface {
+	Migration(ctx context.Context, id string) (api.Migration, error)
+	RegisterMigration(ctx context.Context, opID string, m api.MigrationRegister) (api.Migration, error)
+	TransitionMigration(ctx context.Context, opID, id string, t api.MigrationTransition) (api.Migration, error)
+}
+
+// history has the calls of move.History that these steps make.
+type history interface {
+	Facts(ctx context.Context, s *move.Spec, exceptOp string) (move.Facts, error)
+	Dst(ctx context.Context, s *move.Spec) (move.DstNote, error)
+}
