@@ -13,7 +13,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/audit"
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/uplink"
@@ -43,7 +42,7 @@ type Registry interface {
 
 // Deps are the parts of the daemon that the API uses.
 type Deps struct {
-	HV          hv.Hypervisor
+	HV          Hypervisor
 	Runner      *op.Runner
 	Migrations  *migrate.Manager
 	Volumes     *volume.Manager

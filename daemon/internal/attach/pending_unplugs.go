@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -21,7 +20,7 @@ import (
 // given up, so the attachments still hold. QEMU keeps such a request: the guest may release the
 // disk later, at its next reboot at the latest. It is safe for concurrent use.
 type PendingUnplugs struct {
-	hv      hv.Hypervisor
+	hv      Hypervisor
 	journal UnplugJournal
 	bootID  string
 
@@ -56,7 +55,7 @@ type unplugNote struct {
 
 // NewPendingUnplugs returns the pending unplugs of this host, which it reads from the journal at
 // the first use. BootID identifies this boot of the host.
-func NewPendingUnplugs(h hv.Hypervisor, journal UnplugJournal, bootID string) *PendingUnplugs {
+func NewPendingUnplugs(h Hypervisor, journal UnplugJournal, bootID string) *PendingUnplugs {
 	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
 

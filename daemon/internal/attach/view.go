@@ -42,7 +42,7 @@ type view struct {
 	displaced *hv.Disk
 }
 
-func look(ctx context.Context, h hv.Hypervisor, in *input) (*view, error) {
+func look(ctx context.Context, h Hypervisor, in *input) (*view, error) {
 	dom, err := h.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return &view{live: absent, config: absent}, nil

@@ -33,7 +33,7 @@ type Inspect func(ctx context.Context, path string, format api.Format) (api.Loca
 // Adopter adopts the disks of existing domains: each becomes a volume with one attachment, at its
 // present location. Adoption changes nothing on the host.
 type Adopter struct {
-	HV       hv.Hypervisor
+	HV       Hypervisor
 	Registry Registry
 	Inspect  Inspect
 	HostID   string
@@ -399,4 +399,11 @@ func StateOf(dom *hv.Domain) api.InstanceState {
 	case hv.PauseUser, hv.PauseIOError, hv.PauseOther:
 	}
 	return api.InstanceError
+}
+
+// Hypervisor has the calls of hv.Hypervisor that the package makes.
+type Hypervisor interface {
+	Domains(ctx context.Context) ([]hv.Domain, error)
+	Pools(ctx context.Context) ([]hv.PoolInfo, error)
+	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 }

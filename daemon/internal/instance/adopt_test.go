@@ -229,15 +229,15 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 	} {
 		s := &site{}
 		a := newAdopter(t, s)
-		dom, err := a.HV.Domain(t.Context(), domainA)
-		if err != nil {
-			t.Fatal(err)
-		}
-		edit(&dom.Config[0])
 		f, isFake := a.HV.(*hvtest.Fake)
 		if !isFake {
 			t.Fatal("no fake hypervisor")
 		}
+		dom, err := f.Domain(t.Context(), domainA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit(&dom.Config[0])
 		if err := f.UndefineDomain(t.Context(), domainA); err != nil {
 			t.Fatal(err)
 		}

@@ -134,7 +134,7 @@ func (m *Manager) kindFor(ctx context.Context, s *move.Spec, what move.Goal) (st
 			}
 		}
 		if what == move.GoalComplete && !hold { // the held plan ends a job, and begins another one
-			if hold, err = m.env.Blockjob.EndNotStored(ctx, s); err != nil {
+			if hold, err = m.env.BlockJob.EndNotStored(ctx, s); err != nil {
 				return "", err
 			}
 		}

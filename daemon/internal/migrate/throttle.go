@@ -63,7 +63,7 @@ func (m *Manager) WatchRoom(ctx context.Context) error {
 // lookAtRoom looks once at the free space for overlays, and at all guests that write there or are
 // limited.
 func (m *Manager) lookAtRoom(ctx context.Context) error {
-	limits, err := m.env.Blockjob.WriteLimits(ctx)
+	limits, err := m.env.BlockJob.WriteLimits(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (m *Manager) slow(ctx context.Context, h *history, r *room, was blockjob.Wr
 	if differ := max(to-was.Space, was.Space-to); to > 0 && was.Space > 0 && differ < was.Space/limitStep {
 		to = was.Space
 	}
-	l, err := m.env.Blockjob.LimitForSpace(ctx, s, to, func() (bool, error) { return m.stillOnOverlay(ctx, s) })
+	l, err := m.env.BlockJob.LimitForSpace(ctx, s, to, func() (bool, error) { return m.stillOnOverlay(ctx, s) })
 	if err != nil {
 		return m.slowed.text(s.MigrationID), err
 	}
@@ -234,7 +234,7 @@ func (m *Manager) takeOffLimits(ctx context.Context, limits map[string]blockjob.
 			continue // its op removes it
 		}
 		s := &move.Spec{MigrationID: id, InstanceID: l.InstanceID, InstanceName: l.InstanceName, Target: l.Target}
-		if _, err := m.env.Blockjob.LimitForSpace(ctx, s, 0, nil); err != nil {
+		if _, err := m.env.BlockJob.LimitForSpace(ctx, s, 0, nil); err != nil {
 			failures = errors.Join(failures, err)
 			left = append(left, fmt.Sprintf("disk %s of instance %s may write %d bytes per second, and had a limit of %d (0 is none) before migration %s", l.Target, l.InstanceName, l.Is, l.Before, id))
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -81,7 +80,7 @@ type Config struct {
 	// SharedPools are pools that other hosts see too.
 	SharedPools []string
 
-	HV       hv.Hypervisor
+	HV       Hypervisor
 	Registry Registry
 	Guards   Guards
 	Ops      Ops

@@ -13,7 +13,7 @@ import (
 
 // Ports are the systems that the ops of volumes use.
 type Ports struct {
-	HV       hv.Hypervisor
+	HV       Hypervisor
 	Registry Registry
 	Images   Images
 	// Claims finds the users of images.
@@ -88,4 +88,20 @@ type Images interface {
 	FillFirstBlock(ctx context.Context, path string) error
 	// Remove unlinks a file, durably. A missing file is no error. A block device is never removed.
 	Remove(ctx context.Context, path string) error
+}
+
+// Hypervisor has the calls of hv.Hypervisor that the package makes.
+type Hypervisor interface {
+	DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error)
+	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error
+	Domains(ctx context.Context) ([]hv.Domain, error)
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
+	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
+	Pools(ctx context.Context) ([]hv.PoolInfo, error)
+	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
+	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error)
+	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
+	DeleteVolume(ctx context.Context, pool, name string) error
+	ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }

@@ -50,10 +50,10 @@ func NewDeps(ports Ports, history History, host func(context.Context) (Host, err
 // Env has what all packages of the steps use: the state of the disk, the fence of this host, and
 // the errors of the ports, typed for the runner.
 type Env struct {
-	hv       hv.Hypervisor
-	images   Images
-	copier   Copier
-	registry Registry
+	hv       hypervisor
+	images   flusher
+	copier   copier
+	registry registry
 	progress *ProgressTracker
 	fence    *Fence
 	log      *slog.Logger
@@ -71,6 +71,29 @@ func New(d *Deps) *Env {
 		stopping: d.Stopping, stop: d.stop,
 		recordEnds: func(context.Context) error { return nil },
 	}
+}
+
+// hypervisor has the call of hv.Hypervisor that these functions make.
+type hypervisor interface {
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
+}
+
+// flusher has the call of Images that these functions make.
+type flusher interface {
+	Flush(ctx context.Context, path string) error
+}
+
+// copier has the calls of Copier that these functions make.
+type copier interface {
+	Update(key string) (api.MigrationUpdate, error)
+	SetUpdate(key string, to api.MigrationUpdate) error
+	Compare(ctx context.Context, a, b []hv.Image, sizeBytes int64, progress func(Progress)) error
+}
+
+// registry has the calls of Registry that these functions make.
+type registry interface {
+	Volume(ctx context.Context, id string) (api.Volume, error)
+	Migration(ctx context.Context, id string) (api.Migration, error)
 }
 
 // OnForgotten sets a function that is called before any decision about a migration that the

@@ -20,7 +20,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/led"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
@@ -34,17 +33,17 @@ import (
 
 // Env has the plans of all op kinds of a migration, made of the steps of the packages.
 type Env struct {
-	copier  move.Copier
+	copier  copier
 	fence   *move.Fence
 	history move.History
-	hv      hv.Hypervisor
+	hv      hypervisor
 
 	Move     *move.Env
 	Look     *look.Env
 	Seal     *seal.Env
 	Place    *place.Env
 	Transfer *transfer.Env
-	Blockjob *blockjob.Env
+	BlockJob *blockjob.Env
 	Pause    *pause.Env
 	Overlay  *overlay.Env
 	Led      *led.Env
@@ -59,9 +58,9 @@ func NewEnv(ports move.Ports, history move.History, host func(context.Context) (
 	e.Seal = seal.New(d, e.Look, e.Move)
 	e.Place = place.New(d, e.Look, e.Move, e.Seal)
 	e.Transfer = transfer.New(d, e.Look, e.Move, e.Place, e.Seal)
-	e.Blockjob = blockjob.New(d, e.Look, e.Move, e.Place, e.Seal, e.Transfer)
-	e.Pause = pause.New(d, e.Blockjob, e.Look, e.Move, e.Place, e.Seal, e.Transfer)
-	e.Overlay = overlay.New(d, e.Blockjob, e.Look, e.Move, e.Pause, e.Place, e.Seal)
-	e.Led = led.New(d, e.Blockjob, e.Look, e.Move, e.Seal, e.Transfer)
+	e.BlockJob = blockjob.New(d, e.Look, e.Move, e.Place, e.Seal, e.Transfer)
+	e.Pause = pause.New(d, e.BlockJob, e.Look, e.Move, e.Place, e.Seal, e.Transfer)
+	e.Overlay = overlay.New(d, e.BlockJob, e.Look, e.Move, e.Pause, e.Place, e.Seal)
+	e.Led = led.New(d, e.BlockJob, e.Look, e.Move, e.Seal, e.Transfer)
 	return e
 }

@@ -91,7 +91,7 @@ func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 // changes the definition to dst first: dst has every acknowledged write.
 func (e *Env) mirrorToDst() []op.Step {
 	return []op.Step{
-		e.Blockjob.StepMirror(),
+		e.BlockJob.StepMirror(),
 		e.Pause.StepPauseToSwitch(move.ToDst),
 		e.Pause.StepDrain(move.ToDst),
 		e.Overlay.StepNameEnd(move.ToDst),
@@ -103,7 +103,7 @@ func (e *Env) mirrorToDst() []op.Step {
 
 // copyToDst is mirrorToDst with a job that writes only in the background (Spec.Background).
 func (e *Env) copyToDst() []op.Step {
-	return append([]op.Step{e.Blockjob.StepCopyBehind()}, e.switchBehindJob(move.ToDst)...)
+	return append([]op.Step{e.BlockJob.StepCopyBehind()}, e.switchBehindJob(move.ToDst)...)
 }
 
 // switchBehindJob switches a running guest to the end of a job that writes in the background: a
@@ -150,7 +150,7 @@ func (e *Env) rollbackLiveSteps(hold []op.Step) []op.Step {
 // backLiveSteps bring a running guest back to src, with all its writes to the overlay. Their commit
 // point is the pivot.
 func (e *Env) backLiveSteps() []op.Step {
-	return slices.Concat([]op.Step{e.Blockjob.StepCommit()}, e.switchBehindJob(move.ToSrc), []op.Step{e.Seal.EndsSnapshot(e.Overlay.StepRemoveOverlay(), e.Seal.DropSnapshot)})
+	return slices.Concat([]op.Step{e.BlockJob.StepCommit()}, e.switchBehindJob(move.ToSrc), []op.Step{e.Seal.EndsSnapshot(e.Overlay.StepRemoveOverlay(), e.Seal.DropSnapshot)})
 }
 
 // backColdSteps are backLiveSteps for an instance that is off. Their commit point is the fold.
@@ -210,11 +210,11 @@ func (e *Env) mirrorPlans() []op.Plan {
 		}},
 		{Kind: move.KindBeginMirror, Steps: e.Pause.HeldSteps(move.ToDst)},
 		{Kind: move.KindMirror, Steps: []op.Step{
-			e.Blockjob.StepMirror(),
+			e.BlockJob.StepMirror(),
 		}},
 		{Kind: move.KindCompleteMirror, Commit: overlay.PivotStep, Steps: []op.Step{
 			e.Place.StepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-			e.Blockjob.StepReady(),
+			e.BlockJob.StepReady(),
 			e.Pause.StepPauseToSwitch(move.ToDst),
 			e.Pause.StepDrain(move.ToDst),
 			e.Pause.StepCompare(),

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Hypervisor has the calls of hv.Hypervisor that the package makes.
+type Hypervisor interface {
+	Up() bool
+	Domains(ctx context.Context) ([]hv.Domain, error)
+}
