@@ -24,7 +24,7 @@ func (t *tree) measures() []measure {
 	return []measure{
 		{fmt.Sprintf("types with more than %d methods", manyMethods), t.largest(t.methods(), manyMethods)},
 		{fmt.Sprintf("interfaces with more than %d methods", wideInterface), t.largest(t.interfaces(), wideInterface)},
-		{"ports that a step may call, methods", fmt.Sprint(t.ports())},
+		{"ports that a step may call, methods, by package", t.ports()},
 		{"op kinds of migrations", fmt.Sprint(t.migrationKinds())},
 		{"tests of the kind of a storage, files", fmt.Sprintf("%d, %d", tests, files)},
 		{"files in package main of the daemon", fmt.Sprint(t.filesByPackage()["daemon"])},
@@ -121,16 +121,17 @@ func methodsOf(declared map[string]*ast.InterfaceType, name string, face *ast.In
 	return many
 }
 
-// ports counts the methods of the interfaces that the steps of a migration have.
-func (t *tree) ports() int {
-	interfaces := t.interfaces()
-	sum := interfaces["daemon/internal/hv.Hypervisor"]
-	for name, methods := range interfaces {
-		if strings.HasPrefix(name, "daemon/internal/migrate/move.") {
-			sum += methods
+// ports counts the methods of the interfaces of each package of the steps of a migration.
+func (t *tree) ports() string {
+	sizes := map[string]int{}
+	for name, methods := range t.interfaces() {
+		if of, ok := strings.CutPrefix(name, "daemon/internal/migrate/"); ok && !strings.HasPrefix(of, "move.") && !strings.HasPrefix(of, "migratetest.") {
+			if pkg, face, ok := strings.Cut(of, "."); ok && !ast.IsExported(face) {
+				sizes[pkg] += methods
+			}
 		}
 	}
-	return sum
+	return t.largest(sizes, 0)
 }
 
 // largest lists the entries over a size, the largest first.

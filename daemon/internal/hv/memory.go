@@ -26,3 +26,13 @@ type Memory interface {
 	// On other errors the domain is off and the file unchanged.
 	RestoreMemory(ctx context.Context, id, path string, opts RestoreOptions) error
 }
+
+// RestoreOptions are the options of RestoreMemory.
+type RestoreOptions struct {
+	// Chains replace the chains of the disks with these targets.
+	Chains map[string][]Image
+	Paused bool
+	// StartToken is a text that the host's hook finds only in the definition of this start; empty
+	// for none. It ends with the process.
+	StartToken string
+}

@@ -39,3 +39,12 @@ type Plug interface {
 	// off.
 	DiskDefinition(ctx context.Context, id string, where Where, target string) (string, error)
 }
+
+// Where selects one of the two descriptions of a domain.
+type Where string
+
+// Live is the live domain, Config the persistent definition.
+const (
+	Live   Where = "live"
+	Config Where = "config"
+)
