@@ -26,7 +26,7 @@ func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) err
 	}
 	warnings := cfg.warnings()
 	if os.Getenv(envConnectors) == "" { // otherwise this is the check before a start, which no pool may prevent
-		asked, err := cfg.askConnectors(ctx)
+		asked, err := askConnectors(ctx, cfg)
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) err
 
 // askConnectors has each connector inspect its pools. The error names the pools with refused
 // options. An inspection that fails otherwise is only a warning: the options may be right.
-func (c *config) askConnectors(ctx context.Context) (warnings []string, err error) {
+func askConnectors(ctx context.Context, c *config) (warnings []string, err error) {
 	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		return c.ConnectorDir, c.ConnectorPools, nil
 	}}

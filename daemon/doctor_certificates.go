@@ -16,7 +16,7 @@ var renewals = map[string]string{
 
 // certificates checks the expiry of this host's certificates: without them the registry does not
 // know the host.
-func (c *config) certificates() []api.Check {
+func certificates(c *config) []api.Check {
 	var checks []api.Check
 	for _, l := range c.lifetimes() {
 		checks = append(checks, l.Check(time.Now(), renewals[l.Name]))

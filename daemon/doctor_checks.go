@@ -17,7 +17,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, helpers(ctx)...)
 	out = append(out, d.hook(ctx), d.definitions(), d.directories(), d.sharedDisk(), d.overlays(ctx), d.saves(), d.qemuImg(), d.storageDaemon())
 	out = append(out, d.sharedOverlays()...)
-	out = append(out, d.cfg.certificates()...)
+	out = append(out, certificates(d.cfg)...)
 	out = append(out, d.chain()...)
 	out = append(out, d.pools(ctx)...)
 	records, contradicted := d.records(ctx)

@@ -12,7 +12,7 @@ import (
 
 // sharedDisk warns of a filesystem that guests can fill and that the journal needs.
 func (d *doctor) sharedDisk() api.Check {
-	key, dir, err := d.cfg.sharesJournalDisk()
+	key, dir, err := sharesJournalDisk(d.cfg)
 	switch {
 	case err != nil:
 		return api.Check{Name: journalDisk, Status: "fail", Message: err.Error(), Advice: "make the directory, or set state_dir"}
@@ -33,7 +33,7 @@ func (d *doctor) sharedDisk() api.Check {
 
 // shortOfRoom warns in the status that guests are about to fill the journal's filesystem.
 func (d *doctor) shortOfRoom() []api.Check {
-	key, dir, err := d.cfg.sharesJournalDisk()
+	key, dir, err := sharesJournalDisk(d.cfg)
 	if err != nil || key == "" {
 		return nil // the error has its own check in doctor
 	}
@@ -57,7 +57,7 @@ const journalDisk = "journal disk"
 
 // sharesJournalDisk returns the setting, with its directory, that lets guests fill the journal's
 // filesystem; "" if there is none.
-func (c *config) sharesJournalDisk() (key, dir string, err error) {
+func sharesJournalDisk(c *config) (key, dir string, err error) {
 	state, err := filesystemOf(c.StateDir)
 	if err != nil {
 		return "", "", err

@@ -132,7 +132,7 @@ func TestACertificateThatEndsIsTold(t *testing.T) {
 	for status, since := range map[string]time.Duration{"ok": 0, "warn": 25 * day, "fail": 31 * day} {
 		s := newSite(t)
 		cfg := s.config(mtlstest.At(s.ca, time.Now().Add(-since)).IssueHost(alphaID, "alpha", 30*day))
-		checks := cfg.certificates()
+		checks := certificates(cfg)
 		if len(checks) != 2 || checks[0].Status != status || (status == "ok") != (checks[0].Advice == "") {
 			t.Errorf("a certificate for 30 days that was made %s ago: %+v, want %s", since, checks, status)
 		} else if checks[1].Status != "ok" {
@@ -143,10 +143,10 @@ func TestACertificateThatEndsIsTold(t *testing.T) {
 		}
 	}
 	gone := &config{Registry: "https://registry:7643", TLSCert: "/nonexistent", TLSCA: "/nonexistent"}
-	if c := gone.certificates(); len(c) != 2 || c[0].Status != "fail" || len(gone.certificateEnds()) != 0 {
+	if c := certificates(gone); len(c) != 2 || c[0].Status != "fail" || len(gone.certificateEnds()) != 0 {
 		t.Errorf("no certificate: %+v", c)
 	}
-	if c := (&config{Registry: "unix:///r"}).certificates(); len(c) != 0 {
+	if c := certificates(&config{Registry: "unix:///r"}); len(c) != 0 {
 		t.Errorf("certificates of a host that needs none: %+v", c)
 	}
 }

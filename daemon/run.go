@@ -190,7 +190,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		Doctor:        look.checks,
 		FixDoctor:     look.fixes,
 		ShortOfRoom:   look.shortOfRoom,
-		Certificates:  cfg.certificates,
+		Certificates:  func() []api.Check { return certificates(cfg) },
 		Metrics:       scraped.Checks,
 		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),
 	})
