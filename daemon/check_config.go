@@ -12,20 +12,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
+	"github.com/volferry/volferry/daemon/internal/programs"
 )
 
 // optionsTimeout bounds how long a connector may inspect its pool while a person waits.
 const optionsTimeout = 15 * time.Second
 
 // checkConfig is the command check-config. The result goes to stdout, everything else to stderr.
-func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
-	if err := cfg.check(); err != nil {
+func checkConfig(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) error {
+	if err := cfg.Check(); err != nil {
 		return err
 	}
-	warnings := cfg.warnings()
-	if os.Getenv(envConnectors) == "" { // otherwise this is the check before a start, which no pool may prevent
+	warnings := cfg.Warnings()
+	if os.Getenv(programs.EnvConnectors) == "" { // otherwise this is the check before a start, which no pool may prevent
 		asked, err := askConnectors(ctx, cfg)
 		if err != nil {
 			return err
@@ -45,7 +47,7 @@ func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) err
 
 // askConnectors has each connector inspect its pools. The error names the pools with refused
 // options. An inspection that fails otherwise is only a warning: the options may be right.
-func askConnectors(ctx context.Context, c *config) (warnings []string, err error) {
+func askConnectors(ctx context.Context, c *config.Config) (warnings []string, err error) {
 	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		return c.ConnectorDir, c.ConnectorPools, nil
 	}}

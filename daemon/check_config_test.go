@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/programs"
 )
 
 // TestCheckConfigHasConnectorsLookAtTheirPools, because only connectors know their options.
@@ -41,7 +43,7 @@ func TestCheckConfigHasConnectorsLookAtTheirPools(t *testing.T) {
 // TestAPoolDoesNotKeepADaemonFromStarting: the unit checks the configuration before the pools are
 // available.
 func TestAPoolDoesNotKeepADaemonFromStarting(t *testing.T) {
-	t.Setenv(envConnectors, "/run/volferry/connectors.sock")
+	t.Setenv(programs.EnvConnectors, "/run/volferry/connectors.sock")
 	var out bytes.Buffer
 	if err := run(t.Context(), append([]string{"check-config", "--state-dir", t.TempDir()}, fakePools(t)...), &out, t.Output()); err != nil {
 		t.Errorf("%q, %v", &out, err)

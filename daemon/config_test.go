@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/config"
 )
 
 func writeConfig(t *testing.T, text string) string {
@@ -19,9 +21,9 @@ func writeConfig(t *testing.T, text string) string {
 	return path
 }
 
-func load(t *testing.T, args []string) (*config, error) {
+func load(t *testing.T, args []string) (*config.Config, error) {
 	t.Helper()
-	return loadConfig(args, t.Output())
+	return config.Load(args, t.Output())
 }
 
 func TestAFlagWinsOverTheFile(t *testing.T) {
@@ -68,7 +70,7 @@ func TestCheckRefusesWhatCouldNotWorkSafely(t *testing.T) {
 	} {
 		cfg, err := load(t, append([]string{"--config", writeConfig(t, "")}, args...))
 		if err == nil {
-			err = cfg.check()
+			err = cfg.Check()
 		}
 		if err == nil {
 			t.Errorf("%s is taken", name)
@@ -86,7 +88,7 @@ func TestOverlaysAndSavedMemoryInMemoryAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cfg.check(); err == nil || !strings.Contains(err.Error(), "tmpfs") {
+		if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), "tmpfs") {
 			t.Errorf("%s: got %v, want a refusal of tmpfs", flag, err)
 		}
 	}
@@ -103,7 +105,7 @@ func TestSavedMemoryMayBeInMemoryWhereThatIsAskedFor(t *testing.T) {
 	} {
 		cfg, err := load(t, args)
 		if err == nil {
-			err = cfg.check()
+			err = cfg.Check()
 		}
 		if err != nil {
 			t.Errorf("%q: %v", args[2:], err)

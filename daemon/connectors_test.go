@@ -16,8 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/doctor"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/programs"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
@@ -59,13 +61,13 @@ func TestPoolsOfConnectorsAreThoseOfTheConfiguration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := cfg.checkConnectors(); err != nil {
+			if err := cfg.CheckConnectors(); err != nil {
 				t.Fatal(err)
 			}
 			if who != "itself" {
-				t.Setenv(envConnectors, servedConnectors(t, args))
+				t.Setenv(programs.EnvConnectors, servedConnectors(t, args))
 			}
-			h := withConnectors(hvtest.New(), cfg)
+			h := programs.WithConnectors(hvtest.New(), cfg)
 			list, err := h.Pools(t.Context())
 			if err != nil || len(list) != 3 {
 				t.Fatalf("the pools are %+v, %v", list, err)
@@ -76,7 +78,7 @@ func TestPoolsOfConnectorsAreThoseOfTheConfiguration(t *testing.T) {
 					t.Errorf("a pool is %+v", p)
 				}
 			}
-			checks := (&doctor{cfg: cfg, hv: h}).pools(t.Context())
+			checks := (&doctor.Doctor{Cfg: cfg, HV: h}).Pools(t.Context())
 			for _, c := range checks {
 				if c.Name == "pool bad" && (c.Status != "fail" || !strings.Contains(c.Message, "it is not good")) {
 					t.Errorf("doctor says %+v", c)
@@ -98,7 +100,7 @@ func servedConnectors(t *testing.T, args []string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- sandbox.ServeConnectors(ctx, l, runConnectors(args).RunText, slog.New(slog.DiscardHandler))
+		done <- sandbox.ServeConnectors(ctx, l, programs.RunConnectors(args).RunText, slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -134,11 +136,11 @@ echo '{"protocol":1,"volume":{"name":"v","path":"/dev/fake/v","size_bytes":512,"
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(envConnectors, servedConnectors(t, args))
+	t.Setenv(programs.EnvConnectors, servedConnectors(t, args))
 	before, die := context.WithCancel(hv.WithOp(t.Context(), "a"))
 	died := make(chan error, 1)
 	go func() {
-		_, err := withConnectors(hvtest.New(), cfg).CreateVolume(before, "fast", "v", "raw", 512, nil)
+		_, err := programs.WithConnectors(hvtest.New(), cfg).CreateVolume(before, "fast", "v", "raw", 512, nil)
 		died <- err
 	}()
 	if _, err := os.ReadFile(filepath.Join(dir, "begun")); err != nil {
@@ -148,7 +150,7 @@ echo '{"protocol":1,"volume":{"name":"v","path":"/dev/fake/v","size_bytes":512,"
 	if err := <-died; err == nil {
 		t.Fatal("it was made before the daemon died")
 	}
-	next := withConnectors(hvtest.New(), cfg)
+	next := programs.WithConnectors(hvtest.New(), cfg)
 	soon, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if v, err := next.LookupVolume(soon, "fast", "v"); err == nil || errors.Is(err, hv.ErrNotFound) {
@@ -167,7 +169,7 @@ func TestAConnectorThatIsNotThereKeepsNoDaemonFromStarting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := cfg.warnConnectors(); len(got) != 1 || !strings.Contains(got[0], "pool gone cannot be used") {
+	if got := cfg.WarnConnectors(); len(got) != 1 || !strings.Contains(got[0], "pool gone cannot be used") {
 		t.Errorf("the warnings are %q", got)
 	}
 }
@@ -180,7 +182,7 @@ func TestPoolsThatNameNoConnectorAreRefused(t *testing.T) {
 	} {
 		cfg, err := load(t, []string{"--config", writeConfig(t, "[connector_pools]\n"+line+"\n")})
 		if err == nil {
-			err = cfg.checkConnectors()
+			err = cfg.CheckConnectors()
 		}
 		if err == nil {
 			t.Errorf("%s is accepted", what)

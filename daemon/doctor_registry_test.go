@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/config"
+	"github.com/volferry/volferry/daemon/internal/doctor"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/mtls"
@@ -43,7 +45,7 @@ func TestDoctorComparesTheClockWithTheRegistrys(t *testing.T) {
 		{-90 * time.Second, true}: "1m30s ahead of",
 		{0, false}:                "does not say",
 	} {
-		c := (&doctor{client: registry}).clock()
+		c := (&doctor.Doctor{Client: registry}).Clock()
 		if (c.Status == "ok") != (want == "ok") || want != "ok" && !strings.Contains(c.Message, want) {
 			t.Errorf("a registry that is ahead by %s (%v): %+v, want %q", registry.ahead, registry.known, c, want)
 		}
@@ -53,39 +55,39 @@ func TestDoctorComparesTheClockWithTheRegistrys(t *testing.T) {
 func TestDoctorNamesTheVersionsOfBothSides(t *testing.T) {
 	t.Cleanup(func() { version.Version = "" })
 	version.Version = "1.2.3"
-	d := &doctor{cfg: &config{Registry: "unix:///r"}, client: clockOf{}}
-	if c := d.versions("1.2.3"); c.Status != "ok" || !strings.Contains(c.Message, "version 1.2.3") {
+	d := &doctor.Doctor{Cfg: &config.Config{Registry: "unix:///r"}, Client: clockOf{}}
+	if c := d.Versions("1.2.3"); c.Status != "ok" || !strings.Contains(c.Message, "version 1.2.3") {
 		t.Errorf("one version: %+v", c)
 	}
-	if c := d.versions("1.2.4"); c.Status != "warn" || !strings.Contains(c.Message, "version 1.2.4; this daemon is 1.2.3") {
+	if c := d.Versions("1.2.4"); c.Status != "warn" || !strings.Contains(c.Message, "version 1.2.4; this daemon is 1.2.3") {
 		t.Errorf("two versions: %+v", c)
 	}
-	d.client = oldRegistry{}
-	if c := d.versions("1.2.2"); c.Status != "warn" || !strings.Contains(c.Message, "which lacks "+protocol.OptionalFields) {
+	d.Client = oldRegistry{}
+	if c := d.Versions("1.2.2"); c.Status != "warn" || !strings.Contains(c.Message, "which lacks "+protocol.OptionalFields) {
 		t.Errorf("a registry that lacks something: %+v", c)
 	}
 }
 
 func TestDoctorNamesACertificateOfAnotherAuthority(t *testing.T) {
 	s, other := newSite(t), newSite(t)
-	d := &doctor{cfg: s.config(s.ca.IssueHost(alphaID, "alpha", mtls.Day))}
-	if c := d.chain(); len(c) != 1 || c[0].Status != "ok" {
+	d := &doctor.Doctor{Cfg: s.config(s.ca.IssueHost(alphaID, "alpha", mtls.Day))}
+	if c := d.Chain(); len(c) != 1 || c[0].Status != "ok" {
 		t.Errorf("as issued: %+v", c)
 	}
-	d.cfg.TLSCA = other.config(other.ca.IssueHost(alphaID, "alpha", mtls.Day)).TLSCA
-	if c := d.chain(); len(c) != 1 || c[0].Status != "fail" || !strings.Contains(c[0].Message, "is not of an authority in") {
+	d.Cfg.TLSCA = other.config(other.ca.IssueHost(alphaID, "alpha", mtls.Day)).TLSCA
+	if c := d.Chain(); len(c) != 1 || c[0].Status != "fail" || !strings.Contains(c[0].Message, "is not of an authority in") {
 		t.Errorf("of another authority: %+v", c)
 	}
-	d.cfg.TLSKey = other.config(other.ca.IssueHost(alphaID, "alpha", mtls.Day)).TLSKey
-	if c := d.chain(); len(c) != 1 || c[0].Status != "fail" || !strings.Contains(c[0].Message, "with its key") {
+	d.Cfg.TLSKey = other.config(other.ca.IssueHost(alphaID, "alpha", mtls.Day)).TLSKey
+	if c := d.Chain(); len(c) != 1 || c[0].Status != "fail" || !strings.Contains(c[0].Message, "with its key") {
 		t.Errorf("with another key: %+v", c)
 	}
 	// Another check reports that it is not valid now.
-	d.cfg = s.config(mtlstest.At(s.ca, time.Now().Add(40*mtls.Day)).IssueHost(alphaID, "alpha", mtls.Day))
-	if c := d.chain(); len(c) != 1 || c[0].Status != "ok" {
+	d.Cfg = s.config(mtlstest.At(s.ca, time.Now().Add(40*mtls.Day)).IssueHost(alphaID, "alpha", mtls.Day))
+	if c := d.Chain(); len(c) != 1 || c[0].Status != "ok" {
 		t.Errorf("one that begins later: %+v", c)
 	}
-	if c := (&doctor{cfg: &config{Registry: "unix:///r"}}).chain(); len(c) != 0 {
+	if c := (&doctor.Doctor{Cfg: &config.Config{Registry: "unix:///r"}}).Chain(); len(c) != 0 {
 		t.Errorf("without TLS: %+v", c)
 	}
 }
@@ -105,7 +107,7 @@ func TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers(t *testing.T) {
 		"another's name":  {fmt.Errorf("report: %w", api.Errorf(api.CodeNotYourHost, "x")), "refuses this host"},
 		"not even an api": {errors.New("x"), "log of volferry-registry"},
 	} {
-		if got := registryAdvice(c.err); !strings.Contains(got, c.want) || name != "away" && strings.Contains(got, "start volferry-registry") {
+		if got := doctor.RegistryAdvice(c.err); !strings.Contains(got, c.want) || name != "away" && strings.Contains(got, "start volferry-registry") {
 			t.Errorf("%s: the advice is %q, want %q", name, got, c.want)
 		}
 	}
@@ -114,7 +116,7 @@ func TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers(t *testing.T) {
 // TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers: URLs that do not answer are no fault.
 func TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers(t *testing.T) {
 	away := api.Errorf(api.CodeRegistryUnavailable, "cannot connect to b")
-	d := &doctor{probe: func(context.Context) []client.Endpoint {
+	d := &doctor.Doctor{Probe: func(context.Context) []client.Endpoint {
 		return []client.Endpoint{
 			{URL: "a", InUse: true},
 			{URL: "b", Err: away},
@@ -122,7 +124,7 @@ func TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers(t *testing.T) {
 			{URL: "d", Err: api.Errorf(api.CodeRegistryUnavailable, "another registry").With(api.DetailDistrust, api.DistrustsServer)},
 		}
 	}}
-	got := d.endpoints(t.Context())
+	got := d.Endpoints(t.Context())
 	if len(got) != 4 {
 		t.Fatalf("checks = %+v", got)
 	}
@@ -131,7 +133,7 @@ func TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers(t *testing.T) {
 			t.Errorf("check %d = %+v, want %+v", i, got[i], want)
 		}
 	}
-	if got := (&doctor{}).endpoints(t.Context()); len(got) > 0 {
+	if got := (&doctor.Doctor{}).Endpoints(t.Context()); len(got) > 0 {
 		t.Errorf("without URLs: %+v", got)
 	}
 }

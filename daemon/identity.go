@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
@@ -22,12 +23,12 @@ type host struct{ id, name string }
 
 // thisHost returns this host's identity: from its certificate over TLS, otherwise its own id and
 // the configured name.
-func thisHost(cfg *config) (host, error) {
-	if !cfg.overTLS() {
+func thisHost(cfg *config.Config) (host, error) {
+	if !cfg.OverTLS() {
 		id, err := hostID(cfg.StateDir)
 		return host{id, cfg.HostName}, err
 	}
-	cert, err := cfg.identity()
+	cert, err := cfg.Identity()
 	if err != nil {
 		return host{}, err
 	}
@@ -37,7 +38,7 @@ func thisHost(cfg *config) (host, error) {
 // holdID gives the state directory the id of the certificate's host. It refuses another host's
 // directory, because the journal and the overlays are that host's. It replaces an id that no
 // registry has ever seen: a daemon started before its certificate was installed has made one.
-func holdID(cfg *config, id string) error {
+func holdID(cfg *config.Config, id string) error {
 	path := idFile(cfg.StateDir)
 	kept, err := readID(path)
 	if err == nil && kept == id {

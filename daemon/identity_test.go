@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/config"
+	"github.com/volferry/volferry/daemon/internal/doctor"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -38,7 +40,7 @@ func newSite(t *testing.T) *site {
 }
 
 // config returns the configuration of a daemon with the certificate.
-func (s *site) config(pair mtls.Pair, err error) *config {
+func (s *site) config(pair mtls.Pair, err error) *config.Config {
 	s.t.Helper()
 	if err == nil {
 		err = pair.Replace(s.dir, "host")
@@ -70,7 +72,7 @@ func (s *site) registered() {
 func TestOverTLSTheCertificateSaysWhoTheHostIs(t *testing.T) {
 	s := newSite(t)
 	cfg := s.config(s.ca.IssueHost(alphaID, "alpha", time.Hour))
-	if err := cfg.checkRegistry(); err != nil {
+	if err := cfg.CheckRegistry(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // at the first start, and with the state stored then
@@ -122,7 +124,7 @@ func TestAnIDThatNoRegistryKnowsGivesWayToTheCertificate(t *testing.T) {
 func TestTheCertificateOfAnOperatorIsNoHosts(t *testing.T) {
 	s := newSite(t)
 	cfg := s.config(s.ca.IssueOperator(httpjson.Operate, "eve", time.Hour))
-	if err := cfg.checkRegistry(); err == nil || !strings.Contains(err.Error(), "issue-cert host") {
+	if err := cfg.CheckRegistry(); err == nil || !strings.Contains(err.Error(), "issue-cert host") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -132,28 +134,28 @@ func TestACertificateThatEndsIsTold(t *testing.T) {
 	for status, since := range map[string]time.Duration{"ok": 0, "warn": 25 * day, "fail": 31 * day} {
 		s := newSite(t)
 		cfg := s.config(mtlstest.At(s.ca, time.Now().Add(-since)).IssueHost(alphaID, "alpha", 30*day))
-		checks := certificates(cfg)
+		checks := doctor.Certificates(cfg)
 		if len(checks) != 2 || checks[0].Status != status || (status == "ok") != (checks[0].Advice == "") {
 			t.Errorf("a certificate for 30 days that was made %s ago: %+v, want %s", since, checks, status)
 		} else if checks[1].Status != "ok" {
 			t.Errorf("its authority is new: %+v", checks[1])
 		}
-		if _, told := cfg.certificateEnds()["host"]; !told {
+		if _, told := cfg.CertificateEnds()["host"]; !told {
 			t.Error("the metrics do not have its end")
 		}
 	}
-	gone := &config{Registry: "https://registry:7643", TLSCert: "/nonexistent", TLSCA: "/nonexistent"}
-	if c := certificates(gone); len(c) != 2 || c[0].Status != "fail" || len(gone.certificateEnds()) != 0 {
+	gone := &config.Config{Registry: "https://registry:7643", TLSCert: "/nonexistent", TLSCA: "/nonexistent"}
+	if c := doctor.Certificates(gone); len(c) != 2 || c[0].Status != "fail" || len(gone.CertificateEnds()) != 0 {
 		t.Errorf("no certificate: %+v", c)
 	}
-	if c := certificates(&config{Registry: "unix:///r"}); len(c) != 0 {
+	if c := doctor.Certificates(&config.Config{Registry: "unix:///r"}); len(c) != 0 {
 		t.Errorf("certificates of a host that needs none: %+v", c)
 	}
 }
 
 func TestDoctorTellsOfASharedPoolThatLibvirtDoesNotHave(t *testing.T) {
-	d := &doctor{cfg: &config{SharedPools: []string{"san", "sna"}}}
-	checks := d.sharedPools([]hv.PoolInfo{{Name: "san"}})
+	d := &doctor.Doctor{Cfg: &config.Config{SharedPools: []string{"san", "sna"}}}
+	checks := d.SharedPools([]hv.PoolInfo{{Name: "san"}})
 	if len(checks) != 1 || checks[0].Name != "pool sna" || checks[0].Status != "warn" {
 		t.Errorf("checks %+v", checks)
 	}
@@ -173,7 +175,7 @@ func TestDoctorTellsWhatAFenceTook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks := (&doctor{uplink: up}).lost()
+	checks := (&doctor.Doctor{Uplink: up}).Lost()
 	if len(checks) != 1 || !strings.Contains(checks[0].Message, "data") || !strings.Contains(checks[0].Advice, "detach-disk --config web vdb;") {
 		t.Errorf("checks %+v", checks)
 	}

@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/config"
+	"github.com/volferry/volferry/daemon/internal/programs"
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
@@ -36,20 +38,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return tryConnector(ctx, args[1:], stdout, stderr) // it needs no configuration
 	}
 	if len(args) > 0 && args[0] == "images" {
-		return runImageProgram(ctx) // its unit has no configuration
+		return programs.RunImageProgram(ctx) // its unit has no configuration
 	}
 	if len(args) > 0 && slices.Contains([]string{"privileged", "access", "processes"}, args[0]) {
-		log, err := service.NewLogger(stderr, defaultConfig().LogLevel)
+		log, err := service.NewLogger(stderr, config.Default().LogLevel)
 		if err != nil {
 			return err
 		}
-		return serveBeside(ctx, args[0], args[1:], log) // it needs no valid configuration: the daemon has read its own
+		return programs.ServeBeside(ctx, args[0], args[1:], log) // it needs no valid configuration: the daemon has read its own
 	}
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
 	}
-	cfg, err := loadConfig(args, stderr)
+	cfg, err := config.Load(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -68,15 +70,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return serveBeside(ctx, command, args, log)
+		return programs.ServeBeside(ctx, command, args, log)
 	case "check-config":
 		return checkConfig(ctx, cfg, stdout, stderr)
 	case "directories":
 		// The script before a removal stores this output: a purge has no configuration any more.
 		if id, err := readID(idFile(cfg.StateDir)); err == nil { // otherwise no daemon has made overlays yet
-			cfg.hostID = id
+			cfg.HostID = id
 		}
-		_, err := fmt.Fprintf(stdout, "guards %s\noverlays %s\nsaves %s\n", cfg.guardDir(), cfg.overlays(), cfg.SaveDir)
+		_, err := fmt.Fprintf(stdout, "guards %s\noverlays %s\nsaves %s\n", cfg.GuardDir(), cfg.Overlays(), cfg.SaveDir)
 		return err
 	case "open-ops":
 		return printOpenOps(ctx, cfg, stdout)

@@ -5,6 +5,7 @@ package main
 import (
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
@@ -29,12 +30,12 @@ func newMetrics(r *op.Runner) *metrics.Metrics {
 }
 
 // metricsOf returns the sources of the metrics that a scrape reads.
-func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, i *instance.Manager, s image.Storage, c *transfer.CopyEngine) metrics.Sources {
+func metricsOf(cfg *config.Config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, i *instance.Manager, s image.Storage, c *transfer.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
 		JournalUp:        func() bool { return health.Up(journalProbe) },
 		TasksRunning:     up.TasksRunning,
-		CertificateEnds:  cfg.certificateEnds,
+		CertificateEnds:  cfg.CertificateEnds,
 		Parked:           func() int { return parked(r.Active()) + m.GuestsOnReleasedSources() },
 		OnReleased:       m.GuestsOnReleasedSources,
 		OpenMigrations:   m.Open,

@@ -11,17 +11,18 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/daemon/internal/journal"
 )
 
 // printOpenOps prints the unfinished ops of the journal. The removal script stores the output for
 // the purge, which has no program any more.
-func printOpenOps(ctx context.Context, cfg *config, stdout io.Writer) (err error) {
+func printOpenOps(ctx context.Context, cfg *config.Config, stdout io.Writer) (err error) {
 	path := filepath.Join(cfg.StateDir, "journal.db")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil // Open would create the journal
 	}
-	defer reserveIn(cfg.StateDir).Close()
+	defer config.ReserveIn(cfg.StateDir).Close()
 	records, err := journal.Open(ctx, path)
 	if err != nil {
 		return err

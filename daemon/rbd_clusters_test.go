@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/doctor"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/programs"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -27,7 +29,7 @@ func TestTheProgramOfStorageReachesTheClustersOfTheConfigurationAlone(t *testing
 		t.Fatal(err)
 	}
 	defer key.Close()
-	host := newStorageHost([]string{"--config", writeConfig(t, cephConfig)})
+	host := programs.NewStorageHost([]string{"--config", writeConfig(t, cephConfig)})
 	all, err := host.Clusters()
 	if err != nil || len(all) != 1 || all[cephCluster].User != "libvirt" {
 		t.Fatalf("the clusters are %+v, %v", all, err)
@@ -51,7 +53,7 @@ func TestTheProgramOfStorageReachesTheClustersOfTheConfigurationAlone(t *testing
 		}
 	}
 	for _, bad := range []string{strings.Replace(cephConfig, cephCluster, "main", 1), strings.Replace(cephConfig, "6789", "x", 1), strings.Replace(cephConfig, "libvirt", "", 1)} {
-		if _, err := newStorageHost([]string{"--config", writeConfig(t, bad)}).Clusters(); err == nil {
+		if _, err := programs.NewStorageHost([]string{"--config", writeConfig(t, bad)}).Clusters(); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
 	}
@@ -86,10 +88,10 @@ func TestDoctorSaysWhichClusterIsNotReached(t *testing.T) {
 		t.Fatal(err)
 	}
 	for why, status := range map[error]string{nil: "ok", errors.New("its monitors are another cluster's"): "fail"} {
-		d := &doctor{cfg: cfg, storage: image.Storage{Network: network.Access{RBD: &rbd.Client{
+		d := &doctor.Doctor{Cfg: cfg, Storage: image.Storage{Network: network.Access{RBD: &rbd.Client{
 			Clusters: cfg.RBDClusters, Reach: awayReach{why}, Secret: func(context.Context, string) ([]byte, error) { return []byte("\x01\x00timetime\x07\x00the key"), nil },
 		}}}}
-		checks := d.clusters(t.Context())
+		checks := d.Clusters(t.Context())
 		if len(checks) != 1 || checks[0].Status != status || !strings.Contains(checks[0].Name, cephCluster) || why != nil && !strings.Contains(checks[0].Message, why.Error()) {
 			t.Errorf("with %v doctor says %+v", why, checks)
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/adminapi"
 	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/audit"
+	"github.com/volferry/volferry/daemon/internal/config"
+	"github.com/volferry/volferry/daemon/internal/doctor"
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -27,6 +29,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/openfile"
+	"github.com/volferry/volferry/daemon/internal/programs"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/daemon/internal/volume"
@@ -41,32 +44,32 @@ import (
 )
 
 // serve builds the daemon, with all its wiring, and runs it until it is told to stop.
-func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
-	if err := cfg.check(); err != nil {
+func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	if err := cfg.Check(); err != nil {
 		return err
 	}
-	for _, w := range cfg.warnings() {
+	for _, w := range cfg.Warnings() {
 		log.Warn(w)
 	}
-	if err := makeDirs(cfg); err != nil {
+	if err := config.MakeDirs(cfg); err != nil {
 		return err
 	}
 	who, err := thisHost(cfg)
 	if err != nil {
 		return err
 	}
-	cfg.hostID = who.id
-	if err := makeDirs(cfg); err != nil { // its directory in a shared overlay_dir needs the id
+	cfg.HostID = who.id
+	if err := config.MakeDirs(cfg); err != nil { // its directory in a shared overlay_dir needs the id
 		return err
 	}
 	gid, err := settings.GroupID(cfg.SocketGroup)
 	if err != nil {
 		return err
 	}
-	reserve := newReserve(cfg, log)
+	reserve := config.NewReserve(cfg, log)
 	defer reserve.Close()
-	conn := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Clusters: cfg.RBDClusters, Processes: processes(), Log: log})
-	virt := withConnectors(conn, cfg)
+	conn := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Clusters: cfg.RBDClusters, Processes: programs.Processes(), Log: log})
+	virt := programs.WithConnectors(conn, cfg)
 	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
 	if err != nil {
 		return err
@@ -75,10 +78,10 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if backup := records.MigratedFrom(); backup != "" {
 		log.Info("the journal has a new schema; what it was before is kept", "backup", backup)
 	}
-	if err := runPrograms(ctx, cfg, log); err != nil {
+	if err := programs.RunPrograms(ctx, cfg, log); err != nil {
 		return err
 	}
-	if err := sweepDirs(cfg); err != nil {
+	if err := config.SweepDirs(cfg); err != nil {
 		return err
 	}
 	runner, err := op.New(op.Config{
@@ -94,12 +97,12 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	var callers audit.Callers
-	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey), dialing(), client.ForCaller(callers.Of), client.OfRegistry(state.RegistryID),
+	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey), programs.Dialing(), client.ForCaller(callers.Of), client.OfRegistry(state.RegistryID),
 		client.As(func() (string, int64) { return who.id, state.Epoch() }))
 	if err != nil {
 		return err
 	}
-	guards := guard.New(cfg.guardDir(), cfg.LibvirtHook)
+	guards := guard.New(cfg.GuardDir(), cfg.LibvirtHook)
 	up, err := uplink.New(uplink.Config{
 		HostID: who.id, HostName: who.name, BootID: bootID(), Version: version.String(), State: state, SharedPools: cfg.SharedPools,
 		HV: virt, Registry: registry, Guards: guards, Ops: hostOps{runner}, Log: log,
@@ -112,21 +115,21 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	site := up.Site(registry)
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, NBDServers: cfg.NBDServers, RBD: cfg.RBDClusters, Own: own, Storage: virt}
-	storage := image.Storage{Privileged: privileged(), Access: access(), Network: networkAccess(cfg, conn), Secret: conn.Secret, Files: openfile.Files{Places: &rules}}
-	copier := transfer.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
+	storage := image.Storage{Privileged: programs.Privileged(), Access: programs.Access(), Network: programs.NetworkAccess(cfg, conn), Secret: conn.Secret, Files: openfile.Files{Places: &rules}}
+	copier := transfer.NewCopier(cfg.CursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
 	copier.Passphrase, copier.Files = storage.Passphrase, storage.Files
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
 		Own: own,
 	}
-	asked := audit.NewOutbox(cfg.auditDir(), registry.PostEvent, log)
+	asked := audit.NewOutbox(cfg.AuditDir(), registry.PostEvent, log)
 	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
 	migrations := migrate.New(migrate.Config{
-		OverlayDir: cfg.overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.overlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
+		OverlayDir: cfg.Overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.OverlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 		ThrottleBelowBytes: cfg.OverlayThrottleBelowBytes, ThrottleFor: time.Duration(cfg.OverlayThrottleSeconds) * time.Second,
 	}, move.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Blobs: records, Claims: claims,
-		MayMove: unplugs.MayMove, JobStart: cfg.jobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
+		MayMove: unplugs.MayMove, JobStart: cfg.JobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)
 	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{
@@ -168,17 +171,17 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	transport, base := proxy.Transport()
 	address := registryAddress(cfg.Registry)
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
-	look := &doctor{
-		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, volume: registry.Volume, storage: storage,
-		open:           func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
-		unresumed:      instances.Unresumed,
-		ops:            func() []api.Op { return adminapi.OpenOps(runner) },
-		written:        func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
-		released:       func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.Released(ctx, "") },
-		contradictions: migrations.Contradictions,
-		tainted:        migrations.TaintedGuests,
-		limited:        migrations.LeftLimits,
-		probe:          registry.Probe,
+	look := &doctor.Doctor{
+		Cfg: cfg, Rules: rules, HV: virt, Guards: guards, Proof: doctor.NewHookProof(cfg.StateDir, guards), Uplink: up, Client: registry, Volume: registry.Volume, Storage: storage,
+		Open:           func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		Unresumed:      instances.Unresumed,
+		Ops:            func() []api.Op { return adminapi.OpenOps(runner) },
+		Written:        func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
+		Released:       func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.Released(ctx, "") },
+		Contradictions: migrations.Contradictions,
+		Tainted:        migrations.TaintedGuests,
+		Limited:        migrations.LeftLimits,
+		Probe:          registry.Probe,
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked, Callers: &callers,
@@ -187,10 +190,10 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		CheckRegistry: registry.CheckPeer,
 		Peer:          registry.Peer,
 		Endpoints:     registry.Endpoints,
-		Doctor:        look.checks,
-		FixDoctor:     look.fixes,
-		ShortOfRoom:   look.shortOfRoom,
-		Certificates:  func() []api.Check { return certificates(cfg) },
+		Doctor:        look.Checks,
+		FixDoctor:     look.Fixes,
+		ShortOfRoom:   look.ShortOfRoom,
+		Certificates:  func() []api.Check { return doctor.Certificates(cfg) },
 		Metrics:       scraped.Checks,
 		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),
 	})
@@ -211,8 +214,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("released sources", migrations.WatchSources),
 		newTask("followed guests", migrations.WatchLive),
 		newTask("guest metrics", numbers.Run),
-		newTask("hook", look.watchHook),
-		newTask("reserve", func(ctx context.Context) error { return keepReserve(ctx, reserve, log) }),
+		newTask("hook", look.WatchHook),
+		newTask("reserve", func(ctx context.Context) error { return config.KeepReserve(ctx, reserve, log) }),
 		service.SocketServer(cfg.Socket, gid, after(conn.Ready(), admin.Handler(httpjson.SocketAuthorizer(gid))), log),
 	}
 	if settings.Listens(cfg.MetricsListen) {
@@ -293,8 +296,8 @@ func registryAddress(target string) string { return strings.TrimPrefix(target, "
 
 // proxied returns the client for requests passed on to the registry. Over TLS they have this host's
 // permissions; at a socket of this machine a local administrator's, because the caller is one.
-func proxied(cfg *config, registry *client.Registry) (*client.Registry, error) {
-	if cfg.overTLS() {
+func proxied(cfg *config.Config, registry *client.Registry) (*client.Registry, error) {
+	if cfg.OverTLS() {
 		return registry, nil
 	}
 	return client.NewRegistry(cfg.Registry)

@@ -48,7 +48,9 @@ func TestNoPackageIsADrawer(t *testing.T) {
 // the compiler allows. Longest prefix wins.
 var layers = [][]string{
 	{"daemon", "registry", "ctl"},
-	{"daemon/internal/adminapi", "ctl/internal/command"},
+	{"daemon/internal/adminapi", "daemon/internal/doctor", "ctl/internal/command"},
+	{"daemon/internal/programs"},
+	{"daemon/internal/config"},
 	{"ctl/internal/cmdline"},
 	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics", "ctl/internal/session", "ctl/internal/web", "registry/internal/liveshared"},
 	{"daemon/internal/migrate", "registry/internal/server", "registry/internal/drain", "registry/internal/pauseall"},

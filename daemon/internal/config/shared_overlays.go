@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+)
+
+// checkSharedOverlayDir refuses a directory that cannot be a mount seen by other hosts. The daemon
+// never creates it: if the mount is missing, a local directory would keep guests' writes on this
+// host alone.
+func checkSharedOverlayDir(dir, stateDir string) error {
+	if filepath.Clean(dir) == filepath.Join(stateDir, "overlays") {
+		return fmt.Errorf("overlay_dir_shared is set, and overlay_dir is %s, in the state directory of this host; set overlay_dir to a mount that other hosts see at the same path", dir)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("overlay_dir_shared is set, and overlay_dir cannot be looked at; mount it: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("overlay_dir %s is no directory", dir)
+	}
+	return nil
+}
+
+// notShared returns why overlays in a directory are on this host alone; "" if they are not.
+func notShared(dir string) string {
+	fs, err := location.FilesystemOf(dir)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("overlay_dir_shared is set, and nobody knows on what overlay_dir %s is: %v", dir, err)
+	case fs.Local():
+		return fmt.Sprintf("overlay_dir_shared is set, and overlay_dir %s is on %s, which no other host sees", dir, fs.Kind)
+	}
+	return ""
+}

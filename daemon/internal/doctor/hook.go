@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hook checks that libvirt runs the hook before it starts an instance: the hook is installed, and
+// libvirt has looked for hooks since.
+func (d *Doctor) hook(ctx context.Context) api.Check {
+	const name = "hook"
+	err := d.Guards.Enforced()
+	if err == nil {
+		err = d.Guards.HookKnowsStartTokens()
+	}
+	if errors.Is(err, guard.ErrHookLooksElsewhere) {
+		return api.Check{Name: name, Status: "warn", Message: err.Error()} // the error has the advice
+	}
+	if err != nil {
+		return api.Check{
+			Name: name, Status: "warn", Message: err.Error(),
+			Advice: "volferryctl doctor --fix; or install volferry-guard as " + d.Cfg.LibvirtHook + " (mode 0755) and restart libvirtd, which touches no running guest",
+		}
+	}
+	process := d.libvirtProcess(ctx)
+	if process == nil {
+		return api.Check{
+			Name: name, Status: "warn", Message: d.Cfg.LibvirtHook + " is installed; whether libvirt has looked for it since is not known, for its process was not found",
+			Advice: "volferryctl doctor --fix tries it",
+		}
+	}
+	if why, proven := d.Proof.of(process); proven {
+		return ok(name, "libvirt asks "+d.Cfg.LibvirtHook+" before it starts an instance: "+why)
+	}
+	return api.Check{
+		Name: name, Status: "warn",
+		Message: fmt.Sprintf("%s is installed, and %s, which looks for hooks when it starts or is reloaded, has run since %s: it may not have seen it",
+			d.Cfg.LibvirtHook, process.Name, process.Since.UTC().Format(time.RFC3339)),
+		Advice: "volferryctl doctor --fix, or " + api.ShellLine("systemctl", "reload", process.Name) + "; guests are not touched by that",
+	}
+}
+
+// libvirtProcess returns libvirt's process, nil if it was not found.
+func (d *Doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
+	about, err := d.HV.About(ctx)
+	if err != nil {
+		return nil // libvirt has its own check
+	}
+	return about.Process
+}
+
+// WatchHook records each libvirt process that connects while the hook is installed: that process
+// will also run a newer hook.
+func (d *Doctor) WatchHook(ctx context.Context) error {
+	for e := range d.HV.Events(ctx) {
+		if e.Kind != hv.EventConnected || d.Guards.Enforced() != nil {
+			continue
+		}
+		if process := d.libvirtProcess(ctx); process != nil {
+			d.Proof.of(process)
+		}
+	}
+	return nil
+}

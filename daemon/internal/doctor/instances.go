@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Lost reports the disks that a fence took but that domains still name; such domains stay guarded.
+func (d *Doctor) Lost() []api.Check {
+	out := []api.Check{}
+	for _, l := range d.Uplink.Lost() {
+		out = append(out, api.Check{
+			Name: "instance " + l.InstanceName, Status: "warn",
+			Message: fmt.Sprintf("it is kept off: disk %s is volume %s at %s, which this host lost when it was fenced", l.Target, l.VolumeName, l.Path),
+			Advice: api.ShellLine("virsh", "detach-disk", "--config", "--", l.InstanceName, l.Target) +
+				"; it may be started then, and the volume attached here again once it is free",
+		})
+	}
+	return out
+}
+
+// moves checks that no migration of this host has stopped or has a stuck guest, and that no other
+// program has changed a moving disk.
+func (d *Doctor) moves(ctx context.Context) []api.Check {
+	open, err := d.Open(ctx)
+	if err != nil {
+		return []api.Check{{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}}
+	}
+	out := []api.Check{api.CheckMoves(open)}
+	if paused := api.CheckOverlays(open, d.Unresumed()...); paused.Status != "ok" { // the space for overlays has its own check
+		out = append(out, paused)
+	}
+	if chains := api.CheckChains(api.ChainProblems(open)); chains.Status != "ok" {
+		out = append(out, chains)
+	}
+	return out
+}
+
+// notes reports the changed instances.
+func (d *Doctor) notes() []api.Check {
+	out := []api.Check{}
+	for _, n := range d.Uplink.Notes() {
+		status := "warn"
+		if n.RunsElsewhere {
+			status = "fail"
+		}
+		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: status, Message: n.Text}) // the note has the advice
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/config"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// sharedDisk warns of a filesystem that guests can fill and that the journal needs.
+func (d *Doctor) sharedDisk() api.Check {
+	key, dir, err := sharesJournalDisk(d.Cfg)
+	switch {
+	case err != nil:
+		return api.Check{Name: journalDisk, Status: "fail", Message: err.Error(), Advice: "make the directory, or set state_dir"}
+	case key == "":
+		return ok(journalDisk, "guests cannot fill the filesystem of the journal")
+	}
+	what, who := "what guests write while their volumes move", "for guests that write much"
+	if key == config.SaveDir {
+		what, who = "the memory of guests that are saved while a volume moves", "where guests are saved that have much memory"
+	}
+	return api.Check{
+		Name: journalDisk, Status: "warn",
+		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as in a new installation. Moves work, but %s may fill it; "+
+			"then guests may stand still, and Volferry has %d MiB that it keeps for its journal, enough to end the moves", key, dir, d.Cfg.StateDir, what, config.ReserveBytes>>20),
+		Advice: fmt.Sprintf("it may stay so for a try; %s mount a filesystem of its own at %s, or set %s to a directory on another one and restart volferryd", who, dir, key),
+	}
+}
+
+// ShortOfRoom warns in the status that guests are about to fill the journal's filesystem.
+func (d *Doctor) ShortOfRoom() []api.Check {
+	key, dir, err := sharesJournalDisk(d.Cfg)
+	if err != nil || key == "" {
+		return nil // the error has its own check in doctor
+	}
+	free, err := d.Storage.FreeBytes(dir)
+	if err != nil || free >= d.Cfg.OverlayMinFreeBytes {
+		return nil
+	}
+	writer := "guests write"
+	if key == config.SaveDir {
+		writer = "guests are saved"
+	}
+	return []api.Check{{
+		Name: journalDisk, Status: "warn",
+		Message: fmt.Sprintf("%s has %s free, and %s there as the journal does (%s)", dir, api.Bytes(free), writer, key),
+		Advice:  "make room, or set " + key + " to a filesystem of its own",
+	}}
+}
+
+// journalDisk is the name of the checks of the journal's filesystem.
+const journalDisk = "journal disk"
+
+// sharesJournalDisk returns the setting, with its directory, that lets guests fill the journal's
+// filesystem; "" if there is none.
+func sharesJournalDisk(c *config.Config) (key, dir string, err error) {
+	state, err := filesystemOf(c.StateDir)
+	if err != nil {
+		return "", "", err
+	}
+	for _, is := range [][2]string{{"overlay_dir", c.OverlayDir}, {config.SaveDir, c.SaveDir}} {
+		if other, err := filesystemOf(is[1]); err == nil && other == state {
+			return is[0], is[1], nil
+		}
+	}
+	return "", "", nil
+}
+
+func filesystemOf(dir string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	return st.Dev, nil
+}

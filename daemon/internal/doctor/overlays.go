@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/quota"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// overlays reports the free space for overlays, and a quota that would limit it further.
+func (d *Doctor) overlays(ctx context.Context) api.Check {
+	const name = "overlays"
+	if err := d.Cfg.CheckOverlayDir(); err != nil {
+		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "set overlay_dir to a directory on disk"}
+	}
+	free, err := d.Storage.FreeBytes(d.Cfg.Overlays())
+	if err != nil {
+		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set overlay_dir"}
+	}
+	limits, unasked := d.overlayQuotas(ctx)
+	free = quota.Free(free, limits)
+	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move%s", d.Cfg.Overlays(), api.Bytes(free), d.largest())
+	switch i := slices.IndexFunc(limits, func(l quota.Limit) bool { return !l.AsFull }); {
+	case unasked != nil:
+		return api.Check{Name: name, Status: "warn", Message: fmt.Sprintf("%s; nobody can say whether it is under a quota: %v", message, unasked)}
+	case i >= 0:
+		return underQuota(message, limits[i])
+	case free < d.Cfg.OverlayMinFreeBytes:
+		return api.Check{Name: name, Status: "warn", Message: message, Advice: "make room, or set overlay_dir to a larger filesystem"}
+	}
+	return ok(name, message)
+}
+
+// underQuota checks overlays that count against a quota. At a full quota QEMU pauses a guest only
+// with error_policy='stop'.
+func underQuota(message string, l quota.Limit) api.Check {
+	who := fmt.Sprintf("%s %d", l.Kind, l.ID)
+	if l.Kind == quota.User {
+		who = "user " + image.UserName(hv.ProcessUser{UID: l.ID})
+	}
+	return api.Check{
+		Name: "overlays", Status: "warn",
+		Message: fmt.Sprintf("%s; they count against the quota of %s (%s, of which %s are used), and a guest would get an I/O error for one that is used up, unless its disk has error_policy='stop': all other disks are mirrored, and get no overlay",
+			message, who, api.Bytes(l.Bytes), api.Bytes(l.UsedBytes)),
+		Advice: "set overlay_dir to a directory without a quota, or take the quota off (docs/how-to/check-a-host.md, An overlay directory under a quota)",
+	}
+}
+
+// overlayQuotas returns the quotas that overlays count against.
+func (d *Doctor) overlayQuotas(ctx context.Context) ([]quota.Limit, error) {
+	owner, _, err := hv.ConfinedUser(ctx, d.HV, "")
+	if errors.Is(err, hv.ErrUnavailable) {
+		return nil, nil // libvirt has its own check
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.Storage.Quotas(ctx, d.Cfg.Overlays(), owner)
+}
+
+// largest describes how large an overlay may get.
+func (d *Doctor) largest() string {
+	var largest api.Volume
+	for _, vol := range d.Uplink.AttachedHere() {
+		if vol.SizeBytes > largest.SizeBytes {
+			largest = vol
+		}
+	}
+	if largest.ID == "" {
+		return ""
+	}
+	return fmt.Sprintf("; a guest that writes all of its volume anew fills as much as that has, %s for the largest here (%s)", api.Bytes(largest.SizeBytes), largest.Name)
+}

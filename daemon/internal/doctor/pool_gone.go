@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// poolsGone reports volumes of this host in pools that libvirt no longer has: the registry knows
+// who may use a volume, not whether it can be reached. The view may be half a minute old, so
+// poolsGone asks the registry about these volumes.
+func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
+	pools, err := d.HV.Pools(ctx)
+	if err != nil {
+		return nil // libvirt has its own check
+	}
+	names := map[string][]string{}
+	for _, vol := range volumes {
+		pool := vol.Location.Pool
+		there := slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == pool })
+		if pool != "" && !there && d.stillIn(ctx, &vol) {
+			names[pool] = append(names[pool], vol.Name)
+		}
+	}
+	out := []api.Check{}
+	for _, pool := range slices.Sorted(maps.Keys(names)) {
+		slices.Sort(names[pool])
+		out = append(out, api.Check{
+			Name: "pool " + pool, Status: "fail",
+			Message: fmt.Sprintf("it is not on this host any more, and %s of this host should be in it: %s", api.Count(len(names[pool]), "volume"), strings.Join(names[pool], ", ")),
+			Advice: "define and start it again (virsh pool-define, " + api.ShellLine("virsh", "pool-start", "--", pool) + "), or list it in connector_pools if it is a connector's; " +
+				"if its storage is gone for good, detach each of its volumes and have it forgotten (" + api.ShellLine("volferryctl", "volume", "forget", names[pool][0]) + ")",
+		})
+	}
+	return out
+}
+
+// stillIn reports whether, according to the registry now, a volume is still in the same pool and
+// host; true while the registry does not answer.
+func (d *Doctor) stillIn(ctx context.Context, known *api.Volume) bool {
+	now, err := d.Volume(ctx, known.ID)
+	if err != nil {
+		return api.CodeOf(err) != api.CodeNotFound
+	}
+	return now.Location.Pool == known.Location.Pool && now.Host == known.Host
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// records compares the registry's and the journal's locations of each volume that was moved on this
+// host, before a guest starts on a wrong image. Contradicted reports a disagreement about a volume:
+// advice must not rely on the registry's location then.
+func (d *Doctor) records(ctx context.Context) (checks []api.Check, contradicted func(api.Volume) bool) {
+	const name = "records"
+	found, err := d.Contradictions(ctx)
+	contradicted = func(vol api.Volume) bool {
+		return slices.ContainsFunc(found, func(c migrate.Contradiction) bool { return c.Volume.ID == vol.ID })
+	}
+	switch {
+	case err != nil:
+		return []api.Check{{
+			Name: name, Status: "warn", Message: "nobody can tell whether the registry and the journal of this host have each moved volume at the same place: " + err.Error(),
+			Advice: "ask again once that is mended, and libvirt and the registry answer",
+		}}, contradicted
+	case len(found) == 0:
+		return []api.Check{ok(name, "the registry and the journal of this host have each moved volume at the same place")}, contradicted
+	}
+	for _, c := range found {
+		checks = append(checks, api.Check{Name: name, Status: "fail", Message: c.Witnesses, Advice: c.WayOut})
+	}
+	return checks, contradicted
+}

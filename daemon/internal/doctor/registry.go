@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/version"
+)
+
+// registry checks that the registry answers, its version, and its clock.
+func (d *Doctor) registry(ctx context.Context) []api.Check {
+	const name = "registry"
+	if err := d.Uplink.Refresh(ctx); err != nil {
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: RegistryAdvice(err)}}
+	}
+	theirs, err := d.Client.Version(ctx)
+	if err != nil {
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: RegistryAdvice(err)}}
+	}
+	return append([]api.Check{d.Versions(theirs), d.Clock()}, d.Uplink.ViewChecks()...)
+}
+
+// Endpoints reports which of several URLs the registry answers at, and whether two processes
+// answer; nothing for one URL.
+func (d *Doctor) Endpoints(ctx context.Context) []api.Check {
+	const name = "registry URLs"
+	if d.Probe == nil {
+		return nil
+	}
+	var out []api.Check
+	for _, e := range d.Probe(ctx) {
+		switch {
+		case errors.Is(e.Err, client.ErrTwoRegistries):
+			out = append(out, api.Check{
+				Name: name, Status: "fail", Message: e.URL + ": " + e.Err.Error(),
+				Advice: "stop one of the two at once, and keep its machine off the database: they change two copies of it (docs/how-to/run-the-registry-highly-available.md)",
+			})
+		case e.Err != nil && api.AsError(e.Err).Details[api.DetailDistrust] != nil:
+			out = append(out, api.Check{Name: name, Status: "fail", Message: e.Err.Error(), Advice: RegistryAdvice(e.Err)})
+		case e.Err != nil:
+			out = append(out, ok(name, e.URL+" is not in use: "+e.Err.Error()))
+		case e.InUse:
+			out = append(out, ok(name, e.URL+" is in use"))
+		default:
+			out = append(out, ok(name, e.URL+" leads to the same"))
+		}
+	}
+	return out
+}
+
+// RegistryAdvice returns the advice for an error of the registry, which need not be started if it
+// answers.
+func RegistryAdvice(err error) string {
+	const refused = ` (docs/how-to/several-hosts.md, "When a host is refused")`
+	var e *api.Error
+	switch {
+	case !errors.As(err, &e):
+		return "look at the log of volferry-registry"
+	case e.Details[api.DetailDistrust] == api.DistrustsCaller:
+		return "the registry runs, and does not let this host in: look at its log, and give this host a certificate that it takes, with volferry-registry issue-cert host NAME --replace" + refused
+	case e.Details[api.DetailDistrust] == api.DistrustsServer:
+		return "what answers there is not trusted: put the registry's certificate right, or tls_ca, or registry" + refused
+	case e.Code == api.CodeStaleEpoch:
+		return "it comes back by itself once libvirt and the registry answer"
+	case e.Code == api.CodeRegistryUnavailable && e.Details[api.DetailReportFirst] != true:
+		return "start volferry-registry, or set registry"
+	}
+	return "the registry answers, and refuses this host; its log has more" + refused
+}
+
+// Versions compares the registry's version with the daemon's.
+func (d *Doctor) Versions(registry string) api.Check {
+	const name = "registry"
+	connected := "connected at " + d.Cfg.Registry + ", version " + registry
+	peer, _ := d.Client.Peer() // it has answered
+	if lacks := peer.LacksOfOurs(); len(lacks) > 0 {
+		return api.Check{
+			Name: name, Status: "warn", Message: connected + ", which lacks " + strings.Join(lacks, ", ") + "; this daemon is " + version.String(),
+			Advice: "upgrade the registry: what needs these features is refused (docs/how-to/upgrade.md)",
+		}
+	}
+	if own := version.String(); own != registry {
+		return api.Check{
+			Name: name, Status: "warn", Message: connected + "; this daemon is " + own,
+			Advice: "run the same version on all machines of the site, once an upgrade is through",
+		}
+	}
+	return ok(name, connected)
+}
+
+// clockTolerance exceeds the error that a slow answer may cause.
+const clockTolerance = 5 * time.Second
+
+// Clock compares this host's clock with the registry's. Moves do not depend on clocks, but people
+// and certificates do.
+func (d *Doctor) Clock() api.Check {
+	const name = "clock"
+	ahead, known := d.Client.ClockAhead()
+	if !known {
+		return api.Check{Name: name, Status: "warn", Message: "the registry does not say what time it is"}
+	}
+	if ahead.Abs() <= clockTolerance {
+		return ok(name, "as the registry's")
+	}
+	word := "behind"
+	if ahead < 0 {
+		word = "ahead of"
+	}
+	return api.Check{
+		Name: name, Status: "warn",
+		Message: fmt.Sprintf("this host's clock is %s %s the registry's: times of events do not compare, and certificates may begin or end at another time than they say",
+			ahead.Abs().Round(time.Second), word),
+		Advice: "have both machines follow the same time servers (timedatectl, chronyc tracking)",
+	}
+}
+
+// Chain checks that this host's certificate, its key and the authority belong together; nothing
+// without TLS.
+func (d *Doctor) Chain() []api.Check {
+	const name = "certificate chain"
+	if !d.Cfg.OverTLS() {
+		return nil
+	}
+	if err := mtls.CheckChain(d.Cfg.TLSCA, d.Cfg.TLSCert, d.Cfg.TLSKey); err != nil {
+		return []api.Check{{
+			Name: name, Status: "fail", Message: err.Error(),
+			Advice: "copy ca.crt of the registry, and host.crt and host.key as issue-cert has made them, to where tls_ca, tls_cert and tls_key say",
+		}}
+	}
+	return []api.Check{ok(name, d.Cfg.TLSCert+" is of the authority "+d.Cfg.TLSCA+", and "+d.Cfg.TLSKey+" is its key")}
+}

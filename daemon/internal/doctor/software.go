@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/config"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// knownBug is a fault of a version of libvirt or QEMU that affects moves.
+type knownBug struct {
+	// on reports whether a host has the fault.
+	on func(hv.About, *config.Config) bool
+	// name has the place of its description, and the version that corrects it.
+	name, means, advice string
+	status              string
+}
+
+// hooksDirSince is the first libvirt version that runs hooks in a directory qemu.d.
+var hooksDirSince = hv.Version{Major: 6, Minor: 5}
+
+// The oldest versions in the tests.
+var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
+
+// jobStartBug returns the entries of a QEMU fault against which a guest is suspended while a job
+// begins: for a host that suspends, and for suspend_at_job_start = never. Has reports whether a
+// QEMU has the fault.
+func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
+	on := func(suspended bool) func(hv.About, *config.Config) bool {
+		return func(a hv.About, c *config.Config) bool {
+			return a.QEMU != hv.Version{} && has(hv.JobStartOf(a.QEMU)) && has(c.JobStart(a.QEMU)) == suspended
+		}
+	}
+	return []knownBug{
+		{on: on(true), name: name, means: held, advice: advice, status: "ok"},
+		{
+			on: on(false), name: name, means: "suspend_at_job_start is never, so " + unheld,
+			advice: "unless the package of QEMU has that commit, set suspend_at_job_start to auto", status: "warn",
+		},
+	}
+}
+
+var knownBugs = slices.Concat([]knownBug{
+	{
+		on: func(a hv.About, c *config.Config) bool {
+			return a.Libvirt.Before(hooksDirSince) && filepath.Base(filepath.Dir(c.LibvirtHook)) == "qemu.d"
+		},
+		name:   "libvirt before 6.5.0 runs no hook in qemu.d",
+		means:  "nothing keeps an instance from being started while its disk is being folded",
+		advice: "upgrade libvirt; or install volferry-guard as /etc/libvirt/hooks/qemu, and set libvirt_hook to that",
+		status: "fail",
+	},
+	{
+		on: func(a hv.About, _ *config.Config) bool {
+			return slices.Contains(a.SecurityModels, "apparmor") && a.Libvirt.Before(hv.Version{Major: 12, Minor: 1})
+		},
+		name:   "libvirt before 12.1.0 with AppArmor denies a guest to write to the image below its overlay (gitlab.com/libvirt/libvirt issue 806)",
+		means:  "migration cancel cannot fold the overlay back under a guest that was started, or lost a disk, while its volume moved: it is refused, with the rule that has to go; so is a later move of the running guest back to that image",
+		advice: "upgrade libvirt; or stop the instance before such a cancel; or do as the refusal says",
+		status: "warn",
+	},
+}, jobStartBug(
+	"QEMU 8.0 to 10.2 may miss a write that is under way when a block copy begins (fixed by commit 0f51f9c342, mirror: Fix missed dirty bitmap writes during startup, in 10.0.9, 10.2.2 and 11.0)",
+	func(s hv.JobStart) bool { return s.LosesWrites },
+	"a guest with this QEMU is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and loses nothing",
+	"nothing has to be done; a QEMU whose changelog has that commit spares the guests that pause",
+	"what a busy guest writes in the moment in which a fold or a mirror begins may be missing in the destination",
+), jobStartBug(
+	"the process of a guest with I/O threads may end at the start of a block copy with QEMU before 8.0 (fixed by its commit 32125b1460)",
+	func(s hv.JobStart) bool { return s.KillsGuest },
+	"a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds",
+	"nothing has to be done; QEMU 8.0 or later spares the guests that pause (Volferry pauses guests for 8.0 to 10.2 too, which may miss a write then)",
+	"the process of a guest with I/O threads may end when a fold or a mirror begins",
+), []knownBug{
+	{
+		on:     func(a hv.About, _ *config.Config) bool { return a.Libvirt.Before(testedLibvirt) },
+		name:   "libvirt is older than " + testedLibvirt.String() + ", the oldest that Volferry is tested with",
+		means:  "what it does in a move nobody has looked at",
+		advice: "upgrade it, or try a move of a guest that does not matter",
+		status: "warn",
+	},
+	{
+		on:     func(a hv.About, _ *config.Config) bool { return a.QEMU != hv.Version{} && a.QEMU.Before(testedQEMU) },
+		name:   "QEMU is older than " + testedQEMU.String() + ", the oldest that Volferry is tested with",
+		means:  "what it does in a move nobody has looked at",
+		advice: "upgrade it, or try a move of a guest that does not matter",
+		status: "warn",
+	},
+})
+
+// libvirtStartTimeout bounds how long a restarting libvirt, for example at a package installation,
+// may take to answer.
+const libvirtStartTimeout = 10 * time.Second
+
+// awaitLibvirt waits a short time for libvirt, and reports whether it answers.
+func (d *Doctor) awaitLibvirt(ctx context.Context) bool {
+	up, _ := retry.Poll(ctx, 100*time.Millisecond, libvirtStartTimeout, func() (bool, error) { return d.HV.Up(), nil })
+	return up
+}
+
+// libvirt checks that libvirt answers, and its versions and settings for faults that affect moves.
+func (d *Doctor) libvirt(ctx context.Context) []api.Check {
+	const name = "libvirt"
+	if !d.awaitLibvirt(ctx) {
+		return []api.Check{{
+			Name: name, Status: "fail", Message: "libvirt does not answer, also after " + libvirtStartTimeout.String() + " of waiting for it to start",
+			Advice: "systemctl status libvirtd (or virtqemud): if it is activating, wait, and run doctor again; if it is not active, start it; or set libvirt_socket",
+		}}
+	}
+	about, err := d.HV.About(ctx)
+	if err != nil {
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "systemctl status libvirtd"}}
+	}
+	qemu := api.Check{Name: "QEMU", Status: "fail", Message: "libvirt finds no QEMU to start a guest with", Advice: "apt-get install qemu-system-x86, or the package of this host's architecture"}
+	if about.QEMU != (hv.Version{}) {
+		qemu = ok("QEMU", about.QEMU.String())
+	}
+	out := []api.Check{ok(name, "connected, libvirt "+about.Libvirt.String()), qemu}
+	for _, bug := range knownBugs {
+		if bug.on(about, d.Cfg) {
+			out = append(out, api.Check{Name: "known bug", Status: bug.status, Message: bug.name + ": " + bug.means, Advice: bug.advice})
+		}
+	}
+	return append(append(out, d.security(ctx, about)...), d.leases(ctx)...)
+}
+
+// leases checks that, with a lock manager, libvirt would resume guests that were switched to other
+// images.
+func (d *Doctor) leases(ctx context.Context) []api.Check {
+	const name = "lock manager"
+	// One device represents all of them: some lock managers give devices other names.
+	for _, image := range []string{"/", "/dev/any"} {
+		if err := d.HV.CanSwitch(ctx, image); err != nil {
+			which := "volumes are"
+			if strings.HasPrefix(image, "/dev") {
+				which = "volumes on devices are"
+			}
+			return []api.Check{{
+				Name: name, Status: "fail", Message: fmt.Sprintf("%s not moved while their instances run: %v", which, err),
+				Advice: "move them with their instances stopped; or change that setting, and restart libvirt",
+			}}
+		}
+	}
+	return nil
+}
+
+// security reports which security drivers confine QEMU, and their settings that affect moves.
+func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
+	const name = "security"
+	out := []api.Check{}
+	if len(about.SecurityModels) == 0 {
+		out = append(out, ok(name, "libvirt confines QEMU by nothing"))
+	} else {
+		out = append(out, ok(name, "libvirt confines QEMU by "+strings.Join(about.SecurityModels, ", ")))
+	}
+	if !about.GivesImages {
+		out = append(out, api.Check{
+			Name: name, Status: "warn", Message: "dynamic_ownership is 0 in qemu.conf: libvirt does not make QEMU's user the owner of images, overlays among them",
+			Advice: "let QEMU's user into what is made in the overlay directory and in the pools (setfacl -d -m u:USER:rw DIR), or set it to 1",
+		})
+	} else if !about.RemembersOwners {
+		out = append(out, api.Check{
+			Name: name, Status: "warn", Message: "remember_owner is 0 in qemu.conf: an image that a guest has let go of stays as libvirt leaves it, mostly root's",
+			Advice: "give a source that others use back to its owner after a move, or set it to 1",
+		})
+	}
+	if slices.Contains(about.SecurityModels, "apparmor") {
+		out = append(out, d.profiles(ctx)...)
+	}
+	if slices.Contains(about.SecurityModels, "selinux") {
+		out = append(out, d.labelOf("overlay_dir", d.Cfg.Overlays())...)
+	}
+	return out
+}
+
+// closedLabels are SELinux types that confined guests cannot traverse.
+var closedLabels = []string{"default_t", "unlabeled_t", "user_home_t", "user_home_dir_t", "admin_home_t", "tmp_t"}
+
+// labelOf reports an SELinux label that keeps QEMU out of a directory.
+func (d *Doctor) labelOf(key, dir string) []api.Check {
+	value := make([]byte, 256)
+	n, err := unix.Getxattr(dir, "security.selinux", value)
+	if err != nil {
+		return []api.Check{{Name: "security", Status: "warn", Message: fmt.Sprintf("the label of %s (%s) cannot be read: %v", dir, key, err)}}
+	}
+	label := strings.TrimRight(string(value[:n]), "\x00")
+	if fields := strings.Split(label, ":"); len(fields) < 3 || !slices.Contains(closedLabels, fields[2]) {
+		return nil
+	}
+	return []api.Check{{
+		Name: "security", Status: "warn", Message: fmt.Sprintf("%s (%s) has the label %s, by which SELinux keeps QEMU out", dir, key, label),
+		Advice: fmt.Sprintf("semanage fcontext -a -t virt_var_lib_t '%s(/.*)?' && restorecon -R %[1]s", dir),
+	}}
+}
+
+func (d *Doctor) qemuImg() api.Check {
+	return programOfQEMU(qemuimg.Program, "qemu-utils", qemuimg.Find)
+}
+
+func (d *Doctor) storageDaemon() api.Check {
+	return programOfQEMU(storagedaemon.Program, "qemu-system-common", storagedaemon.Find)
+}
+
+// programOfQEMU checks that a program is installed; debian is its Debian package.
+func programOfQEMU(name, debian string, find func() (string, error)) api.Check {
+	path, err := find()
+	if err != nil {
+		return api.Check{Name: name, Status: "fail", Message: name + " is not installed", Advice: "apt-get install " + debian}
+	}
+	return ok(name, path)
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// sources reports images that volumes left by moves of this host and that were written since, or
+// that a guest uses.
+func (d *Doctor) sources(ctx context.Context) []api.Check {
+	const name = "released"
+	left, err := d.Written(ctx)
+	out := d.unseen(ctx, name)
+	if err == nil && len(left) == 0 && len(out) == 0 {
+		return []api.Check{ok(name, "no source was written since its volume left it")}
+	}
+	if err != nil {
+		out = append(out, api.Check{
+			Name: name, Status: "warn", Message: "nobody can tell of each source whether it was written since its volume left it: " + err.Error(),
+			Advice: "ask again once that is mended, and libvirt and the registry answer",
+		})
+	}
+	for i := range left {
+		status := "warn"
+		if left[i].RunBy != "" {
+			status = "fail"
+		}
+		out = append(out, api.Check{Name: name, Status: status, Message: left[i].Difference(), Advice: left[i].WayOut()})
+	}
+	return out
+}
+
+// unseen reports the released sources that may have been written, because that cannot be checked.
+func (d *Doctor) unseen(ctx context.Context, name string) []api.Check {
+	all, err := d.Released(ctx)
+	if err != nil {
+		return nil // sources reports the same error
+	}
+	out := []api.Check{}
+	for i := range all {
+		r := &all[i]
+		if r.WrittenUnknown == "" || r.RunBy != "" {
+			continue
+		}
+		out = append(out, api.Check{
+			Name: name, Status: "warn",
+			Message: fmt.Sprintf("nobody can tell whether %s was written since volume %s has left it by migration %s: %s", r.Location.Path, r.VolumeName, r.MigrationID, r.WrittenUnknown),
+			Advice:  "compare it with the volume before it is deleted or used for another volume, if any guest may have been started on it",
+		})
+	}
+	return out
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// taints reports the domains that libvirt calls tainted because a move used QEMU's monitor, so that
+// an operator who reads libvirt's log knows the cause.
+func (d *Doctor) taints(ctx context.Context) []api.Check {
+	const name = "tainted"
+	guests, err := d.Tainted(ctx)
+	if err != nil {
+		return []api.Check{{Name: name, Status: "warn", Message: "nobody can tell which domains a move has asked by QEMU's monitor: " + err.Error(), Advice: "ask again once libvirt answers"}}
+	}
+	if len(guests) == 0 {
+		return []api.Check{ok(name, "no domain is tainted by a move")}
+	}
+	out := []api.Check{}
+	for _, g := range guests {
+		out = append(out, ok(name, fmt.Sprintf("libvirt calls instance %s tainted (custom-monitor): migration %s of volume %s has asked its process by QEMU's monitor; it does no harm, and ends with the process",
+			g.InstanceName, g.MigrationID, g.VolumeName)))
+	}
+	return out
+}
