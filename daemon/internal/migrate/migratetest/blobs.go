@@ -26,7 +26,7 @@ func (b *Blobs) SetFails(err error) {
 	b.fails = err
 }
 
-// PutBlob implements steps.Blobs.
+// PutBlob implements move.Blobs.
 func (b *Blobs) PutBlob(_ context.Context, key string, data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *Blobs) PutBlob(_ context.Context, key string, data []byte) error {
 	return nil
 }
 
-// Blob implements steps.Blobs.
+// Blob implements move.Blobs.
 func (b *Blobs) Blob(_ context.Context, key string) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +54,7 @@ func (b *Blobs) Blob(_ context.Context, key string) ([]byte, error) {
 	return slices.Clone(data), nil
 }
 
-// Blobs implements steps.Blobs.
+// Blobs implements move.Blobs.
 func (b *Blobs) Blobs(_ context.Context, prefix string) (map[string][]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +63,7 @@ func (b *Blobs) Blobs(_ context.Context, prefix string) (map[string][]byte, erro
 	return found, b.fails
 }
 
-// DeleteBlobs implements steps.Blobs.
+// DeleteBlobs implements move.Blobs.
 func (b *Blobs) DeleteBlobs(_ context.Context, prefix string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

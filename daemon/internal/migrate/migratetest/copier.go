@@ -41,7 +41,7 @@ type FakeCopier struct {
 	Kept map[string]move.KeptUnits
 }
 
-// Copy implements steps.Copier.
+// Copy implements move.Copier.
 func (c *FakeCopier) Copy(ctx context.Context, req move.CopyRequest) (move.CopyResult, error) {
 	if req.Begins != nil {
 		if err := req.Begins(); err != nil {
@@ -120,14 +120,14 @@ func (c *FakeCopier) setAsked(key string, is bool) {
 	c.Asked[key] = is
 }
 
-// Unanswered implements steps.Copier.
+// Unanswered implements move.Copier.
 func (c *FakeCopier) Unanswered(key string) (bool, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	return c.Asked[key], nil
 }
 
-// Compare implements steps.Copier.
+// Compare implements move.Copier.
 func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, _ func(move.Progress)) error {
 	if c.OnCompare != nil {
 		c.OnCompare()
@@ -165,7 +165,7 @@ func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, 
 	return nil
 }
 
-// Restart implements steps.Copier.
+// Restart implements move.Copier.
 func (c *FakeCopier) Restart(key string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -174,7 +174,7 @@ func (c *FakeCopier) Restart(key string) error {
 	return nil
 }
 
-// Forget implements steps.Copier.
+// Forget implements move.Copier.
 func (c *FakeCopier) Forget(_ context.Context, key string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -184,7 +184,7 @@ func (c *FakeCopier) Forget(_ context.Context, key string) error {
 	return nil
 }
 
-// SetUpdate implements steps.Copier.
+// SetUpdate implements move.Copier.
 func (c *FakeCopier) SetUpdate(key string, in api.MigrationUpdate) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -192,14 +192,14 @@ func (c *FakeCopier) SetUpdate(key string, in api.MigrationUpdate) error {
 	return nil
 }
 
-// Update implements steps.Copier.
+// Update implements move.Copier.
 func (c *FakeCopier) Update(key string) (api.MigrationUpdate, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	return c.Updates[key], nil
 }
 
-// CopyUnits implements steps.Copier.
+// CopyUnits implements move.Copier.
 func (c *FakeCopier) CopyUnits(_ context.Context, req move.UnitsRequest) (copy.UnitsResult, error) {
 	var res copy.UnitsResult
 	ranges := slices.Clone(req.Ranges)
@@ -215,7 +215,7 @@ func (c *FakeCopier) CopyUnits(_ context.Context, req move.UnitsRequest) (copy.U
 	return res, nil
 }
 
-// KeepUnits implements steps.Copier.
+// KeepUnits implements move.Copier.
 func (c *FakeCopier) KeepUnits(key string, kept move.KeptUnits) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -223,7 +223,7 @@ func (c *FakeCopier) KeepUnits(key string, kept move.KeptUnits) error {
 	return nil
 }
 
-// KeptUnits implements steps.Copier.
+// KeptUnits implements move.Copier.
 func (c *FakeCopier) KeptUnits(key string) (move.KeptUnits, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -234,7 +234,7 @@ func (c *FakeCopier) KeptUnits(key string) (move.KeptUnits, error) {
 	return kept, nil
 }
 
-// ForgetUnits implements steps.Copier.
+// ForgetUnits implements move.Copier.
 func (c *FakeCopier) ForgetUnits(prefix string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

@@ -19,32 +19,32 @@ type FakeHistory struct {
 	Snapshot  *move.SrcSnapshot
 }
 
-// Live implements steps.History.
+// Live implements move.History.
 func (h FakeHistory) Live(context.Context, *move.LiveInput, string) (move.LiveHistory, error) {
 	return h.LiveState, nil
 }
 
-// Completed implements steps.History.
+// Completed implements move.History.
 func (FakeHistory) Completed(context.Context, *move.Spec) (bool, error) { return false, nil }
 
-// Copied implements steps.History.
+// Copied implements move.History.
 func (FakeHistory) Copied(context.Context, *move.Spec) (bool, error) { return true, nil }
 
-// Made implements steps.History.
+// Made implements move.History.
 func (FakeHistory) Made(context.Context, *move.Spec) (bool, error) { return true, nil }
 
-// Facts implements steps.History.
+// Facts implements move.History.
 func (h FakeHistory) Facts(context.Context, *move.Spec, string) (move.Facts, error) {
 	return move.Facts{Seal: h.Seal, Snapshot: h.Snapshot, SnapshotBegun: h.Snapshot != nil}, nil
 }
 
-// BegunHeld implements steps.History.
+// BegunHeld implements move.History.
 func (h FakeHistory) BegunHeld(context.Context, *move.Spec, hv.JobKind, string) (bool, error) {
 	return false, nil
 }
 
-// EndNotStored implements steps.History.
+// EndNotStored implements move.History.
 func (FakeHistory) EndNotStored(context.Context, *move.Spec) (bool, error) { return false, nil }
 
-// Dst implements steps.History.
+// Dst implements move.History.
 func (h FakeHistory) Dst(context.Context, *move.Spec) (move.DstNote, error) { return h.Note, nil }

@@ -125,13 +125,13 @@ func (r *FakeRegistry) call(effect func() error) error {
 	return err
 }
 
-// Volume implements steps.Registry.
+// Volume implements move.Registry.
 func (r *FakeRegistry) Volume(context.Context, string) (vol api.Volume, err error) {
 	err = r.call(func() error { vol = r.Vol; return nil })
 	return vol, err
 }
 
-// GrowVolume implements steps.Registry.
+// GrowVolume implements move.Registry.
 func (r *FakeRegistry) GrowVolume(_ context.Context, _, _ string, in api.VolumeGrow) (vol api.Volume, err error) {
 	err = r.call(func() error {
 		if r.Vol.MigrationID != "" {
@@ -144,7 +144,7 @@ func (r *FakeRegistry) GrowVolume(_ context.Context, _, _ string, in api.VolumeG
 	return vol, err
 }
 
-// IdentifyVolume implements steps.Registry.
+// IdentifyVolume implements move.Registry.
 func (r *FakeRegistry) IdentifyVolume(_ context.Context, _, _ string, in api.VolumeIdentify) (vol api.Volume, err error) {
 	err = r.call(func() error {
 		switch {
@@ -162,13 +162,13 @@ func (r *FakeRegistry) IdentifyVolume(_ context.Context, _, _ string, in api.Vol
 	return vol, err
 }
 
-// Attachment implements steps.Registry.
+// Attachment implements move.Registry.
 func (r *FakeRegistry) Attachment(context.Context, string) (att api.Attachment, err error) {
 	err = r.call(func() error { att = r.Vol.Attachments[0]; return nil })
 	return att, err
 }
 
-// Instance implements steps.Registry.
+// Instance implements move.Registry.
 func (r *FakeRegistry) Instance(context.Context, string) (inst api.Instance, err error) {
 	inst = api.Instance{ID: Instance, Name: "web"}
 	err = r.call(func() error {
@@ -182,7 +182,7 @@ func (r *FakeRegistry) Instance(context.Context, string) (inst api.Instance, err
 	return inst, err
 }
 
-// Migration implements steps.Registry.
+// Migration implements move.Registry.
 func (r *FakeRegistry) Migration(_ context.Context, id string) (row api.Migration, err error) {
 	err = r.call(func() error {
 		var ok bool
@@ -194,7 +194,7 @@ func (r *FakeRegistry) Migration(_ context.Context, id string) (row api.Migratio
 	return row, err
 }
 
-// RegisterMigration implements steps.Registry.
+// RegisterMigration implements move.Registry.
 func (r *FakeRegistry) RegisterMigration(_ context.Context, _ string, m api.MigrationRegister) (row api.Migration, err error) {
 	err = r.call(func() error {
 		var ok bool
@@ -214,7 +214,7 @@ func (r *FakeRegistry) RegisterMigration(_ context.Context, _ string, m api.Migr
 	return row, err
 }
 
-// TransitionMigration implements steps.Registry.
+// TransitionMigration implements move.Registry.
 func (r *FakeRegistry) TransitionMigration(_ context.Context, _, id string, t api.MigrationTransition) (row api.Migration, err error) {
 	err = r.call(func() error {
 		row, err = r.transition(id, t)
