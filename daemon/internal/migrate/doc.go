@@ -5,9 +5,9 @@
 // submits one op after the other, watches the guests of open migrations, and computes the state of
 // a migration from the journal.
 //
-// Package plans, and the packages of the steps next to it, have the effects of the ops on the host.
-// They are separate from the manager because they change for different reasons: the manager with
-// the promises of the API, a step with the behaviour of QEMU and libvirt. The manager starts ops and reads their results; it changes no disk, and must
-// not know how a step works. DESIGN.md in this directory has the definitions, the phases and all
-// interruptions.
+// Package plans, and the packages of the steps next to it, have the effects of the ops on the
+// host. They are separate from the manager because they change for different reasons: the manager
+// with the promises of the API, a step with the behaviour of QEMU and libvirt. The manager starts
+// ops and reads their results; it changes no disk, and must not know how a step works. DESIGN.md
+// in this directory has the definitions, the phases and all interruptions.
 package migrate
