@@ -63,8 +63,8 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 // call is one of the manager's calls on a started migration.
 type call func(context.Context, migrate.Call) (api.Migration, string, error)
 
-// moved makes the call on the migration that find returns.
-func moved[In any](s *Server, route routes.Route[In, api.Migration], find func(*http.Request, In) (migrate.Call, error), do call) httpjson.Route {
+// onMigration makes the call on the migration that find returns.
+func onMigration[In any](s *Server, route routes.Route[In, api.Migration], find func(*http.Request, In) (migrate.Call, error), do call) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		in, err := route.Decode(r)
 		if err != nil {

@@ -114,9 +114,9 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	m := s.Migrations
 	return []httpjson.Route{
 		routes.StartMigration.ServedByDaemon(s.startMigration),
-		moved(s, routes.CopyByAttachment, s.byAttachment, m.Copy),
-		moved(s, routes.CompleteByAttachment, s.byAttachments, m.Complete),
-		moved(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
+		onMigration(s, routes.CopyByAttachment, s.byAttachment, m.Copy),
+		onMigration(s, routes.CompleteByAttachment, s.byAttachments, m.Complete),
+		onMigration(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
 
 		routes.ListMigrations.ServedByDaemon(s.listMigrations),
 		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) {
@@ -126,9 +126,9 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		s.unlessRegistryLeads(answer(routes.ShowMigration, s.showMigration)),
 		answer(routes.UpdateMigration, s.updateMigration),
 		s.unlessRegistryLeads(routes.FollowMigration.ServedByDaemon(s.watchMigration)),
-		moved(s, routes.CopyMigration, s.byMigration, m.Copy),
-		s.unlessRegistryLeads(moved(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
-		s.unlessRegistryLeads(moved(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
+		onMigration(s, routes.CopyMigration, s.byMigration, m.Copy),
+		s.unlessRegistryLeads(onMigration(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
+		s.unlessRegistryLeads(onMigration(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
 	}
 }
 

@@ -77,8 +77,8 @@ func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID
 	return in, nil
 }
 
-// lockedFor refuses every migration but the one that has locked the instance: another would find
-// the guests in the middle of a move.
+// lockedFor refuses a migration that has not locked the instance: it would find the guests in the
+// middle of another move.
 func lockedFor(inst api.Instance, migrationID string) error {
 	switch {
 	case inst.Locked && inst.LockedBy == migrationID:

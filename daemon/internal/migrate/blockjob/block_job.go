@@ -50,16 +50,16 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 			ready = waits == "" && e.look.DstAnswersQuickly(ctx, s) == nil
 		}
 		switch {
-		case ready && (begun == 0 || begun == disk.Dom.Run):
+		case begun != 0 && begun != disk.Dom.Run:
+			// A job that runs began in a QEMU that was not looked at, and may lack writes
+			// (MustHold): the undo of a commit ends it, and the next op ends a copy.
+			return false, look.GuestRestarted(s)
+		case ready:
 			if err := e.unpaceJob(ctx, s); err != nil {
 				// A ready job has no limit, whatever value is set.
 				e.log.Debug("cannot lift the limit of a block job that is ready", "migration", s.MigrationID, "err", err)
 			}
 			return true, look.MayName(disk, s, to) // otherwise the guest would be paused in vain
-		case begun != 0 && begun != disk.Dom.Run:
-			// A job that runs began in a QEMU that was not looked at, and may lack writes
-			// (MustHold): the undo of a commit ends it, and the next op ends a copy.
-			return false, look.GuestRestarted(s)
 		case mirror == nil && !asked:
 			// Before the job is begun, or counts as ended: a job may run that libvirt does not
 			// know.
