@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -149,6 +150,39 @@ func TestFileSystemsComeToARunningLibvirtdAndGo(t *testing.T) {
 			mustBeClean(t, dir+".img")
 		})
 	}
+}
+
+func TestAFileSystemIsUnmountedInTheMountNamespacesThatHaveACopyOfIt(t *testing.T) {
+	Require(t)
+	dir := filepath.Join(TempDir(t), "fs")
+	fs, err := LoopFS(t.Context(), dir, "ext4", 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command("unshare", "--mount", "--propagation", "slave", "cat")
+	in, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close(); _ = other.Wait() })
+	if _, err := io.WriteString(in, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it answers in its namespace
+		t.Fatal(err)
+	}
+	if err := fs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustBeClean(t, dir)
+	mustBeClean(t, dir+".img")
 }
 
 func TestAFileSystemInMemoryIsOnNoDiskAndGoneAfterItsClose(t *testing.T) {

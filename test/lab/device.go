@@ -155,6 +155,10 @@ func imageFS(ctx context.Context, dir, image, fstype string, sizeMiB int64) (*FS
 	if f.loop, err = LoopDevice(image); err != nil {
 		return nil, errors.Join(err, c.release())
 	}
+	// A guest of another test may get a mount namespace now. Its copy would keep the device busy.
+	if err := shareDir(dir); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	if err := mountFS(ctx, f.loop.Path, dir, fstype); err != nil {
 		return nil, fmt.Errorf("mount %s: %w", dir, errors.Join(err, f.Close()))
 	}
