@@ -25,7 +25,7 @@ func (o hostOps) Halt(context.Context) error {
 // connectMigrations makes the migrations a listener of the uplink and adds them to its reports.
 func connectMigrations(up *uplink.Uplink, m *migrate.Manager) {
 	up.Listen(migrationListener{m})
-	up.RemarkInstances(m.WrittenSourceNote)
+	up.RemarkInstances(m.Released.WrittenSourceNote)
 	up.ReportMigrations(func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) })
 }
 
@@ -43,7 +43,7 @@ const switchBound = 5 * time.Second
 func (l migrationListener) BeforeHalt(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
-	l.AwaitSwitches(bounded)
+	l.Monitor.AwaitSwitches(bounded)
 }
 
 // Resumed checks the migrations that the registry may have ended.

@@ -124,7 +124,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	}
 	asked := audit.NewOutbox(cfg.AuditDir(), registry.PostEvent, log)
 	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
-	migrations := migrate.New(migrate.Config{
+	migrations := migrate.New(move.Config{
 		OverlayDir: cfg.Overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.OverlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 		ThrottleBelowBytes: cfg.OverlayThrottleBelowBytes, ThrottleFor: time.Duration(cfg.OverlayThrottleSeconds) * time.Second,
 	}, move.Ports{
@@ -133,18 +133,18 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)
 	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{
-		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims, Audit: asked.Note,
+		HV: virt, Registry: site, Images: storage, Migrations: migrations, Recorded: migrations.Which.CheckVolumeRecorded, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims, Audit: asked.Note,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // after an error the next call reports again
 	}, runner, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
 	volumes := volume.New(volume.Config{Rules: rules, SharedPools: cfg.SharedPools},
-		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Left, Adoptable: migrations.CheckAdoptable, Recorded: migrations.CheckVolumeRecorded}, runner, records,
+		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Released.Left, Adoptable: migrations.Released.CheckAdoptable, Recorded: migrations.Which.CheckVolumeRecorded}, runner, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
-		HV: virt, Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, Known: up,
+		HV: virt, Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, MovingGuests: migrations.Monitor, Parts: migrations.Parts, Recorded: migrations.Which.CheckRecorded, Known: up,
 		Report: up.ReportNow,
 	}, runner, records, instanceHost(up, who), log)
 
@@ -173,19 +173,21 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
 	look := &doctor.Doctor{
 		Cfg: cfg, Rules: rules, HV: virt, Guards: guards, Proof: doctor.NewHookProof(cfg.StateDir, guards), Uplink: up, Client: registry, Volume: registry.Volume, Storage: storage,
-		Open:           func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
-		Unresumed:      instances.Unresumed,
-		Ops:            func() []api.Op { return adminapi.OpenOps(runner) },
-		Written:        func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
-		Released:       func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.Released(ctx, "") },
-		Contradictions: migrations.Contradictions,
-		Tainted:        migrations.TaintedGuests,
-		Limited:        migrations.LeftLimits,
+		Open:      func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		Unresumed: instances.Unresumed,
+		Ops:       func() []api.Op { return adminapi.OpenOps(runner) },
+		Written: func(ctx context.Context) ([]api.ReleasedSource, error) {
+			return migrations.Released.WrittenSources(ctx)
+		},
+		Released:       func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.Released.List(ctx, "") },
+		Contradictions: migrations.Which.Contradictions,
+		Tainted:        migrations.Monitor.TaintedGuests,
+		Limited:        migrations.Monitor.LeftLimits,
 		Probe:          registry.Probe,
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked, Callers: &callers,
-		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules, Adoptable: migrations.CheckAdoptable},
+		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules, Adoptable: migrations.Released.CheckAdoptable},
 		RegistryProxy: adminapi.NewRegistryProxy(transport, base, address), RegistryAddress: address,
 		CheckRegistry: registry.CheckPeer,
 		Peer:          registry.Peer,
@@ -208,11 +210,11 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		newTask("migrations", func(ctx context.Context) error {
 			return migrations.Run(ctx, func() { numbers.Reconciled(time.Since(began)) })
 		}),
-		newTask("chains", migrations.WatchChains),
-		newTask("overlays", migrations.WatchOverlays),
-		newTask("room for overlays", migrations.WatchRoom),
-		newTask("released sources", migrations.WatchSources),
-		newTask("followed guests", migrations.WatchLive),
+		newTask("chains", migrations.Monitor.WatchChains),
+		newTask("overlays", migrations.Monitor.WatchOverlays),
+		newTask("room for overlays", migrations.Monitor.WatchRoom),
+		newTask("released sources", migrations.Released.WatchSources),
+		newTask("followed guests", migrations.Parts.WatchLive),
 		newTask("guest metrics", numbers.Run),
 		newTask("hook", look.WatchHook),
 		newTask("reserve", func(ctx context.Context) error { return config.KeepReserve(ctx, reserve, log) }),
@@ -262,7 +264,7 @@ func (c connection) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		bounded, cancel := context.WithTimeout(inner, quiesceBound)
 		defer cancel()
-		c.migrations.Quiesce(bounded)
+		c.migrations.Monitor.Quiesce(bounded)
 		disconnect()
 	})
 	defer stop()

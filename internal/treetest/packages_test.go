@@ -54,6 +54,11 @@ var layers = [][]string{
 	{"ctl/internal/cmdline"},
 	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics", "ctl/internal/session", "ctl/internal/web", "registry/internal/liveshared"},
 	{"daemon/internal/migrate", "registry/internal/server", "registry/internal/drain", "registry/internal/pauseall"},
+	{"daemon/internal/migrate/parts", "daemon/internal/migrate/monitor"},
+	{"daemon/internal/migrate/preflight"},
+	{"daemon/internal/migrate/released"},
+	{"daemon/internal/migrate/which"},
+	{"daemon/internal/migrate/history"},
 	{"registry/internal/hostop"},
 	{"registry/internal/relay", "registry/internal/reconcile", "daemon/internal/instance", "daemon/internal/migrate/plans"},
 	{"daemon/internal/migrate/led", "daemon/internal/migrate/overlay"},
@@ -75,7 +80,7 @@ var layers = [][]string{
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "daemon/internal/child"},
 	{"internal/protocol"},
 	{"internal/version", "daemon/internal/thin", "daemon/internal/quota", "daemon/internal/process", "daemon/internal/openfile", "daemon/internal/osthread"},
-	{"internal/atomicfile", "internal/retry"},
+	{"internal/atomicfile", "internal/retry", "daemon/internal/migrate/changes"},
 	{"internal/api"},
 }
 

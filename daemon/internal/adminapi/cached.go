@@ -34,7 +34,7 @@ func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route rou
 	}
 	view = s.asSeen(r.Context(), letGo(view, s.Attachments.Queued()))
 	if s.Migrations != nil {
-		moved, err := s.Migrations.Moved(r.Context(), view.Volumes)
+		moved, err := s.Migrations.Which.Moved(r.Context(), view.Volumes)
 		if err != nil {
 			return true, err
 		}

@@ -126,7 +126,7 @@ func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.Rel
 	}
 	looked := make(chan answer, 1)
 	go func() {
-		left, err := s.Migrations.WrittenSources(ctx, volumes...)
+		left, err := s.Migrations.Released.WrittenSources(ctx, volumes...)
 		looked <- answer{left, err}
 	}()
 	a := answer{err: context.DeadlineExceeded}
@@ -138,5 +138,5 @@ func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.Rel
 		return a.left
 	}
 	s.Log.Warn("cannot see whether what volumes have left was written", "volumes", volumes, "err", a.err)
-	return slices.DeleteFunc(s.Migrations.KnownWrittenSources(), func(l api.ReleasedSource) bool { return !slices.Contains(volumes, l.VolumeID) })
+	return slices.DeleteFunc(s.Migrations.Released.KnownWrittenSources(), func(l api.ReleasedSource) bool { return !slices.Contains(volumes, l.VolumeID) })
 }

@@ -57,7 +57,6 @@ func (r *shelfRegistry) TransitionInstance(context.Context, string, string, api.
 type noMigrations struct{}
 
 func (noMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
-func (noMigrations) CheckRecorded(context.Context, string) error         { return nil }
 func (noMigrations) MayStart(context.Context, string) error              { return nil }
 func (noMigrations) Switching(string) bool                               { return false }
 func (noMigrations) StoodStill(context.Context, string, string) error    { return nil }
@@ -89,14 +88,14 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 				return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
 			}
 			return instance.New(instance.Config{}, instance.Ports{
-				HV: fake, Registry: volumeless{registry}, Guards: hosttest.NewGuards(nil), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
+				HV: fake, Registry: volumeless{registry}, Guards: hosttest.NewGuards(nil), Migrations: noMigrations{}, MovingGuests: noMigrations{}, Parts: noMigrations{}, Recorded: func(context.Context, string) error { return nil }, Report: func(context.Context) error { return nil },
 			}, runner, records, host, quiet)
 		},
 	})
 	s.HostID, s.HostName = "h", "alpha"
 	s.HV, s.Registry = fake, registry
 	s.Instances, s.Runner = d.Now()
-	s.Migrations = migrate.New(migrate.Config{}, move.Ports{}, s.Runner, records, nil, quiet)
+	s.Migrations = migrate.New(move.Config{}, move.Ports{}, s.Runner, records, nil, quiet)
 	return s, fake
 }
 

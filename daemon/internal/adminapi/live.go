@@ -34,7 +34,7 @@ func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api
 		if err := checkNamed(volume(in).MigrationID, migration); err != nil {
 			return api.Op{}, err
 		}
-		if err := s.Migrations.Live(ctx, opID, in); err != nil {
+		if err := s.Migrations.Parts.Live(ctx, opID, in); err != nil {
 			return api.Op{}, err
 		}
 		return s.requested(ctx, opID)
@@ -58,14 +58,14 @@ func (s *Server) checkLive(r *http.Request, in api.LiveCheck) (api.LiveHost, err
 		}
 		host.Instances = append(host.Instances, of)
 	}
-	return host, s.Migrations.CheckLive(ctx, in)
+	return host, s.Migrations.Preflight.CheckLive(ctx, in)
 }
 
 func (s *Server) makeLive(ctx context.Context, opID, migration string, in api.LiveMake) (api.Op, error) {
 	if err := checkNamed(in.MigrationID, migration); err != nil {
 		return api.Op{}, err
 	}
-	if err := s.Migrations.MakeLive(ctx, opID, in); err != nil {
+	if err := s.Migrations.Parts.MakeLive(ctx, opID, in); err != nil {
 		return api.Op{}, err
 	}
 	return s.requested(ctx, opID)

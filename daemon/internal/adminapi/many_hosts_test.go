@@ -295,7 +295,7 @@ func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	s.Registry = awayRegistry{}
 	fake, records := hvtest.New(), optest.NewJournal()
-	s.Migrations = migrate.New(migrate.Config{}, move.Ports{HV: fake}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
+	s.Migrations = migrate.New(move.Config{}, move.Ports{HV: fake}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
 	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
 	var answer struct{ Which api.Which }
 	err := json.Unmarshal([]byte(body), &answer)
@@ -328,7 +328,7 @@ func TestWhichShowsTheRecordsWithoutLibvirtAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, nil)
 	s.Registry = attachedRegistry{}
 	records := optest.NewJournal()
-	s.Migrations = migrate.New(migrate.Config{}, move.Ports{HV: silentHypervisor{}}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
+	s.Migrations = migrate.New(move.Config{}, move.Ports{HV: silentHypervisor{}}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
 	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
 	var answer struct{ Which api.Which }
 	err := json.Unmarshal([]byte(body), &answer)

@@ -184,7 +184,7 @@ func (s *Server) deleteSource(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	left, err := s.Migrations.DeleteSource(r.Context(), id, httpjson.Reference(r), force)
+	left, err := s.Migrations.Released.Delete(r.Context(), id, httpjson.Reference(r), force)
 	if err != nil {
 		return err
 	}

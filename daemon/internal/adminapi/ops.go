@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -64,7 +65,7 @@ func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 		return out, err
 	}
 	out := render(&st)
-	out.Live = migrate.LiveOutcome(&st)
+	out.Live = plans.LiveOutcome(&st)
 	return out, nil
 }
 

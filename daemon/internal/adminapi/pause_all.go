@@ -30,14 +30,17 @@ func (s *Server) copySaved(ctx context.Context, opID, migration string, in api.C
 	if err := checkNamed(in.MigrationID, migration); err != nil {
 		return api.Migration{}, err
 	}
-	return s.Migrations.CopySaved(ctx, opID, in)
+	if err := s.Migrations.Parts.CopySaved(ctx, opID, in); err != nil {
+		return api.Migration{}, err
+	}
+	return s.Migrations.Get(ctx, in.MigrationID)
 }
 
 func (s *Server) dropSaved(ctx context.Context, opID, migration string, in api.DropSaved) (api.Op, error) {
 	if err := checkNamed(in.MigrationID, migration); err != nil {
 		return api.Op{}, err
 	}
-	if err := s.Migrations.DropSaved(ctx, opID, in); err != nil {
+	if err := s.Migrations.Parts.DropSaved(ctx, opID, in); err != nil {
 		return api.Op{}, err
 	}
 	return s.requested(ctx, opID)

@@ -120,7 +120,7 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 
 		routes.ListMigrations.ServedByDaemon(s.listMigrations),
 		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) {
-			return m.Released(r.Context(), r.URL.Query().Get("volume"))
+			return m.Released.List(r.Context(), r.URL.Query().Get("volume"))
 		}),
 		routes.DeleteSource.ServedByDaemon(s.deleteSource),
 		s.unlessRegistryLeads(answer(routes.ShowMigration, s.showMigration)),
@@ -146,7 +146,7 @@ func (s *Server) pauseAllRoutes() []httpjson.Route {
 		begin(s, routes.ResumeInstance, s.Instances.BeginResume),
 		answer(routes.ListSaved, s.saved),
 		answer(routes.CheckCopy, func(r *http.Request, in api.CopySaved) (api.Location, error) {
-			return s.Migrations.CheckCopySaved(r.Context(), in)
+			return s.Migrations.Parts.CheckCopySaved(r.Context(), in)
 		}),
 		begin(s, routes.CopySaved, s.copySaved),
 		do(routes.DropSaved, http.StatusAccepted, s.dropSaved),

@@ -32,7 +32,7 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 		}
 	}
 	sources := s.sourcesPart()
-	st.NeedsOperator += s.Migrations.GuestsOnReleasedSources() + len(s.runningElsewhere())
+	st.NeedsOperator += s.Migrations.Released.GuestsOnReleasedSources() + len(s.runningElsewhere())
 	st.Degraded = st.Degraded || sources.Status == "fail" // a written source blocks nothing
 	st.Parts = append(st.Parts, sources)
 	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // requests for a missing feature are refused; nothing else waits
@@ -172,7 +172,7 @@ func (s *Server) instancesPart() api.Check {
 // runningElsewhere returns the notes of instances with guests on other images than their volumes,
 // except on released sources, which sourcesPart counts.
 func (s *Server) runningElsewhere() []uplink.Note {
-	sources := s.Migrations.KnownWrittenSources()
+	sources := s.Migrations.Released.KnownWrittenSources()
 	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {
 		return !n.RunsElsewhere || slices.ContainsFunc(sources, func(l api.ReleasedSource) bool { return l.RunBy == n.InstanceName })
 	})
@@ -180,7 +180,7 @@ func (s *Server) runningElsewhere() []uplink.Note {
 
 // chainsPart reports moving disks with chains that another program has changed.
 func (s *Server) chainsPart() api.Check {
-	problems := s.Migrations.ChainProblems()
+	problems := s.Migrations.Monitor.ChainProblems()
 	found := make([]api.ChainProblem, len(problems))
 	for i := range problems {
 		found[i] = problems[i].ChainProblem
@@ -191,7 +191,7 @@ func (s *Server) chainsPart() api.Check {
 // sourcesPart reports released sources that may have data which their volumes lack.
 func (s *Server) sourcesPart() api.Check {
 	const name = "released"
-	left := s.Migrations.KnownWrittenSources()
+	left := s.Migrations.Released.KnownWrittenSources()
 	if len(left) == 0 {
 		return api.Check{Name: name, Status: "ok", Message: "no source was seen to be written since its volume left it"}
 	}
@@ -203,7 +203,7 @@ func (s *Server) sourcesPart() api.Check {
 		Name: name, Status: "warn", Message: fmt.Sprintf("%s, written since the volume left it: %s", api.Count(len(left), "source"), strings.Join(which, ", ")),
 		Advice: "volferryctl doctor says what can be done",
 	}
-	if runs := s.Migrations.GuestsOnReleasedSources(); runs > 0 {
+	if runs := s.Migrations.Released.GuestsOnReleasedSources(); runs > 0 {
 		part.Status = "fail"
 		part.Message = fmt.Sprintf("%s a guest runs on now, and writes to instead of to its volume; ", api.Count(runs, "source")) + part.Message
 	}

@@ -37,7 +37,7 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 	if err != nil {
 		return api.Which{}, err
 	}
-	answer, err := s.Migrations.Which(r.Context(), vol)
+	answer, err := s.Migrations.Which.Find(r.Context(), vol)
 	if why := api.AsError(err); err != nil && why.Code == api.CodeHypervisorUnavailable {
 		answer.WithoutHypervisor(why.Message)
 		err = nil
@@ -49,7 +49,7 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 		answer.WithoutRegistry()
 		return answer, nil // the registry knows the image's owner
 	}
-	left, err := s.Migrations.WrittenSources(r.Context(), vol.ID)
+	left, err := s.Migrations.Released.WrittenSources(r.Context(), vol.ID)
 	if err != nil {
 		answer.Explanation += fmt.Sprintf("; nobody can tell whether an image that the volume has left by a move was written since: %v", err)
 	}

@@ -50,7 +50,7 @@ func newMover(t *testing.T) (*Server, *migratetest.World) {
 			host := func(context.Context) (move.Host, error) {
 				return move.Host{ID: migratetest.Host, Epoch: w.Registry.ReportedEpoch(migratetest.Host)}, nil
 			}
-			return migrate.New(migrate.Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, records, host, quiet)
+			return migrate.New(move.Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, records, host, quiet)
 		},
 		Run: func(m *migrate.Manager, ctx context.Context) error { return m.Run(ctx, func() {}) },
 	})

@@ -86,7 +86,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	if err := checkVolume(vol, inst, host); err != nil {
 		return input{}, err
 	}
-	if err := image.Prefixed("cannot attach volume "+vol.Name, m.env.Migrations.CheckVolumeRecorded(ctx, vol)); err != nil {
+	if err := image.Prefixed("cannot attach volume "+vol.Name, m.env.Recorded(ctx, vol)); err != nil {
 		return input{}, err
 	}
 	in := input{

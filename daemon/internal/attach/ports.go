@@ -25,6 +25,10 @@ type Ports struct {
 	Claims *location.Claims
 	// Report reports the present state of this host to the registry, if it can.
 	Report func(ctx context.Context)
+	// Recorded refuses a volume if this host's journal and the registry disagree about its
+	// location, because of a move that the registry does not know (which.Finder). The error has
+	// both locations, and the remedy.
+	Recorded func(ctx context.Context, vol api.Volume) error
 	// Audit adds an event to the audit trail. If it is nil, events are dropped.
 	Audit func(api.EventPost)
 }
@@ -73,10 +77,6 @@ type Images interface {
 type Migrations interface {
 	// List returns the open migrations of this host, or all of them.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
-	// CheckVolumeRecorded refuses a volume if this host's journal and the registry disagree about
-	// its location, because of a move that the registry does not know. The error has both
-	// locations, and the remedy.
-	CheckVolumeRecorded(ctx context.Context, vol api.Volume) error
 }
 
 // Known is this host's cache of its own attachments, used while the registry does not answer.

@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
+	"github.com/volferry/volferry/daemon/internal/migrate/which"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -46,9 +47,9 @@ type Doctor struct {
 	// released returns all released sources of this host.
 	Released func(ctx context.Context) ([]api.ReleasedSource, error)
 	// contradictions returns the volumes about which the registry and this host's journal disagree.
-	Contradictions func(ctx context.Context) ([]migrate.Contradiction, error)
+	Contradictions func(ctx context.Context) ([]which.Contradiction, error)
 	// tainted returns the guests of this host with domains that a move has tainted.
-	Tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)
+	Tainted func(ctx context.Context) ([]monitor.TaintedGuest, error)
 	// limited returns the write limits of guests that moves have not removed.
 	Limited func() []string
 

@@ -6,7 +6,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/which"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -17,7 +17,7 @@ func (d *Doctor) records(ctx context.Context) (checks []api.Check, contradicted 
 	const name = "records"
 	found, err := d.Contradictions(ctx)
 	contradicted = func(vol api.Volume) bool {
-		return slices.ContainsFunc(found, func(c migrate.Contradiction) bool { return c.Volume.ID == vol.ID })
+		return slices.ContainsFunc(found, func(c which.Contradiction) bool { return c.Volume.ID == vol.ID })
 	}
 	switch {
 	case err != nil:

@@ -7,16 +7,16 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/which"
 	"github.com/volferry/volferry/internal/api"
 )
 
 func TestDoctorNamesTheVolumesThatRegistryAndJournalHaveAtTwoPlaces(t *testing.T) {
 	var (
-		found []migrate.Contradiction
+		found []which.Contradiction
 		fail  error
 	)
-	d := &Doctor{Contradictions: func(context.Context) ([]migrate.Contradiction, error) { return found, fail }}
+	d := &Doctor{Contradictions: func(context.Context) ([]which.Contradiction, error) { return found, fail }}
 	one := func(status, message, advice string, is bool) {
 		t.Helper()
 		checks, contradicted := d.records(t.Context())
@@ -28,7 +28,7 @@ func TestDoctorNamesTheVolumesThatRegistryAndJournalHaveAtTwoPlaces(t *testing.T
 		}
 	}
 	one("ok", "", "", false)
-	found = []migrate.Contradiction{{Volume: api.Volume{ID: "v1"}, Witnesses: "two places", WayOut: "the way out"}}
+	found = []which.Contradiction{{Volume: api.Volume{ID: "v1"}, Witnesses: "two places", WayOut: "the way out"}}
 	one("fail", "two places", "the way out", true)
 	found, fail = nil, errors.New("registry away")
 	one("warn", "", "", false)

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 )
 
 func TestDoctorSaysWhoseATaintedDomainIs(t *testing.T) {
 	var (
-		guests []migrate.TaintedGuest
+		guests []monitor.TaintedGuest
 		fail   error
 	)
-	d := &Doctor{Tainted: func(context.Context) ([]migrate.TaintedGuest, error) { return guests, fail }}
+	d := &Doctor{Tainted: func(context.Context) ([]monitor.TaintedGuest, error) { return guests, fail }}
 	one := func(status string, says ...string) {
 		t.Helper()
 		checks := d.taints(t.Context())
@@ -27,7 +27,7 @@ func TestDoctorSaysWhoseATaintedDomainIs(t *testing.T) {
 		}
 	}
 	one("ok", "no domain is tainted")
-	guests = []migrate.TaintedGuest{{InstanceName: "web", MigrationID: "m1", VolumeName: "db"}}
+	guests = []monitor.TaintedGuest{{InstanceName: "web", MigrationID: "m1", VolumeName: "db"}}
 	one("ok", "instance web", "custom-monitor", "migration m1", "volume db", "ends with the process")
 	fail = errors.New("libvirt is away")
 	one("warn", "libvirt is away")

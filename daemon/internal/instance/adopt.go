@@ -43,7 +43,7 @@ type Adopter struct {
 	Claims *location.Claims
 	// Rules limit where the image of a new volume may be.
 	Rules location.Rules
-	// Adoptable refuses an image that a volume has left by a move of this host (migrate.Manager);
+	// Adoptable refuses an image that a volume has left by a move of this host (released.Sources);
 	// the refusal begins with verdict. Nil if no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
 }

@@ -173,9 +173,11 @@ func (w *pauseWorld) PermitPause(_ context.Context, _, migration string, in api.
 // pauseMigrations are the migrations of the world's host.
 type pauseMigrations struct{ w *pauseWorld }
 
+// recorded finds no contradiction between journal and registry.
+func recorded(context.Context, string) error { return nil }
+
 func (pauseMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
 func (pauseMigrations) Switching(string) bool                               { return false }
-func (pauseMigrations) CheckRecorded(context.Context, string) error         { return nil }
 func (pauseMigrations) MayStart(context.Context, string) error              { return nil }
 
 func (m pauseMigrations) StoodStill(context.Context, string, string) error {
@@ -214,7 +216,7 @@ func (w *pauseWorld) mount() {
 func (w *pauseWorld) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
 	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
-		HV: w, Registry: w, Guards: w.guards, Locations: onlyPlaces{of: &w.places}, Images: w.images, Known: w, Migrations: pauseMigrations{w}, Report: func(context.Context) error { return nil },
+		HV: w, Registry: w, Guards: w.guards, Locations: onlyPlaces{of: &w.places}, Images: w.images, Known: w, Migrations: pauseMigrations{w}, MovingGuests: pauseMigrations{w}, Parts: pauseMigrations{w}, Recorded: recorded, Report: func(context.Context) error { return nil },
 	}, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 

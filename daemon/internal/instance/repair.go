@@ -26,7 +26,7 @@ func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how
 			if in.Subject, err = m.env.SubjectOf(ctx, inst); err != nil {
 				return nil, err
 			}
-			standing, err := m.env.Migrations.Standing(ctx, inst.ID)
+			standing, err := m.env.MovingGuests.Standing(ctx, inst.ID)
 			if err != nil {
 				return nil, err
 			}

@@ -247,7 +247,7 @@ func (n *node) subject() steps.Subject {
 }
 
 func (n *node) ports() Ports {
-	return Ports{HV: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, Known: n, Images: &hosttest.Images{Fake: n.Fake}, Report: n.report}
+	return Ports{HV: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, MovingGuests: n, Parts: n, Recorded: n.checkRecorded, Known: n, Images: &hosttest.Images{Fake: n.Fake}, Report: n.report}
 }
 
 func (n *node) newManager(runner *op.Runner) *Manager {
@@ -288,7 +288,7 @@ func (n *node) Disconnect(_ context.Context, _ api.Volume, att api.Attachment) e
 func (n *node) List(context.Context, bool) ([]api.Migration, error) { return n.open, nil }
 
 // CheckRecorded implements Migrations.
-func (n *node) CheckRecorded(context.Context, string) error { return n.unrecorded }
+func (n *node) checkRecorded(context.Context, string) error { return n.unrecorded }
 
 // MayStart implements Migrations.
 func (n *node) MayStart(context.Context, string) error { return n.mayStart }

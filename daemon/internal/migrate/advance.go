@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -21,8 +22,8 @@ import (
 // the operator, and reports ends of earlier moves that are open at the registry. Resume the runner
 // first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
-	changes := m.watch.all(ctx)
-	m.continueDeletions(ctx)
+	changes := m.watch.All(ctx)
+	m.Released.ContinueDeletions(ctx)
 	open, err := m.List(ctx, false)
 	if err != nil {
 		return err
@@ -57,32 +58,32 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	if m.atWork(id) {
 		return
 	}
-	h, err := m.loadHistory(ctx, id)
+	h, err := m.History.Load(ctx, id)
 	if err != nil {
 		m.retryLater(id, err)
 		return
 	}
-	todo, requestID, ok := h.next()
+	todo, requestID, ok := h.Next()
 	if !ok {
 		todo, requestID, ok = m.endedMeanwhile(ctx, h)
 	}
 	if !ok {
 		return
 	}
-	last := h.ops[len(h.ops)-1]
-	delay := time.Duration(h.replans()) * replanDelay
+	last := h.Ops[len(h.Ops)-1]
+	delay := time.Duration(h.Replans()) * replanDelay
 	// A wait longer than the delay comes from a clock that was set back; then it does not wait.
 	if wait := last.FinishedAt.Add(delay).Sub(m.ports.Now()); wait > 0 && wait <= delay {
-		time.AfterFunc(wait, func() { m.watch.notify(id) })
+		time.AfterFunc(wait, func() { m.watch.Notify(id) })
 		return
 	}
 	kind, err := m.nextKind(ctx, h, todo)
-	if err == nil && todo == move.GoalComplete && last.goal == move.GoalCopy {
-		err = m.env.Look.CheckNotSaved(ctx, &h.spec)
+	if err == nil && todo == move.GoalComplete && last.Goal == move.GoalCopy {
+		err = m.env.Look.CheckNotSaved(ctx, &h.Spec)
 	}
 	if err == nil {
-		in := &opInput{move.Input{Spec: h.spec, RequestID: requestID, Why: h.givenUp(todo)}, kind}
-		_, err = m.admission.Begin(ctx, followUpID(id, len(h.ops)), kind, in)
+		in := &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: requestID, Why: h.GivenUp(todo)}, Kind: kind}
+		_, err = m.admission.Begin(ctx, followUpID(id, len(h.Ops)), kind, in)
 	}
 	if err != nil {
 		m.retryLater(id, err)
@@ -93,9 +94,9 @@ func (m *Manager) advance(ctx context.Context, id string) {
 
 // endedMeanwhile asks the registry about a migration that waits for a call, if this host was
 // fenced. If the registry has ended the migration, a cancel is next.
-func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo move.Goal, requestID string, ok bool) {
-	s := &h.spec
-	if state, _ := h.state(); !m.env.Move.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
+func (m *Manager) endedMeanwhile(ctx context.Context, h *history.Migration) (todo move.Goal, requestID string, ok bool) {
+	s := &h.Spec
+	if state, _ := h.State(); !m.env.Move.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.Running() != nil {
 		return "", "", false
 	}
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
@@ -108,7 +109,7 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo move.Goa
 		m.retryLater(s.MigrationID, err)
 		return "", "", false
 	}
-	return move.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
+	return move.GoalCancel, h.Ops[len(h.Ops)-1].RequestID, row.State.Final()
 }
 
 // Rejoined makes the manager look at all open migrations after a fence of this host: the registry
@@ -118,7 +119,7 @@ func (m *Manager) Rejoined(ctx context.Context) error {
 	m.recordEndsSoon()
 	open, err := m.List(ctx, false)
 	for i := range open {
-		m.watch.notify(open[i].ID)
+		m.watch.Notify(open[i].ID)
 	}
 	return err
 }
@@ -143,7 +144,7 @@ func (m *Manager) Epoch(epoch int64) { m.env.Move.RaiseEpoch(epoch) }
 // retryLater has advance called again, after growing delays. Only the first failure is logged as a
 // warning: a fence may last for hours.
 func (m *Manager) retryLater(id string, why error) {
-	n := m.retries.schedule(id, why, func() { m.watch.notify(id) })
+	n := m.retries.schedule(id, why, func() { m.watch.Notify(id) })
 	level := slog.LevelDebug
 	if n == 1 {
 		level = slog.LevelWarn

@@ -58,7 +58,7 @@ func (d *daemon) volferryctl(words []string) error {
 	ctx := context.Background()
 	switch strings.Join(words[:2], " ") {
 	case "volume which":
-		_, err := d.manager().Which(ctx, d.world.Registry.CurrentVolume())
+		_, err := d.manager().Which.Find(ctx, d.world.Registry.CurrentVolume())
 		return err
 	case "instance repair":
 		return d.repairWith(ctx, slices.Contains(words, "--source-unwritten"))
@@ -83,11 +83,11 @@ func (d *daemon) volferryctl(words []string) error {
 func (d *daemon) repair(ctx context.Context) error { return d.repairWith(ctx, false) }
 
 func (d *daemon) repairWith(ctx context.Context, srcUnwritten bool) error {
-	standing, err := d.manager().Standing(ctx, testInstance)
+	standing, err := d.manager().Monitor.Standing(ctx, testInstance)
 	if err != nil || standing {
-		return errors.Join(err, d.manager().NameStanding(ctx, testInstance))
+		return errors.Join(err, d.manager().Monitor.NameStanding(ctx, testInstance))
 	}
-	misnamed, err := d.manager().Misnamed(ctx, testInstance, srcUnwritten)
+	misnamed, err := d.manager().Monitor.Misnamed(ctx, testInstance, srcUnwritten)
 	if err != nil {
 		return err
 	}

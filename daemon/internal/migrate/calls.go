@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
@@ -32,7 +33,7 @@ type Call struct {
 // started on this attachment, the open one, else the newest. The error has code no_migration if
 // there is none.
 func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
-	ids, err := m.ids(ctx)
+	ids, err := m.History.IDs(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -41,15 +42,15 @@ func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 		if id == subject {
 			return id, nil
 		}
-		h, err := m.loadHistory(ctx, id)
+		h, err := m.History.Load(ctx, id)
 		if err != nil {
 			return "", err
 		}
-		if subject == "" || h.spec.SrcAttachmentID != subject {
+		if subject == "" || h.Spec.SrcAttachmentID != subject {
 			continue
 		}
 		newest = id
-		if state, _ := h.state(); !state.Final() {
+		if state, _ := h.State(); !state.Final() {
 			return id, nil
 		}
 	}
@@ -61,7 +62,7 @@ func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 
 // Copy begins the built-in copy of a started migration, or continues a failed copy.
 func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, move.GoalCopy, c, func(h *history, state api.MigrationState) error {
+	return m.call(ctx, move.GoalCopy, c, func(h *history.Migration, state api.MigrationState) error {
 		switch state {
 		case api.MigrationStarted:
 			return m.notFolding(ctx, h)
@@ -75,9 +76,9 @@ func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 
 // notFolding refuses a copy into a dst that the job of an earlier complete still writes: the copy
 // would overwrite the guest's newer writes.
-func (m *Manager) notFolding(ctx context.Context, h *history) error {
-	s := &h.spec
-	if h.find(move.GoalComplete) == nil || !s.Attached() {
+func (m *Manager) notFolding(ctx context.Context, h *history.Migration) error {
+	s := &h.Spec
+	if h.Find(move.GoalComplete) == nil || !s.Attached() {
 		return nil
 	}
 	runs, err := m.env.Move.JobRuns(ctx, s)
@@ -93,10 +94,10 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 
 // Complete switches the instance to dst. It is refused until dst is a copy.
 func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, move.GoalComplete, c, func(h *history, state api.MigrationState) error {
+	return m.call(ctx, move.GoalComplete, c, func(h *history.Migration, state api.MigrationState) error {
 		switch state {
 		case api.MigrationCopied:
-			if err := m.env.Transfer.CheckNotResized(ctx, &h.spec); err != nil {
+			if err := m.env.Transfer.CheckNotResized(ctx, &h.Spec); err != nil {
 				return err
 			}
 			return m.registryAnswers(ctx, h)
@@ -108,7 +109,7 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 		case api.MigrationStarting:
 			return tooEarly(h, "complete")
 		case api.MigrationCopying:
-			return api.Errorf(api.CodeCopyNotVerified, "cannot complete the migration of volume %s: the copy is still being made", h.spec.VolumeName)
+			return api.Errorf(api.CodeCopyNotVerified, "cannot complete the migration of volume %s: the copy is still being made", h.Spec.VolumeName)
 		default:
 			return wrongState(h, "complete", state)
 		}
@@ -117,21 +118,21 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 
 // registryAnswers refuses a complete, before any change, if the registry does not answer: the
 // complete would stop half-way.
-func (m *Manager) registryAnswers(ctx context.Context, h *history) error {
-	_, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
+func (m *Manager) registryAnswers(ctx context.Context, h *history.Migration) error {
+	_, err := m.ports.Registry.Migration(ctx, h.Spec.MigrationID)
 	return err
 }
 
 // copyMayBeThere refuses a complete if there cannot be a copy yet.
-func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
-	s := &h.spec
+func (m *Manager) copyMayBeThere(ctx context.Context, h *history.Migration) error {
+	s := &h.Spec
 	if err := m.env.Transfer.CheckNotResized(ctx, s); err != nil {
 		return err
 	}
 	notThere := api.Errorf(api.CodeCopyNotVerified,
 		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `%s`, or copy it yourself",
 		s.VolumeName, s.Dst.Path, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
-	if h.find(move.GoalCopy) != nil {
+	if h.Find(move.GoalCopy) != nil {
 		return notThere // the built-in copy failed
 	}
 	if s.ExternalCopy || !s.CreateDst || api.IsNetwork(s.Dst.Path) {
@@ -153,7 +154,7 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	defer m.watch.notify(id) // it is stopped if the cancel has not begun
+	defer m.watch.Notify(id) // it is stopped if the cancel has not begun
 	defer m.cancels.begin(id)()
 	// The cancel continues also if the caller disconnects.
 	ctx = context.WithoutCancel(ctx)
@@ -182,14 +183,14 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 // startTakenBack answers a cancel that has undone a start: then everything is taken back. Without
 // an op id there is more to cancel.
 func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration, string, error) {
-	h, err := m.loadHistory(ctx, id)
+	h, err := m.History.Load(ctx, id)
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if state, _ := h.state(); state != api.MigrationError || !h.ops[0].undone() {
+	if state, _ := h.State(); state != api.MigrationError || !h.Ops[0].Undone() {
 		return api.Migration{}, "", nil
 	}
-	return m.render(h), h.ops[0].requestID, nil
+	return m.render(h), h.Ops[0].RequestID, nil
 }
 
 // notTakenBack returns the error of a cancel that has stopped another op, and could not begin
@@ -210,15 +211,15 @@ func notTakenBack(id, stopped string, err error) error {
 var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, move.GoalCancel, c, func(h *history, state api.MigrationState) error {
-		if o := h.running(); o != nil && o.goal != move.GoalCancel {
+	return m.call(ctx, move.GoalCancel, c, func(h *history.Migration, state api.MigrationState) error {
+		if o := h.Running(); o != nil && o.Goal != move.GoalCancel {
 			return errOtherOpBegan
 		}
 		switch state {
 		case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCancelling:
 			return nil
 		case api.MigrationCompleted:
-			return plans.PastPointOfNoReturn(&h.spec)
+			return plans.PastPointOfNoReturn(&h.Spec)
 		default:
 			return wrongState(h, "cancel", state)
 		}
@@ -230,32 +231,32 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 // the operator is undone, or continues if it is past its switch. If libvirt does not answer it
 // stops nothing, since the cancel could not begin.
 func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped string, err error) {
-	h, err := m.loadHistory(ctx, id)
+	h, err := m.History.Load(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	o := h.running()
-	if o == nil || o.goal == move.GoalCancel || h.spec.LedByRegistry() {
+	o := h.Running()
+	if o == nil || o.Goal == move.GoalCancel || h.Spec.LedByRegistry() {
 		return "", nil
 	}
 	parked := o.State == op.StateNeedsOperator
-	if h.spec.Attached() {
-		if _, err := m.ports.HV.Domain(ctx, h.spec.InstanceID); errors.Is(err, hv.ErrUnavailable) {
+	if h.Spec.Attached() {
+		if _, err := m.ports.HV.Domain(ctx, h.Spec.InstanceID); errors.Is(err, hv.ErrUnavailable) {
 			now := map[bool]string{false: "goes on", true: "waits for you as before"}[parked]
 			return "", api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer, so that migration %s of volume %s cannot be taken back now; nothing was changed, and its %s %s; cancel again once libvirt is back",
-				id, h.spec.VolumeName, o.goal, now)
+				id, h.Spec.VolumeName, o.Goal, now)
 		}
 	}
-	if err := m.continueParked(ctx, o); err != nil {
+	if err := m.History.ContinueParked(ctx, o); err != nil {
 		return "", err
 	}
-	if o.goal != move.GoalStart || parked {
-		err := m.runner.Interrupt(o.Op.ID, errCancelled)
+	if o.Goal != move.GoalStart || parked {
+		err := m.runner.Interrupt(o.Op.ID, history.ErrCancelled)
 		switch {
-		case errors.Is(err, op.ErrCommitted) && o.goal == move.GoalComplete:
-			return "", plans.PastPointOfNoReturn(&h.spec)
-		case err == nil, errors.Is(err, op.ErrFinished) && parked && o.goal == move.GoalStart:
-			stopped = string(o.goal)
+		case errors.Is(err, op.ErrCommitted) && o.Goal == move.GoalComplete:
+			return "", plans.PastPointOfNoReturn(&h.Spec)
+		case err == nil, errors.Is(err, op.ErrFinished) && parked && o.Goal == move.GoalStart:
+			stopped = string(o.Goal)
 		case errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // handled below
 		default:
 			return "", fmt.Errorf("stop what runs: %w", err)
@@ -267,24 +268,10 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 	return stopped, nil
 }
 
-// continueParked continues an op that waits for the operator: the caller has looked, and if the op
-// still finds an unknown state, it stops again.
-func (m *Manager) continueParked(ctx context.Context, o *opView) error {
-	if o.State != op.StateNeedsOperator {
-		return nil
-	}
-	if err := m.runner.Continue(ctx, o.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) {
-		return request.JournalError(err)
-	}
-	return nil
-}
-
-var errServed = errors.New("an op does this already")
-
 // call is the common part of copy, complete and cancel. A repeated call gets its op, a call that an
 // op already serves gets that op; otherwise check decides.
-func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*history, api.MigrationState) error) (api.Migration, string, error) {
-	var h *history
+func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*history.Migration, api.MigrationState) error) (api.Migration, string, error) {
+	var h *history.Migration
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: c.OpID, Variants: move.KindsFor(goal), Body: c,
 		Decide: func(ctx context.Context) (_ request.Input, err error) {
@@ -295,14 +282,14 @@ func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*
 		},
 	})
 	switch {
-	case errors.Is(err, errServed):
-		same := h.serving(goal)
+	case errors.Is(err, request.ErrServed):
+		same := serving(h, goal)
 		if err := m.recordEnd(ctx, h); request.Away(err) {
 			m.recordEndsSoon()
 		} else if err != nil && api.CodeOf(err) != api.CodeNotFound {
 			return api.Migration{}, "", err
 		}
-		return m.render(h), same.requestID, m.continueParked(ctx, same)
+		return m.render(h), same.RequestID, m.History.ContinueParked(ctx, same)
 	case err != nil:
 		return api.Migration{}, "", err
 	}
@@ -311,31 +298,31 @@ func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*
 }
 
 // called returns the migration of a call, if it may be called by hand.
-func (m *Manager) called(ctx context.Context, goal move.Goal, c Call) (*history, error) {
+func (m *Manager) called(ctx context.Context, goal move.Goal, c Call) (*history.Migration, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
 		return nil, err
 	}
-	h, err := m.loadHistory(ctx, id)
+	h, err := m.History.Load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if goal == move.GoalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
+	if goal == move.GoalComplete && c.DstAttachmentID != h.Spec.DstAttachmentID {
 		return nil, api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the last one goes to %s",
-			h.spec.SrcAttachmentID, c.DstAttachmentID, h.spec.DstAttachmentID)
+			h.Spec.SrcAttachmentID, c.DstAttachmentID, h.Spec.DstAttachmentID)
 	}
-	state, _ := h.state()
-	if state == api.MigrationNeedsOperator && h.running().goal != goal {
+	state, _ := h.State()
+	if state == api.MigrationNeedsOperator && h.Running().Goal != goal {
 		return nil, wrongState(h, string(goal), state)
 	}
 	return h, notCalledByHand(h, goal, state)
 }
 
-func (m *Manager) decideCall(ctx context.Context, h *history, goal move.Goal, c Call, check func(*history, api.MigrationState) error) (*opInput, error) {
-	if h.serving(goal) != nil {
-		return nil, errServed
+func (m *Manager) decideCall(ctx context.Context, h *history.Migration, goal move.Goal, c Call, check func(*history.Migration, api.MigrationState) error) (*history.OpInput, error) {
+	if serving(h, goal) != nil {
+		return nil, request.ErrServed
 	}
-	state, _ := h.state()
+	state, _ := h.State()
 	if err := check(h, state); err != nil {
 		return nil, err
 	}
@@ -343,51 +330,51 @@ func (m *Manager) decideCall(ctx context.Context, h *history, goal move.Goal, c 
 	if err != nil {
 		return nil, err
 	}
-	return &opInput{move.Input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, kind}, nil
+	return &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: c.OpID, Why: h.Abandoned()}, Kind: kind}, nil
 }
 
 // notCalledByHand refuses calls on a migration that the registry leads, and on a mirror, which
 // continues by itself. A mirror that waits for the operator may be called.
-func notCalledByHand(h *history, what move.Goal, state api.MigrationState) error {
-	if h.spec.LedByRegistry() {
-		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.spec.VolumeName)
+func notCalledByHand(h *history.Migration, what move.Goal, state api.MigrationState) error {
+	if h.Spec.LedByRegistry() {
+		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.Spec.VolumeName)
 	}
-	if h.spec.Method != move.MethodMirror || what == move.GoalCancel || state == api.MigrationNeedsOperator {
+	if h.Spec.Method != move.MethodMirror || what == move.GoalCancel || state == api.MigrationNeedsOperator {
 		return nil
 	}
 	if state.Final() {
 		return wrongState(h, string(what), state)
 	}
 	return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s by hand: it is a mirror, which goes on to its end by itself (it is %s); `%s` ends it",
-		what, h.spec.VolumeName, state, api.ShellLine("volferryctl", "migration", "cancel", h.spec.MigrationID)).With("state", state)
+		what, h.Spec.VolumeName, state, api.ShellLine("volferryctl", "migration", "cancel", h.Spec.MigrationID)).With("state", state)
 }
 
-func (h *history) serving(what move.Goal) *opView {
-	o := h.find(what)
-	if o == nil || o.State == op.StateUndoing || o.undone() {
+func serving(h *history.Migration, what move.Goal) *history.Op {
+	o := h.Find(what)
+	if o == nil || o.State == op.StateUndoing || o.Undone() {
 		return nil
 	}
 	return o
 }
 
-func tooEarly(h *history, verb string) *api.Error {
-	return api.Errorf(api.CodeMigrationActive, "cannot %s the migration of volume %s yet: it is still starting", verb, h.spec.VolumeName).
-		With("migration_id", h.spec.MigrationID)
+func tooEarly(h *history.Migration, verb string) *api.Error {
+	return api.Errorf(api.CodeMigrationActive, "cannot %s the migration of volume %s yet: it is still starting", verb, h.Spec.VolumeName).
+		With("migration_id", h.Spec.MigrationID)
 }
 
-func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
+func wrongState(h *history.Migration, verb string, state api.MigrationState) *api.Error {
 	if state == api.MigrationNeedsOperator {
-		_, why := h.state()
-		goal := h.running().goal
+		_, why := h.State()
+		goal := h.Running().Goal
 		cure, known := why.Details[api.DetailCure].(string)
 		if !known {
-			cure = h.again(goal)
+			cure = h.Again(goal)
 		}
 		return api.Errorf(api.CodeNeedsOperator, "cannot %s the migration of volume %s, which waits for you in the middle of its %s: %s; once you have seen that (`%s`), this goes on with it: `%s`",
-			verb, h.spec.VolumeName, goal, why, api.ShellLine("volferryctl", "volume", "which", h.spec.VolumeName), strings.Join(strings.Split(cure, api.CureSeparator), "`, `")).With(api.DetailCure, cure)
+			verb, h.Spec.VolumeName, goal, why, api.ShellLine("volferryctl", "volume", "which", h.Spec.VolumeName), strings.Join(strings.Split(cure, api.CureSeparator), "`, `")).With(api.DetailCure, cure)
 	}
-	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.spec.VolumeName, state).
-		With("migration_id", h.spec.MigrationID).With("state", state)
+	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.Spec.VolumeName, state).
+		With("migration_id", h.Spec.MigrationID).With("state", state)
 }
 
 // Update changes the options of a migration's copy, until the migration ends.
@@ -402,13 +389,13 @@ func (m *Manager) Update(ctx context.Context, id string, in api.MigrationUpdate)
 	if mig.State.Final() {
 		return mig, api.Errorf(api.CodeNoMigration, "migration %s is %s; there is nothing to slow down", mig.ID, mig.State)
 	}
-	h, err := m.loadHistory(ctx, id)
+	h, err := m.History.Load(ctx, id)
 	if err == nil {
-		err = m.env.Move.Update(&h.spec, in)
+		err = m.env.Move.Update(&h.Spec, in)
 	}
 	if err != nil {
 		return mig, fmt.Errorf("keep the change of migration %s: %w", id, err)
 	}
-	m.watch.notify(id)
+	m.watch.Notify(id)
 	return m.Get(ctx, id)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -25,7 +26,7 @@ func (d *daemon) watched() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = d.manager().WatchChains(ctx)
+		_ = d.manager().Monitor.WatchChains(ctx)
 	}()
 	d.t.Cleanup(func() { cancel(); <-ended })
 }
@@ -45,11 +46,11 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		}
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		synctest.Wait() // no time passes: the event is enough
-		problems := d.manager().ChainProblems()
+		problems := d.manager().Monitor.ChainProblems()
 		if len(problems) != 1 || !strings.Contains(problems[0].Message, overlayOf(mig)) {
 			t.Fatalf("the watch has found %+v, want the overlay that the definition misses", problems)
 		}
-		if err := d.manager().MayStart(ctx, testInstance); api.CodeOf(err) != api.CodeChainChanged {
+		if err := d.manager().Monitor.MayStart(ctx, testInstance); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("a start may be: %v", err)
 		}
 		_ = d.world.Destroy(testInstance)
@@ -64,22 +65,22 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		if got := d.get(mig.ID).State; got != api.MigrationStarted {
 			t.Errorf("the migration is %s, want started: the cancel could not begin", got)
 		}
-		misnamed, err := d.manager().Misnamed(ctx, testInstance, false)
+		misnamed, err := d.manager().Monitor.Misnamed(ctx, testInstance, false)
 		must(t, err)
 		if diff := cmp.Diff([]hv.NamedChain{{Target: "vda", Chain: overlayChainOf(mig)}}, misnamed); diff != "" {
 			t.Fatalf("what the definition is to name (-want +got)\n%s", diff)
 		}
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", misnamed[0].Chain))
-		if misnamed, err = d.manager().Misnamed(ctx, testInstance, false); err != nil || len(misnamed) > 0 {
+		if misnamed, err = d.manager().Monitor.Misnamed(ctx, testInstance, false); err != nil || len(misnamed) > 0 {
 			t.Errorf("once it does: %+v, %v", misnamed, err)
 		}
 		synctest.Wait()
-		must(t, d.manager().MayStart(ctx, testInstance))
+		must(t, d.manager().Monitor.MayStart(ctx, testInstance))
 		must(t, d.world.Start(testInstance))
 		_, _, err = d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)
-		pass(2 * chainWatchEvery)
+		pass(2 * monitor.ChainWatchEvery)
 		d.stayed()
 	})
 }
@@ -91,13 +92,13 @@ func TestWhatSomebodyDoesToTheChainIsFoundWhileTheCopyRuns(t *testing.T) {
 		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
-		pass(2 * chainWatchEvery)
-		if got := d.manager().ChainProblems(); len(got) > 0 {
+		pass(2 * monitor.ChainWatchEvery)
+		if got := d.manager().Monitor.ChainProblems(); len(got) > 0 {
 			t.Fatalf("before anybody did anything: %+v", got)
 		}
 		d.world.CommitByUser(t)
-		pass(2 * chainWatchEvery)
-		if got := d.manager().ChainProblems(); len(got) != 1 || got[0].MigrationID != id {
+		pass(2 * monitor.ChainWatchEvery)
+		if got := d.manager().Monitor.ChainProblems(); len(got) != 1 || got[0].MigrationID != id {
 			t.Errorf("the watch has found %+v, want the migration", got)
 		}
 		if got := d.get(id).State; got != api.MigrationCopying {
@@ -116,14 +117,14 @@ func TestWhatACancelHasSettledIsNoProblemAnyMore(t *testing.T) {
 		mig := d.begin(toNewPool)
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		synctest.Wait()
-		if len(d.manager().ChainProblems()) != 1 {
+		if len(d.manager().Monitor.ChainProblems()) != 1 {
 			t.Fatal("the watch has found nothing")
 		}
 		d.runner().TryLock([]string{request.InstanceKey(testInstance)}, func() {
 			must(t, d.world.SetConfigChain(ctx, testInstance, "vda", overlayChainOf(mig)))
 			synctest.Wait()
 		})
-		if len(d.manager().ChainProblems()) != 1 {
+		if len(d.manager().Monitor.ChainProblems()) != 1 {
 			t.Fatal("the watch has looked in between, which proves nothing")
 		}
 		d.journal.AfterAppend(func(op.Record) { <-time.After(100 * time.Millisecond) })
@@ -132,10 +133,10 @@ func TestWhatACancelHasSettledIsNoProblemAnyMore(t *testing.T) {
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)
 		pass(time.Second)
-		if took := time.Since(began); took > chainWatchEvery/2 {
+		if took := time.Since(began); took > monitor.ChainWatchEvery/2 {
 			t.Fatalf("the cancel took %s: the watch may have looked because of the time", took)
 		}
-		if got := d.manager().ChainProblems(); len(got) > 0 {
+		if got := d.manager().Monitor.ChainProblems(); len(got) > 0 {
 			t.Errorf("still found: %+v", got)
 		}
 		must(t, d.world.Start(testInstance))
@@ -148,7 +149,7 @@ func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
 		d.begin(toNewPool)
 		must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		must(t, d.world.WriteBlock(srcPath, 5, 4711))
-		if _, err := d.manager().Misnamed(context.Background(), testInstance, false); api.CodeOf(err) != api.CodeChainChanged {
+		if _, err := d.manager().Monitor.Misnamed(context.Background(), testInstance, false); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("got %v, want chain_changed", err)
 		}
 	})
@@ -158,7 +159,7 @@ func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
 // migration, and that it is shown.
 func (d *daemon) foundSnapshot(id string) api.ChainProblem {
 	d.t.Helper()
-	found := d.manager().ChainProblems()
+	found := d.manager().Monitor.ChainProblems()
 	if len(found) != 1 || found[0].MigrationID != id || found[0].Guarded || !strings.Contains(found[0].Message, migratetest.ForeignPath) {
 		d.t.Fatalf("the watch has found %+v, want the snapshot", found)
 	}
@@ -173,15 +174,15 @@ func TestAForeignSnapshotOverTheOverlayIsNoReasonToRefuseAStart(t *testing.T) {
 		d.watched()
 		mig := d.begin(toNewPool)
 		d.world.SnapshotByUser(t)
-		pass(2 * chainWatchEvery)
+		pass(2 * monitor.ChainWatchEvery)
 		d.foundSnapshot(mig.ID)
 		must(t, d.world.Destroy(testInstance))
-		pass(glanceEvery)
+		pass(monitor.GlanceEvery)
 		synctest.Wait()
 		if cure := d.foundSnapshot(mig.ID).Cure; cure != "" {
 			t.Errorf("with the instance off the cure is %q", cure)
 		}
-		must(t, d.manager().MayStart(context.Background(), testInstance))
+		must(t, d.manager().Monitor.MayStart(context.Background(), testInstance))
 		must(t, d.world.Start(testInstance))
 	})
 }
@@ -194,12 +195,12 @@ func TestAForeignSnapshotIsFoundWithinASecondAndGoneWithinOneOfItsMerge(t *testi
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
 		d.world.SnapshotByUser(t)
-		pass(glanceEvery)
+		pass(monitor.GlanceEvery)
 		synctest.Wait()
 		d.types(strings.Split(d.foundSnapshot(id).Cure, api.CureSeparator)...)
-		pass(glanceEvery)
+		pass(monitor.GlanceEvery)
 		synctest.Wait()
-		if got := d.manager().ChainProblems(); len(got) > 0 {
+		if got := d.manager().Monitor.ChainProblems(); len(got) > 0 {
 			t.Errorf("still found: %+v", got)
 		}
 		must(t, d.world.Images.Remove(context.Background(), migratetest.ForeignPath))
@@ -216,10 +217,10 @@ func TestTheWatchReadsNothingButTheTopImageWhileNobodyChangesAnything(t *testing
 		d.begin(toNewPool)
 		synctest.Wait()
 		before := len(d.world.Calls())
-		pass(chainWatchEvery / 2)
+		pass(monitor.ChainWatchEvery / 2)
 		calls := d.world.Calls()[before:]
-		if n := int(chainWatchEvery/2/glanceEvery) - 1; len(calls) < n {
-			t.Errorf("%d calls in %s, want one each second", len(calls), chainWatchEvery/2)
+		if n := int(monitor.ChainWatchEvery/2/monitor.GlanceEvery) - 1; len(calls) < n {
+			t.Errorf("%d calls in %s, want one each second", len(calls), monitor.ChainWatchEvery/2)
 		}
 		for _, call := range calls {
 			if call != "TopImage" {
@@ -236,11 +237,11 @@ func TestAGuestWhoseWitnessesDisagreeIsNotRestoredFromASave(t *testing.T) {
 		d.world.DieInside(testInstance, "Snapshot", 1, func() { awayFor(d, time.Second) })
 		id := d.migrate()
 		d.untilItStands(id)
-		if len(d.manager().ChainProblems()) != 1 {
+		if len(d.manager().Monitor.ChainProblems()) != 1 {
 			t.Fatal("the watch has found nothing")
 		}
 		must(t, d.world.Save(testInstance))
-		pass(2 * chainWatchEvery)
+		pass(2 * monitor.ChainWatchEvery)
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the guest was restored from a save with libvirt's chain")
 		}
@@ -254,14 +255,14 @@ func TestAGuestWhoseLibvirtdDiedInThePivotIsStartedFromDst(t *testing.T) {
 		d.watched()
 		d.world.DieInside(testInstance, "Pivot", 1, func() { awayFor(d, time.Second) })
 		mig := d.untilItStands(d.migrate())
-		if mig.State != api.MigrationNeedsOperator || len(d.manager().ChainProblems()) != 1 {
-			t.Fatalf("the migration is %s, and the watch has found %v", mig.State, d.manager().ChainProblems())
+		if mig.State != api.MigrationNeedsOperator || len(d.manager().Monitor.ChainProblems()) != 1 {
+			t.Fatalf("the migration is %s, and the watch has found %v", mig.State, d.manager().Monitor.ChainProblems())
 		}
 		for range 20 {
 			d.world.GuestWrites()
 		}
 		must(t, d.world.Destroy(testInstance))
-		pass(2 * chainWatchEvery)
+		pass(2 * monitor.ChainWatchEvery)
 		must(t, d.world.Start(testInstance))
 		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
@@ -291,7 +292,7 @@ func TestADefinitionThatIsPutBackDuringTheCopyIsRepairedWhileItGoesOn(t *testing
 		mig := d.until(id, api.MigrationCopying)
 		must(t, d.world.Destroy(testInstance))
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
-		misnamed, err := d.manager().Misnamed(ctx, testInstance, false)
+		misnamed, err := d.manager().Monitor.Misnamed(ctx, testInstance, false)
 		must(t, err)
 		if diff := cmp.Diff([]hv.NamedChain{{Target: "vda", Chain: overlayChainOf(mig)}}, misnamed); diff != "" {
 			t.Fatalf("what the definition is to name (-want +got)\n%s", diff)

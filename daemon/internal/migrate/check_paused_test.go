@@ -64,7 +64,7 @@ func TestAMoveWithAllGuestsPausedIsRefusedForWhatAPlainMoveIs(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 				c.world(t, d.world)
 				vol := d.world.Registry.Vol
-				err := d.manager().CheckPaused(t.Context(), vol, vol.Attachments[0], append(c.beside, testInstance))
+				err := d.manager().Parts.CheckPaused(t.Context(), vol, vol.Attachments[0], append(c.beside, testInstance))
 				if api.CodeOf(err) != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 					t.Errorf("error = %v, want %q %s", err, c.code, c.says)
 				}

@@ -70,7 +70,7 @@ func TestAMoveThatKeepsTheBaseImagesCopiesWhatTheCloneHas(t *testing.T) {
 		if at := d.world.Registry.CurrentVolume().Location; at != mig.Dst {
 			t.Errorf("the registry has the volume at %+v", at)
 		}
-		if w, err := d.manager().Which(context.Background(), d.world.Registry.CurrentVolume()); err != nil || !w.Agree || len(w.Authoritative) != 2 {
+		if w, err := d.manager().Which.Find(context.Background(), d.world.Registry.CurrentVolume()); err != nil || !w.Agree || len(w.Authoritative) != 2 {
 			t.Errorf("the chain is %+v (%v)", w, err)
 		}
 	})
@@ -330,7 +330,7 @@ func TestAnOverlayThatWasWrittenBehindThePivotIsKeptUntilTheOperatorHasDecided(t
 		if e := d.get(mig.ID).Error; !strings.Contains(e.Message, "either may have what the other lacks") || !d.world.Exists(overlayOf(mig)) {
 			t.Errorf("it waits with %v, and the overlay is there: %t", e, d.world.Exists(overlayOf(mig)))
 		}
-		if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+		if err := d.manager().Monitor.NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("the definition was named after one of the two: %v", err)
 		}
 		// These are the steps of docs/how-to/recover.md, if the overlay is right.

@@ -62,11 +62,11 @@ func (d *daemon) runner() *op.Runner { _, r := d.Now(); return r }
 // newDaemon starts a daemon like run.go.
 func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 	t.Helper()
-	return newDaemonWith(t, w, &Config{})
+	return newDaemonWith(t, w, &move.Config{})
 }
 
 // newDaemonWith is newDaemon with a part of a configuration.
-func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
+func newDaemonWith(t *testing.T, w *migratetest.World, cfg *move.Config) *daemon {
 	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
 	rules := location.Rules{
@@ -88,7 +88,7 @@ func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
 			var room sync.WaitGroup
 			defer room.Wait()
 			if cfg.ThrottleFor > 0 {
-				room.Go(func() { _ = m.WatchRoom(ctx) })
+				room.Go(func() { _ = m.Monitor.WatchRoom(ctx) })
 			}
 			return m.Run(ctx, func() {})
 		},

@@ -221,7 +221,7 @@ func TestTheDestinationOfAMoveThatTheRegistryLeadsStaysAsItWasReserved(t *testin
 		hasPool(t, d.world, "logical", testSize)
 		in := copySaved()
 		in.Dst = api.Location{Path: lvPath, Format: in.Dst.Format, SizeBytes: in.Dst.SizeBytes}
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, in)
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, in)
 		must(t, err)
 		o := d.untilOp(savedCopy)
 		want := in.Dst

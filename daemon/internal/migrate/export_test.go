@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -158,13 +159,13 @@ func TestAGuestThatAMoveHasAskedByItsMonitorIsNamedForAsLongAsItsProcessLives(t 
 			}
 			id := d.migrate()
 			d.until(id, api.MigrationCompleted)
-			got, err := d.manager().TaintedGuests(t.Context())
-			if err != nil || len(got) != want || want == 1 && got[0] != (TaintedGuest{"web", id, "vol"}) {
+			got, err := d.manager().Monitor.TaintedGuests(t.Context())
+			if err != nil || len(got) != want || want == 1 && got[0] != (monitor.TaintedGuest{InstanceName: "web", MigrationID: id, VolumeName: "vol"}) {
 				t.Errorf("%s: %+v, %v, want %d", kind, got, err, want)
 			}
 			must(t, d.world.Destroy(testInstance))
 			must(t, d.world.Start(testInstance))
-			if got, err := d.manager().TaintedGuests(t.Context()); err != nil || len(got) != 0 {
+			if got, err := d.manager().Monitor.TaintedGuests(t.Context()); err != nil || len(got) != 0 {
 				t.Errorf("%s, in another process: %+v, %v", kind, got, err)
 			}
 		})
@@ -177,7 +178,7 @@ func TestADefinitionThatNamesASourceAtAnAddressIsNotRepaired(t *testing.T) {
 	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)
 		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Chain = []hv.Image{d.world.Src} })
-		if _, err := d.manager().Misnamed(t.Context(), testInstance, false); api.CodeOf(err) != api.CodeChainChanged {
+		if _, err := d.manager().Monitor.Misnamed(t.Context(), testInstance, false); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("got %v, want %s", err, api.CodeChainChanged)
 		}
 		if !d.world.Exists(overlayOf(mig)) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
@@ -23,10 +24,10 @@ import (
 func (d *daemon) beginsOp(kind string, mig api.Migration) (opID string) {
 	d.t.Helper()
 	ctx := context.Background()
-	h, err := d.manager().loadHistory(ctx, mig.ID)
+	h, err := d.manager().History.Load(ctx, mig.ID)
 	must(d.t, err)
 	opID = uuid.NewString()
-	_, err = d.manager().admission.Begin(ctx, opID, kind, &opInput{move.Input{Spec: h.spec, RequestID: opID}, kind})
+	_, err = d.manager().admission.Begin(ctx, opID, kind, &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: opID}, Kind: kind})
 	must(d.t, err)
 	return opID
 }

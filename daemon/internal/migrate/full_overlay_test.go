@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -19,7 +20,7 @@ func (d *daemon) overlaysWatched() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = d.manager().WatchOverlays(ctx)
+		_ = d.manager().Monitor.WatchOverlays(ctx)
 	}()
 	d.t.Cleanup(func() { cancel(); <-ended })
 }
@@ -58,13 +59,13 @@ func TestAGuestWithoutRoomForItsOverlayIsToldOfAndGoesOnWhenThereIsRoom(t *testi
 		if got := d.get(mig.ID).GuestPaused; !strings.Contains(got, "no room for its overlay") {
 			t.Errorf("the migration says %q, want that there is no room", got)
 		}
-		d.makeRoom(mig, enoughRoom-1)
-		pass(2 * overlayWatchEvery)
+		d.makeRoom(mig, monitor.EnoughRoom-1)
+		pass(2 * monitor.OverlayWatchEvery)
 		if dom := d.instance(); dom.State != hv.StatePaused {
 			t.Error("the guest was resumed with too little room")
 		}
-		d.makeRoom(mig, enoughRoom)
-		pass(2 * overlayPoll)
+		d.makeRoom(mig, monitor.EnoughRoom)
+		pass(2 * monitor.OverlayPoll)
 		if dom := d.instance(); dom.State != hv.StateRunning {
 			t.Fatalf("the guest is %s (%s) though there is room", dom.State, dom.PauseReason)
 		}
@@ -110,7 +111,7 @@ func TestAPauseThatRoomDoesNotMendIsLeftAlone(t *testing.T) {
 		"by an I/O error that nobody saw for want of room": func(d *daemon) {
 			// The watch begins when there is space again, as after a restart.
 			d.fill(d.open())
-			d.makeRoom(d.open(), enoughRoom)
+			d.makeRoom(d.open(), monitor.EnoughRoom)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestAPauseThatRoomDoesNotMendIsLeftAlone(t *testing.T) {
 				mig := d.begin(toNewPool)
 				pause(d)
 				d.overlaysWatched()
-				pass(4 * overlayWatchEvery)
+				pass(4 * monitor.OverlayWatchEvery)
 				if dom := d.instance(); dom.State != hv.StatePaused {
 					t.Errorf("the guest is %s", dom.State)
 				}

@@ -62,7 +62,7 @@ func (d *daemon) drops(t *testing.T, in api.DropSaved) string {
 		row.Method = method
 		d.world.Registry.Rows[testMigration] = row
 	})
-	must(t, d.manager().DropSaved(t.Context(), savedDrop, in))
+	must(t, d.manager().Parts.DropSaved(t.Context(), savedDrop, in))
 	o := d.untilOp(savedDrop)
 	if o.State != string(op.StateDone) {
 		t.Errorf("the op is %+v", o)
@@ -148,17 +148,17 @@ func (d *daemon) keepsReleased(t *testing.T, is func(*api.ReleasedSource) bool) 
 func TestADeviceThatALedMoveHasLeftIsTheDestinationOfAnotherIfThatIsAskedFor(t *testing.T) {
 	for name, back := range map[string]func(d *daemon, in api.CopySaved) error{
 		"with all guests paused, the copying host": func(d *daemon, in api.CopySaved) error {
-			_, err := d.manager().CheckCopySaved(d.t.Context(), in)
+			_, err := d.manager().Parts.CheckCopySaved(d.t.Context(), in)
 			return err
 		},
 		"with all guests paused, the copy": func(d *daemon, in api.CopySaved) error {
-			_, err := d.manager().CopySaved(d.t.Context(), uuid.NewString(), in)
+			err := d.manager().Parts.CopySaved(d.t.Context(), uuid.NewString(), in)
 			return err
 		},
 		"while all guests write": func(d *daemon, in api.CopySaved) error {
 			v := liveVolume()
 			v.MigrationID, v.Src, v.Dst = in.MigrationID, in.Src, in.Dst
-			return d.manager().MakeLive(d.t.Context(), uuid.NewString(), api.LiveMake{LiveVolume: v, Overwrite: in.Overwrite})
+			return d.manager().Parts.MakeLive(d.t.Context(), uuid.NewString(), api.LiveMake{LiveVolume: v, Overwrite: in.Overwrite})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func (d *daemon) leavesDeviceLed(t *testing.T) api.CopySaved {
 	d.world.Images.Devices = map[string]bool{in.Src.Path: true}
 	must(t, os.WriteFile(in.Src.Path, nil, 0o600))
 	d.world.Registry.SavedRow(api.MigrationCopying)
-	_, err := d.manager().CopySaved(t.Context(), savedCopy, in)
+	err := d.manager().Parts.CopySaved(t.Context(), savedCopy, in)
 	must(t, err)
 	d.untilOp(savedCopy)
 	spec := savedSpec()

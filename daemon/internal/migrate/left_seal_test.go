@@ -109,7 +109,7 @@ func TestASourceOfWhichNobodyCanTellIsDeletedOnlyByForce(t *testing.T) {
 		if !d.world.Exists(srcPath) {
 			t.Fatal("it is gone")
 		}
-		_, err := d.manager().DeleteSource(ctx, uuid.NewString(), mig.ID, true)
+		_, err := d.manager().Released.Delete(ctx, uuid.NewString(), mig.ID, true)
 		must(t, err)
 		if d.world.Exists(srcPath) {
 			t.Error("it is there still")

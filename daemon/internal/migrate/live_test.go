@@ -13,7 +13,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/led"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -43,7 +45,7 @@ func liveDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 func (d *daemon) live(id string, in any) op.Status {
 	d.t.Helper()
 	for range 2 { // the same call again is the same op
-		must(d.t, d.manager().Live(context.Background(), id, in))
+		must(d.t, d.manager().Parts.Live(context.Background(), id, in))
 	}
 	st, err := d.manager().runner.Wait(context.Background(), id)
 	must(d.t, err)
@@ -57,7 +59,7 @@ func (d *daemon) mustLive(id string, in any) *api.LiveOutcome {
 	if st.State != op.StateDone {
 		d.t.Fatalf("op %s is %s: %+v", id, st.State, st.Failure)
 	}
-	return LiveOutcome(&st)
+	return plans.LiveOutcome(&st)
 }
 
 func (d *daemon) same() {
@@ -149,7 +151,7 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 		} {
 			v := good
 			tc.edit(&v)
-			if err := d.manager().Live(t.Context(), "M."+name, api.LiveTrack{LiveVolume: v, Generation: 1}); api.CodeOf(err) != tc.want {
+			if err := d.manager().Parts.Live(t.Context(), "M."+name, api.LiveTrack{LiveVolume: v, Generation: 1}); api.CodeOf(err) != tc.want {
 				t.Errorf("%s: %v, want %s", name, err, tc.want)
 			}
 		}
@@ -160,7 +162,7 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 			"share of a round":   api.LiveRound{LiveVolume: good, Generation: 1, Round: 1, UntilBytes: good.Src.SizeBytes},
 			"negative bandwidth": api.LiveRound{LiveVolume: good, Generation: 1, CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: -1}},
 		} {
-			if err := d.manager().Live(t.Context(), "M."+name, in); api.CodeOf(err) != api.CodeInvalidArgument {
+			if err := d.manager().Parts.Live(t.Context(), "M."+name, in); api.CodeOf(err) != api.CodeInvalidArgument {
 				t.Errorf("%s: %v, want %s", name, err, api.CodeInvalidArgument)
 			}
 		}
@@ -185,7 +187,7 @@ func toMake(t *testing.T, f func(t *testing.T, d *daemon, v api.LiveVolume)) {
 func (d *daemon) make(v api.LiveVolume) api.Location {
 	d.t.Helper()
 	for range 2 {
-		must(d.t, d.manager().MakeLive(context.Background(), "M.make", api.LiveMake{LiveVolume: v}))
+		must(d.t, d.manager().Parts.MakeLive(context.Background(), "M.make", api.LiveMake{LiveVolume: v}))
 	}
 	st, err := d.manager().runner.Wait(context.Background(), "M.make")
 	must(d.t, err)
@@ -201,7 +203,7 @@ func (d *daemon) make(v api.LiveVolume) api.Location {
 // drop removes src or dst, and returns the result.
 func (d *daemon) drop(id, what string, at api.Location) (op.Status, error) {
 	d.t.Helper()
-	err := d.manager().DropSaved(context.Background(), id, api.DropSaved{MigrationID: testMigration, VolumeID: testVolume, Drop: what, Location: at})
+	err := d.manager().Parts.DropSaved(context.Background(), id, api.DropSaved{MigrationID: testMigration, VolumeID: testVolume, Drop: what, Location: at})
 	if err != nil {
 		return op.Status{}, err
 	}
@@ -239,7 +241,7 @@ func TestADropWithoutADestinationIsDone(t *testing.T) {
 		if st, err := d.drop("M.drop", api.DropDst, v.Dst); err != nil || st.State != op.StateDone {
 			t.Errorf("the drop is %s (%v): %+v", st.State, err, st.Failure)
 		}
-		if err := d.manager().MakeLive(t.Context(), "M.make", api.LiveMake{LiveVolume: v}); api.CodeOf(err) != api.CodeStateForbidden {
+		if err := d.manager().Parts.MakeLive(t.Context(), "M.make", api.LiveMake{LiveVolume: v}); api.CodeOf(err) != api.CodeStateForbidden {
 			t.Errorf("dst is made after it was dropped: %v", err)
 		}
 	})
@@ -269,7 +271,7 @@ func TestGuestsOfAMoveThatTheRegistryHasEndedAreFollowedNoMore(t *testing.T) {
 			liveDaemon(t, func(t *testing.T, d *daemon) {
 				v := liveVolume()
 				d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
-				must(t, d.manager().untrackUnwanted(t.Context()))
+				must(t, d.manager().Parts.UntrackUnwanted(t.Context()))
 				left, err := d.world.Tracking(t.Context(), testInstance, "vda")
 				must(t, err)
 				if len(left) != 1 {
@@ -278,7 +280,7 @@ func TestGuestsOfAMoveThatTheRegistryHasEndedAreFollowedNoMore(t *testing.T) {
 				gone(d)
 				d.Restart()
 				for range 2 { // and once more, when it has ended
-					must(t, d.manager().untrackUnwanted(t.Context()))
+					must(t, d.manager().Parts.UntrackUnwanted(t.Context()))
 					synctest.Wait()
 				}
 				left, err = d.world.Tracking(t.Context(), testInstance, "vda")
@@ -296,7 +298,7 @@ func TestGuestsOfAMoveThatTheRegistryHasEndedAreFollowedNoMore(t *testing.T) {
 func TestAGuestThatWroteAfterTheLastReadIsNotSaved(t *testing.T) {
 	liveDaemon(t, func(t *testing.T, d *daemon) {
 		v := liveVolume()
-		still := func() error { return d.manager().StoodStill(t.Context(), testMigration, testInstance) }
+		still := func() error { return d.manager().Parts.StoodStill(t.Context(), testMigration, testInstance) }
 		must(t, still()) // a move of another kind
 		d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
 		d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
@@ -345,7 +347,7 @@ func TestAMoveThatCouldNotBeFollowedIsRefusedBeforeAnythingIsDone(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
 				tc.edit(t, d, &v)
-				if err := d.manager().CheckLive(t.Context(), api.LiveCheck{LiveVolume: v}); api.CodeOf(err) != tc.want {
+				if err := d.manager().Preflight.CheckLive(t.Context(), api.LiveCheck{LiveVolume: v}); api.CodeOf(err) != tc.want {
 					t.Errorf("%v, want %q", err, tc.want)
 				}
 			})
@@ -385,7 +387,7 @@ func TestALimitOnWritesIsTakenOffHoweverTheMoveGoesOn(t *testing.T) {
 		}},
 		"the registry forgot it": {want: 0, end: func(d *daemon, _ api.LiveVolume) {
 			d.world.Registry.LiveRow(api.MigrationCancelled)
-			must(d.t, d.manager().untrackUnwanted(d.t.Context()))
+			must(d.t, d.manager().Parts.UntrackUnwanted(d.t.Context()))
 			synctest.Wait()
 		}},
 	} {
@@ -462,9 +464,9 @@ func (d *daemon) followed(t *testing.T) api.LiveVolume {
 func TestATaintedGuestIsNamedForAsLongAsItsProcessLives(t *testing.T) {
 	liveDaemon(t, func(t *testing.T, d *daemon) {
 		v := liveVolume()
-		tainted := func() []TaintedGuest {
+		tainted := func() []monitor.TaintedGuest {
 			t.Helper()
-			all, err := d.manager().TaintedGuests(t.Context())
+			all, err := d.manager().Monitor.TaintedGuests(t.Context())
 			must(t, err)
 			return all
 		}

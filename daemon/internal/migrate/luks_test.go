@@ -177,7 +177,7 @@ func TestWhatIsNotDoneWithALUKSContainerIsRefusedByNameAndChangesNothing(t *test
 	}
 	t.Run("by the registry", func(t *testing.T) {
 		w := migratetest.LUKSWorld(t, hv.StateStopped)
-		err := newDaemon(t, w).manager().CheckPaused(t.Context(), w.Registry.Vol, w.Registry.Vol.Attachments[0], nil)
+		err := newDaemon(t, w).manager().Parts.CheckPaused(t.Context(), w.Registry.Vol, w.Registry.Vol.Attachments[0], nil)
 		if api.CodeOf(err) != api.CodeUnsupportedDisk {
 			t.Errorf("got %v", err)
 		}

@@ -43,7 +43,7 @@ func TestTheRegistryHearsWhichDeviceAMoveHasMade(t *testing.T) {
 func TestAMoveThatTheRegistryLeadsSaysWhichDeviceItHasMade(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.devices("")
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		if o := d.untilOp(savedCopy); o.State != string(op.StateDone) || o.Location == nil || o.Location.Identity != oursIdentity {
 			t.Errorf("the copy is %+v at %+v", o, o.Location)

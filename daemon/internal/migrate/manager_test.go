@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -174,7 +175,7 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 }
 
 type groupReads struct {
-	Journal
+	history.Journal
 	n int
 }
 
@@ -193,7 +194,7 @@ func TestTheHistoryOfWhatIsOverIsNotReadToListWhatIsOpen(t *testing.T) {
 		must(t, err)
 		open := d.begin(toNewPool)
 		reads := &groupReads{Journal: d.journal}
-		d.manager().journal = reads
+		d.manager().History.Journal = reads
 		got, err := d.manager().List(context.Background(), false)
 		must(t, err)
 		if len(got) != 1 || got[0].ID != open.ID || reads.n != 1 {

@@ -378,7 +378,7 @@ func TestADaemonThatStopsDuringTheComparisonLeavesNoGuestPaused(t *testing.T) {
 		<-began
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		d.manager().Quiesce(ctx)
+		d.manager().Monitor.Quiesce(ctx)
 		if dom, err := d.world.Fake.Domain(context.Background(), testInstance); ctx.Err() != nil || err != nil || dom.State != hv.StateRunning {
 			t.Fatalf("the guest is %s (%v) after the daemon came out (%v)", dom.State, err, ctx.Err())
 		}

@@ -15,7 +15,7 @@ func TestAMoveCorrectsWhatWasKnownBeforeIt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		moved := func(vol api.Volume) string {
 			t.Helper()
-			to, err := d.manager().Moved(context.Background(), []api.Volume{vol})
+			to, err := d.manager().Which.Moved(context.Background(), []api.Volume{vol})
 			must(t, err)
 			return to[vol.ID].Path
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/internal/api"
@@ -36,7 +37,7 @@ func Notify(st op.Status, to Observer) {
 	case st.State == op.StateDone:
 		// The host's clock may have been set back meanwhile.
 		to.PhaseDone(string(phase), max(0, st.FinishedAt.Sub(st.Op.CreatedAt)))
-		if state := after[phase]; state.Final() {
+		if state := history.After[phase]; state.Final() {
 			to.MigrationEnded(state)
 		}
 	}

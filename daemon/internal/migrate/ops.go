@@ -22,13 +22,13 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	if err != nil {
 		return api.Op{}, api.NotFoundHere("operation", opID)
 	}
-	h, err := m.loadHistory(ctx, began.Group)
+	h, err := m.History.Load(ctx, began.Group)
 	if err != nil {
 		return api.Op{}, err
 	}
-	state, failure, last := h.requestState(opID)
+	state, failure, last := h.RequestState(opID)
 	if last == nil { // an op that the manager itself submitted
-		last = h.op(opID)
+		last = h.Op(opID)
 		state, failure = last.State, move.APIError(last.Failure)
 	}
 	out := request.Render(&last.Status, state, failure)

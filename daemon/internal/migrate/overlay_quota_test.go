@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/internal/api"
@@ -62,13 +63,13 @@ func TestAStartCountsWhatIsLeftOfTheQuotaOfItsOverlay(t *testing.T) {
 		next := &move.Spec{MigrationID: uuid.NewString(), VolumeName: "next", InstanceID: testInstance, Src: api.Location{SizeBytes: testSize}}
 		m := d.manager()
 		m.cfg.OverlayMinFreeBytes = 1 << 40
-		room := m.overlayRoom(next)
+		room := m.Preflight.OverlayRoom(next)
 		d.world.Images.Quota.Store(&quota.Limit{Kind: quota.User, Bytes: 1 << 30, UsedBytes: 1<<30 - room + 1})
-		if err := m.checkOverlaySpace(context.Background(), next); api.CodeOf(err) != api.CodeNoSpace {
+		if err := m.Preflight.CheckOverlaySpace(context.Background(), next); api.CodeOf(err) != api.CodeNoSpace {
 			t.Errorf("with a byte too few: %v, want no_space", err)
 		}
 		d.world.Images.Quota.Store(&quota.Limit{Kind: quota.User, Bytes: 1 << 30, UsedBytes: 1<<30 - room})
-		must(t, m.checkOverlaySpace(context.Background(), next))
+		must(t, m.Preflight.CheckOverlaySpace(context.Background(), next))
 	})
 }
 
@@ -82,13 +83,13 @@ func TestAGuestThatAUsedUpQuotaHasPausedGoesOnWhenTheQuotaIsRaised(t *testing.T)
 		d.world.Images.Quota.Store(&quota.Limit{Kind: quota.User, Bytes: 1 << 30, UsedBytes: 1 << 30})
 		d.world.GuestWrites()
 		d.overlaysWatched() // after the event
-		pass(2 * overlayWatchEvery)
+		pass(2 * monitor.OverlayWatchEvery)
 		if got := d.get(mig.ID).GuestPaused; !strings.Contains(got, "no room for its overlay") {
 			t.Errorf("the migration says %q, want that there is no room", got)
 		}
 		must(t, d.world.SetFull(overlayOf(mig), false))
 		d.world.Images.Quota.Store(&quota.Limit{Kind: quota.User, Bytes: 2 << 30, UsedBytes: 1 << 30})
-		pass(2 * overlayPoll)
+		pass(2 * monitor.OverlayPoll)
 		synctest.Wait()
 		if dom := d.instance(); dom.State != hv.StateRunning {
 			t.Fatalf("the guest is %s (%s) though its quota was raised", dom.State, dom.PauseReason)

@@ -22,16 +22,16 @@ func TestAStartCountsWhatTheOverlaysOfOthersMayStillTake(t *testing.T) {
 		m.cfg.OverlayMinFreeBytes = 1 << 40
 		has, err := d.world.Images.AllocatedBytes(overlayOf(mig))
 		must(t, err)
-		need := 2*m.overlayRoom(next) - has
+		need := 2*m.Preflight.OverlayRoom(next) - has
 		d.world.Images.Free.Store(need - 1)
-		if err := m.checkOverlaySpace(context.Background(), next); api.CodeOf(err) != api.CodeNoSpace {
+		if err := m.Preflight.CheckOverlaySpace(context.Background(), next); api.CodeOf(err) != api.CodeNoSpace {
 			t.Errorf("with a byte too few: %v, want no_space", err)
 		}
 		d.world.Images.Free.Store(need)
-		must(t, m.checkOverlaySpace(context.Background(), next))
+		must(t, m.Preflight.CheckOverlaySpace(context.Background(), next))
 		d.copyAndCancel(mig.ID)
 		d.until(mig.ID, api.MigrationCancelled)
-		d.world.Images.Free.Store(m.overlayRoom(next))
-		must(t, m.checkOverlaySpace(context.Background(), next))
+		d.world.Images.Free.Store(m.Preflight.OverlayRoom(next))
+		must(t, m.Preflight.CheckOverlaySpace(context.Background(), next))
 	})
 }

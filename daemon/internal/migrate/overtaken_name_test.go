@@ -60,7 +60,7 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 					} else if len(d.world.Guards.Guarded()) == 0 {
 						t.Error("the instance may be started")
 					}
-					if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+					if err := d.manager().Monitor.NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
 						t.Errorf("the definition was named after one of the two: %v", err)
 					}
 					// These are the steps of docs/how-to/recover.md, if the overlay is right.

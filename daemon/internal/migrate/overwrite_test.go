@@ -135,7 +135,7 @@ func TestWhatAnotherVolumeHasLeftIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T)
 		must(t, err)
 		for _, info.Block = range []bool{false, true} {
 			for volume, refused := range map[string]bool{testVolume: false, "another": true} {
-				err := d.manager().checkNothingLost(context.Background(), &move.Spec{VolumeID: volume, Dst: dst}, api.MigrationTarget{}, info)
+				err := d.manager().Released.CheckNothingLost(context.Background(), &move.Spec{VolumeID: volume, Dst: dst}, api.MigrationTarget{}, info)
 				if (api.CodeOf(err) == api.CodeDstInUse) != refused {
 					t.Errorf("for volume %s, a device %t: %v", volume, info.Block, err)
 				}
@@ -154,6 +154,6 @@ func TestADeviceThatNoVolumeHasLeftIsOverwrittenUnasked(t *testing.T) {
 		info, err := d.world.Images.Inspect(context.Background(), dst)
 		must(t, err)
 		info.Block = true
-		must(t, d.manager().checkNothingLost(context.Background(), &move.Spec{VolumeID: testVolume, Dst: dst}, api.MigrationTarget{}, info))
+		must(t, d.manager().Released.CheckNothingLost(context.Background(), &move.Spec{VolumeID: testVolume, Dst: dst}, api.MigrationTarget{}, info))
 	})
 }

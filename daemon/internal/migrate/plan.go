@@ -4,12 +4,8 @@ package migrate
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"strings"
 
-	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -35,29 +31,29 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		plan.Dst = withoutID(s.Dst, s.MigrationID)
 	}
 	if s.ConnectDst {
-		if plan.ConnectsDestination, err = m.isAway(ctx, s.Dst.Path); err != nil {
+		if plan.ConnectsDestination, err = m.Preflight.IsAway(ctx, s.Dst.Path); err != nil {
 			return api.MigrationPlan{}, err
 		}
 	}
 	if !s.CreateDst {
-		h, err := m.leaverOf(ctx, s.Dst.Path)
+		h, err := m.Released.LeaverOf(ctx, s.Dst.Path)
 		if err != nil {
 			return api.MigrationPlan{}, err
 		}
 		if h != nil {
-			plan.DstLeftBy = h.spec.MigrationID
+			plan.DstLeftBy = h.Spec.MigrationID
 		}
 	}
 	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !api.IsNetwork(s.Dst.Path) { // the free space of devices and addresses is unknown
-		needed := m.neededBytes(s, !s.DstBlock)
-		free, err := m.destinationFreeBytes(ctx, s)
+		needed := m.Preflight.NeededBytes(s, !s.DstBlock)
+		free, err := m.Preflight.DestinationFreeBytes(ctx, s)
 		if err != nil {
 			return api.MigrationPlan{}, err
 		}
 		plan.NeededBytes, plan.FreeBytes = &needed, &free
 	}
 	if s.Method == move.MethodOverlay {
-		free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, s)
+		free, err := m.Preflight.FreeBytesFor(ctx, m.cfg.OverlayDir, s)
 		if err != nil {
 			return api.MigrationPlan{}, err
 		}
@@ -66,42 +62,10 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	return plan, nil
 }
 
-func (m *Manager) isAway(ctx context.Context, path string) (bool, error) {
-	_, err := m.ports.Images.Inspect(ctx, api.Location{Path: path, Format: api.FormatRaw})
-	if errors.Is(err, image.ErrAbsent) {
-		return true, nil
-	}
-	return false, err
-}
-
 // withoutID replaces the beginning of the migration's id by <id>: each call makes another id, so
 // the planned one is never used.
 func withoutID(l api.Location, id string) api.Location {
 	name := strings.ReplaceAll(l.Name, id[:8], "<id>")
 	l.Path, l.Name = strings.TrimSuffix(l.Path, l.Name)+name, name
 	return l
-}
-
-// destinationFreeBytes returns the free space for dst, including the space of an overwritten file.
-func (m *Manager) destinationFreeBytes(ctx context.Context, s *move.Spec) (int64, error) {
-	if !s.CreateDst {
-		free, err := m.ports.Images.FreeBytes(filepath.Dir(s.Dst.Path))
-		if err != nil {
-			return 0, err
-		}
-		has, err := m.ports.Images.AllocatedBytes(s.Dst.Path)
-		return free + has, err
-	}
-	if s.Dst.Pool == "" {
-		return m.ports.Images.FreeBytes(filepath.Dir(s.Dst.Path))
-	}
-	pools, err := m.ports.HV.Pools(ctx)
-	if err != nil {
-		return 0, request.NoHypervisor(err)
-	}
-	pool, err := location.Pool(pools, s.Dst.Pool)
-	if err != nil {
-		return 0, err
-	}
-	return location.FreeBytes(pool, m.ports.Images.FreeBytes)
 }

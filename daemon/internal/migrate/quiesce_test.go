@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -28,7 +29,7 @@ func (d *daemon) stopAt(step string) <-chan struct{} {
 		d.journal.AfterAppend(nil)
 		go func() {
 			defer close(stopped)
-			d.manager().Quiesce(context.Background())
+			d.manager().Monitor.Quiesce(context.Background())
 			d.Halt()
 		}()
 		pass(time.Millisecond) // so that the stop has begun
@@ -75,11 +76,11 @@ func TestADaemonThatStopsLetsASavedGuestWake(t *testing.T) {
 				runner.Register(restore)
 				defer runner.Stop()
 				w := migratetest.NewWorld(t, hv.StateRunning)
-				g := New(Config{}, w.Ports(), runner, journal, nil, slog.New(slog.DiscardHandler))
+				g := New(move.Config{}, w.Ports(), runner, journal, nil, slog.New(slog.DiscardHandler))
 				must(t, runner.Submit(t.Context(), op.Op{ID: "a", Kind: "restore"}))
 				synctest.Wait()
 				out := make(chan struct{})
-				go func() { g.Quiesce(t.Context()); close(out) }()
+				go func() { g.Monitor.Quiesce(t.Context()); close(out) }()
 				select {
 				case <-out:
 					t.Error("it did not wait")

@@ -13,6 +13,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/changes"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -146,12 +148,12 @@ func TestAClockThatIsSetBackDoesNotHoldAMigrationUp(t *testing.T) {
 
 func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWatchers()
-		all := w.all(t.Context())
+		w := changes.NewFeed()
+		all := w.All(t.Context())
 		for range 100_000 {
-			w.notify("busy")
+			w.Notify("busy")
 		}
-		w.notify("quiet")
+		w.Notify("quiet")
 		seen := 0
 		for id := range all {
 			if seen++; id == "quiet" {
@@ -166,20 +168,20 @@ func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
 
 // Another call is a new request, with all its tries.
 func TestCallingAgainAfterTooManyReplansStartsOver(t *testing.T) {
-	h := &history{}
-	overtaken := func(request string) opView {
-		o := opView{goal: move.GoalComplete, requestID: request}
+	h := &history.Migration{}
+	overtaken := func(request string) history.Op {
+		o := history.Op{Goal: move.GoalComplete, RequestID: request}
 		o.State, o.Failure = op.StateUndone, &op.Failure{Code: string(move.CodeWorldChanged)}
 		return o
 	}
-	for range maxReplans {
-		h.ops = append(h.ops, overtaken("first"))
+	for range history.MaxReplans {
+		h.Ops = append(h.Ops, overtaken("first"))
 	}
-	if _, _, ok := h.next(); ok {
+	if _, _, ok := h.Next(); ok {
 		t.Error("the first request is planned anew without end")
 	}
-	h.ops = append(h.ops, overtaken("second"))
-	if _, request, ok := h.next(); !ok || request != "second" {
+	h.Ops = append(h.Ops, overtaken("second"))
+	if _, request, ok := h.Next(); !ok || request != "second" {
 		t.Errorf("the second request is not planned anew (%q)", request)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -30,7 +31,7 @@ func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused b
 		return false, err
 	}
 	for _, row := range slices.Backward(rows) {
-		h, err := m.loadHistory(ctx, row.ID)
+		h, err := m.History.Load(ctx, row.ID)
 		if api.CodeOf(err) == api.CodeNotFound {
 			continue // of another host, or of a lost journal: its end is unknown here
 		}
@@ -84,27 +85,27 @@ func (m *Manager) recordEndsSoon() {
 	}
 }
 
-func (m *Manager) recordEnd(ctx context.Context, h *history) error {
-	end, known := h.recordedEnd()
+func (m *Manager) recordEnd(ctx context.Context, h *history.Migration) error {
+	end, known := recordedEnd(h)
 	if !known {
 		return nil
 	}
-	last := &h.ops[len(h.ops)-1]
-	return m.env.Place.RecordEnd(ctx, &h.spec, last.Op.ID, end, last.why)
+	last := &h.Ops[len(h.Ops)-1]
+	return m.env.Place.RecordEnd(ctx, &h.Spec, last.Op.ID, end, last.Why)
 }
 
 // recordedEnd returns the end of a move that this host has brought to that end: the volume is at
 // dst, or at src again. The journal does not know the end of a move that the registry had ended, or
 // leads.
-func (h *history) recordedEnd() (end api.MigrationState, known bool) {
-	if h.spec.LedByRegistry() || h.abandoned() != nil {
+func recordedEnd(h *history.Migration) (end api.MigrationState, known bool) {
+	if h.Spec.LedByRegistry() || h.Abandoned() != nil {
 		return "", false
 	}
-	switch state, _ := h.state(); state {
+	switch state, _ := h.State(); state {
 	case api.MigrationCompleted, api.MigrationCancelled:
 		return state, true
 	case api.MigrationError:
-		return state, h.find(move.GoalStart).undone() && len(h.ops) == 1
+		return state, h.Find(move.GoalStart).Undone() && len(h.Ops) == 1
 	default:
 		return "", false
 	}

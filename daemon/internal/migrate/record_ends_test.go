@@ -148,7 +148,7 @@ func TestUntilTheRegistryHasHeardOfAnEndNothingGoesByItsWord(t *testing.T) {
 		d.ends(mig, false)
 		must(t, d.world.Stop(testInstance))
 		d.restores(b, api.MigrationStarted)
-		err := d.manager().MayStart(t.Context(), testInstance)
+		err := d.manager().Monitor.MayStart(t.Context(), testInstance)
 		if api.CodeOf(err) != api.CodeChainChanged {
 			t.Fatalf("a start: %v, want chain_changed", err)
 		}
@@ -162,7 +162,7 @@ func TestUntilTheRegistryHasHeardOfAnEndNothingGoesByItsWord(t *testing.T) {
 		}
 		d.rejoined()
 		pass(time.Second)
-		must(t, d.manager().MayStart(t.Context(), testInstance))
+		must(t, d.manager().Monitor.MayStart(t.Context(), testInstance))
 	})
 }
 

@@ -119,7 +119,7 @@ func TestADeletionThatNobodyHasSeenEndIsLookedAtAgain(t *testing.T) {
 				path, id := d.leaveInPool(t)
 				d.world.Inject(hvtest.Fault{Call: "DeleteVolume", After: true, Err: hv.ErrNotReady, Do: func() { d.pool(false) }})
 				opID := uuid.NewString()
-				_, err := d.manager().DeleteSource(context.Background(), opID, id, false)
+				_, err := d.manager().Released.Delete(context.Background(), opID, id, false)
 				if api.CodeOf(err) != api.CodeNeedsOperator || !strings.Contains(err.Error(), "virsh pool-start new") {
 					t.Fatalf("%v, want needs_operator with the way out", err)
 				}

@@ -21,13 +21,13 @@ import (
 
 func (d *daemon) released() []api.ReleasedSource {
 	d.t.Helper()
-	all, err := d.manager().Released(context.Background(), "")
+	all, err := d.manager().Released.List(context.Background(), "")
 	must(d.t, err)
 	return all
 }
 
 func (d *daemon) deleteSource(id string) error {
-	_, err := d.manager().DeleteSource(context.Background(), uuid.NewString(), id, false)
+	_, err := d.manager().Released.Delete(context.Background(), uuid.NewString(), id, false)
 	return err
 }
 
@@ -176,7 +176,7 @@ func (d *daemon) startElsewhere(t *testing.T) {
 
 func TestWhatAVolumeHasLeftIsKnownUntilItIsGoneOrAVolume(t *testing.T) {
 	left := func(d *daemon) []string {
-		paths, err := d.manager().Left(context.Background(), testVolume)
+		paths, err := d.manager().Released.Left(context.Background(), testVolume)
 		must(d.t, err)
 		return paths
 	}
@@ -272,7 +272,7 @@ func TestACopyThatHasWrittenNothingHidesNoReleasedSource(t *testing.T) {
 		if !slices.ContainsFunc(d.released(), func(r api.ReleasedSource) bool { return r.Location.Path == path }) {
 			t.Errorf("%s is no released source any more", path)
 		}
-		if err := d.manager().CheckAdoptable(ctx, path, "cannot adopt"); api.CodeOf(err) != api.CodeConflict {
+		if err := d.manager().Released.CheckAdoptable(ctx, path, "cannot adopt"); api.CodeOf(err) != api.CodeConflict {
 			t.Errorf("an adoption: %v, want conflict", err)
 		}
 		if _, err := d.manager().Plan(ctx, testVolume, api.MigrationTarget{ToPath: path}); api.CodeOf(err) != api.CodeDstInUse {

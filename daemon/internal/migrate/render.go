@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -16,15 +17,15 @@ import (
 )
 
 // render returns the API's document of a migration, from its history and the state in memory.
-func (m *Manager) render(h *history) api.Migration {
+func (m *Manager) render(h *history.Migration) api.Migration {
 	mig, _ := m.renderPaced(h)
 	return mig
 }
 
 // renderPaced is render, with the kind of the document's Pacing.
-func (m *Manager) renderPaced(h *history) (api.Migration, move.PacingKind) {
-	s := &h.spec
-	state, failure := h.shownState()
+func (m *Manager) renderPaced(h *history.Migration) (api.Migration, move.PacingKind) {
+	s := &h.Spec
+	state, failure := h.ShownState()
 	mig := api.Migration{
 		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.HostName,
 		SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
@@ -33,9 +34,9 @@ func (m *Manager) renderPaced(h *history) (api.Migration, move.PacingKind) {
 	}
 	mig.SetCopyOptions(m.env.Move.CopyOptions(s))
 	mig.Pace = cmp.Or(mig.Pace, api.PaceGentle)
-	started := h.ops[0].Op.CreatedAt.UTC()
+	started := h.Ops[0].Op.CreatedAt.UTC()
 	mig.StartedAt = &started
-	frozen, ended := h.times()
+	frozen, ended := h.Times()
 	if !ended.IsZero() {
 		utc := ended.UTC()
 		mig.FinishedAt = &utc
@@ -44,17 +45,19 @@ func (m *Manager) renderPaced(h *history) (api.Migration, move.PacingKind) {
 		mig.ExposedSeconds = m.exposure(frozen, ended).Seconds()
 		mig.OverlayShared = m.overlayShared(s)
 	}
-	if at := m.stopped(h); at != nil && !at.at.IsZero() {
-		utc := at.at.UTC()
-		mig.StoppedAt, mig.Error = &utc, at.failure
+	if at := m.stopped(h); at != nil && !at.At.IsZero() {
+		utc := at.At.UTC()
+		mig.StoppedAt, mig.Error = &utc, at.Failure
 	}
-	mig.GuestPaused = m.guestPaused(h)
+	if h.OnOverlay() {
+		mig.GuestPaused = m.Monitor.PausedBy(s.MigrationID)
+	}
 	if !state.Final() {
 		mig.GuestNotResumed = m.env.Pause.Unresumed(s.MigrationID)
 	}
-	mig.ChainProblem = m.chains.of(s.MigrationID)
-	if h.onOverlay() {
-		mig.GuestThrottled = m.slowed.text(s.MigrationID)
+	mig.ChainProblem = m.Monitor.ProblemOf(s.MigrationID)
+	if h.OnOverlay() {
+		mig.GuestThrottled = m.Monitor.Throttled(s.MigrationID)
 	}
 	mig.Remark = remark(h, state)
 	fillStalls(h, &mig)
@@ -64,13 +67,13 @@ func (m *Manager) renderPaced(h *history) (api.Migration, move.PacingKind) {
 
 // remark returns how the result of the migration differs, or may differ, from the caller's
 // expectation.
-func remark(h *history, state api.MigrationState) string {
+func remark(h *history.Migration, state api.MigrationState) string {
 	var remarks []string
 	if state.Final() {
-		remarks = append(remarks, request.Remark(&h.ops[len(h.ops)-1].Status))
+		remarks = append(remarks, request.Remark(&h.Ops[len(h.Ops)-1].Status))
 	}
 	if !state.Final() || state == api.MigrationCompleted {
-		remarks = append(append(remarks, h.spec.RoomNote), h.spec.Notes...)
+		remarks = append(append(remarks, h.Spec.RoomNote), h.Spec.Notes...)
 	}
 	return strings.Join(slices.DeleteFunc(remarks, func(r string) bool { return r == "" }), "; ")
 }
@@ -90,8 +93,8 @@ func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 }
 
 // phaseOf returns the detail of the state: what the op waits for, or its step.
-func phaseOf(h *history, state api.MigrationState) string {
-	o := h.running()
+func phaseOf(h *history.Migration, state api.MigrationState) string {
+	o := h.Running()
 	switch {
 	case o == nil:
 		return string(state)
@@ -103,28 +106,28 @@ func phaseOf(h *history, state api.MigrationState) string {
 	return string(state)
 }
 
-func fillStalls(h *history, mig *api.Migration) {
-	for i := range h.ops {
-		if ms, ok := plans.StartStall(&h.ops[i].Status); ok {
+func fillStalls(h *history.Migration, mig *api.Migration) {
+	for i := range h.Ops {
+		if ms, ok := plans.StartStall(&h.Ops[i].Status); ok {
 			mig.StallMS.Start = ms
 		}
-		if ms, ok := plans.HoldStall(&h.ops[i].Status); ok {
+		if ms, ok := plans.HoldStall(&h.Ops[i].Status); ok {
 			mig.StallMS.Job = ms
 		}
-		if ms, ok := plans.SwitchStall(&h.ops[i].Status); ok {
+		if ms, ok := plans.SwitchStall(&h.Ops[i].Status); ok {
 			mig.StallMS.Switch = ms
 		}
 	}
 }
 
-func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing move.PacingKind) {
-	s := &h.spec
-	mig.BytesDone = h.copiedBytes()
+func (m *Manager) fillProgress(h *history.Migration, mig *api.Migration) (pacing move.PacingKind) {
+	s := &h.Spec
+	mig.BytesDone = h.CopiedBytes()
 	if mig.State == api.MigrationCompleted {
 		mig.BytesDone = s.SizeBytes()
 	}
-	if p, ok := m.env.Move.Progress(s); ok && movesBytes(h.running()) {
-		if p.Phase != "" && h.running().Waiting == "" {
+	if p, ok := m.env.Move.Progress(s); ok && movesBytes(h.Running()) {
+		if p.Phase != "" && h.Running().Waiting == "" {
 			mig.Phase = p.Phase
 		}
 		if p.BytesTotal > 0 {
@@ -141,14 +144,6 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing move.Paci
 	return pacing
 }
 
-func movesBytes(o *opView) bool {
+func movesBytes(o *history.Op) bool {
 	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
-}
-
-// guestPaused returns why the guest of a migration is paused, "" if no I/O error was seen.
-func (m *Manager) guestPaused(h *history) string {
-	if stop := m.ioStops.get(h.spec.MigrationID); stop != nil && h.onOverlay() {
-		return stop.text
-	}
-	return ""
 }

@@ -18,7 +18,7 @@ func TestAnImageThatTheMigrationMakesGetsTheRightsOfSrc(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		inBubble(t, state, func(t *testing.T, d *daemon) {
 			mig := d.begin(toNewPool)
-			overlay := d.manager().overlayPath(mig.ID)
+			overlay := d.manager().Preflight.OverlayPath(mig.ID)
 			for what, path := range map[string]string{"dst": mig.Dst.Path, "the overlay": overlay} {
 				if !d.world.Images.GaveRights(path) {
 					t.Errorf("%s: %s has not the rights of src", state, what)

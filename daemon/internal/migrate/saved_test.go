@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -60,7 +61,7 @@ func TestACopyWithAllGuestsPausedSaysWhereItIsAndChangesNoRow(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		for range 2 { // the same call again is the same copy
-			_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
+			err := d.manager().Parts.CopySaved(ctx, savedCopy, copySaved())
 			must(t, err)
 			o := d.untilOp(savedCopy)
 			if o.State != string(op.StateDone) || o.Location == nil || o.Location.Path != dstPath || o.MigrationID != testMigration {
@@ -81,7 +82,7 @@ func TestACopyWithAllGuestsPausedSaysWhereItIsAndChangesNoRow(t *testing.T) {
 
 // lateJournal runs happen before the ops of a group are read.
 type lateJournal struct {
-	Journal
+	history.Journal
 	happen func()
 }
 
@@ -93,11 +94,11 @@ func (j *lateJournal) Group(ctx context.Context, group string) ([]op.Op, error) 
 func TestACopyThatEndsWhileItIsLookedAtSaysWhereItIs(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		let := sync.OnceFunc(func() { close(d.world.Copier.Gate) })
-		d.manager().journal = &lateJournal{Journal: d.journal, happen: func() {
+		d.manager().History.Journal = &lateJournal{Journal: d.journal, happen: func() {
 			let()
 			pass(moveTimeout)
 		}}
@@ -112,7 +113,7 @@ func TestACopyThatEndsWhileItIsLookedAtSaysWhereItIs(t *testing.T) {
 func TestACopyWithAllGuestsPausedIsListedWhileItRuns(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		open, err := d.manager().List(context.Background(), false)
@@ -128,7 +129,7 @@ func TestACopyWithAllGuestsPausedIsListedWhileItRuns(t *testing.T) {
 func TestACopyWithAllGuestsPausedGoesOnAfterARestart(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		d.Restart()
@@ -143,7 +144,7 @@ func TestACopyWithAllGuestsPausedGoesOnAfterARestart(t *testing.T) {
 func TestAVolumeThatAGuestHasOpenIsNotCopiedAsSaved(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		must(t, d.world.Start(testInstance))
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		o := d.untilOp(savedCopy)
 		if o.State != string(op.StateUndone) || o.Error == nil || o.Error.Code != api.CodeVolumeInUse {
@@ -163,7 +164,7 @@ func TestAGuestThatWasStartedDuringTheCopyUndoesIt(t *testing.T) {
 				_ = w.Start(testInstance)
 			}
 		}
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		o := d.untilOp(savedCopy)
 		if o.State != string(op.StateUndone) || o.Error == nil || o.Error.Code != api.CodeVolumeInUse {
@@ -178,7 +179,7 @@ func TestACopyIsMadeOnlyWhileTheRegistryWantsIt(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			savedDaemon(t, func(t *testing.T, d *daemon) {
 				d.world.Registry.SavedRow(state)
-				_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+				err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 				must(t, err)
 				if o := d.untilOp(savedCopy); o.State != string(op.StateUndone) || o.Error.Code != api.CodeStateForbidden {
 					t.Errorf("the op is %+v", o)
@@ -192,11 +193,11 @@ func TestACopyIsMadeOnlyWhileTheRegistryWantsIt(t *testing.T) {
 func TestAFailedCopyCanBeMadeAgainUnderAnotherID(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		must(t, d.world.Start(testInstance))
-		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		d.untilOp(savedCopy)
 		must(t, d.world.Stop(testInstance))
-		_, err = d.manager().CopySaved(context.Background(), savedCopy+".2", copySaved())
+		err = d.manager().Parts.CopySaved(context.Background(), savedCopy+".2", copySaved())
 		must(t, err)
 		if o := d.untilOp(savedCopy + ".2"); o.State != string(op.StateDone) {
 			t.Errorf("the op is %+v", o)
@@ -208,7 +209,7 @@ func TestAFailedCopyCanBeMadeAgainUnderAnotherID(t *testing.T) {
 // copiesSaved runs the copy of the saved guest's volume to its end.
 func (d *daemon) copiesSaved(t *testing.T) {
 	t.Helper()
-	_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+	err := d.manager().Parts.CopySaved(context.Background(), savedCopy, copySaved())
 	must(t, err)
 	d.untilOp(savedCopy)
 }
@@ -230,17 +231,17 @@ func TestADropStopsTheCopyAndNoneFollows(t *testing.T) {
 				if !copied {
 					d.world.Copier.Gate = make(chan struct{})
 				}
-				_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
+				err := d.manager().Parts.CopySaved(ctx, savedCopy, copySaved())
 				must(t, err)
 				synctest.Wait()
 				d.world.Registry.SavedRow(api.MigrationCancelling)
-				must(t, d.manager().DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
+				must(t, d.manager().Parts.DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
 				if o := d.untilOp(savedDrop); o.State != string(op.StateDone) {
 					t.Fatalf("the op is %+v", o)
 				}
 				must(t, d.world.NothingMade())
 				d.world.Registry.SavedRow(api.MigrationCopying)
-				if _, err := d.manager().CopySaved(ctx, savedCopy+".2", copySaved()); api.CodeOf(err) != api.CodeStateForbidden {
+				if err := d.manager().Parts.CopySaved(ctx, savedCopy+".2", copySaved()); api.CodeOf(err) != api.CodeStateForbidden {
 					t.Errorf("a copy after the drop: %v", err)
 				}
 			})
@@ -252,11 +253,11 @@ func TestADropOfWhatWasNeverCopiedHereKeepsALateCopyOut(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		ctx, spec := context.Background(), savedSpec()
 		d.world.Registry.SavedRow(api.MigrationCancelling)
-		must(t, d.manager().DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
+		must(t, d.manager().Parts.DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
 		if o := d.untilOp(savedDrop); o.State != string(op.StateDone) {
 			t.Fatalf("the op is %+v", o)
 		}
-		if _, err := d.manager().CopySaved(ctx, savedCopy, copySaved()); api.CodeOf(err) != api.CodeStateForbidden {
+		if err := d.manager().Parts.CopySaved(ctx, savedCopy, copySaved()); api.CodeOf(err) != api.CodeStateForbidden {
 			t.Errorf("a copy after the drop: %v", err)
 		}
 	})
@@ -267,7 +268,7 @@ func TestDstIsNotDroppedOnceTheVolumeIsThere(t *testing.T) {
 		ctx, spec := context.Background(), savedSpec()
 		d.copiesSaved(t)
 		d.world.Registry.Flip()
-		must(t, d.manager().DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
+		must(t, d.manager().Parts.DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
 		if o := d.untilOp(savedDrop); o.State != string(op.StateUndone) || o.Error.Code != api.CodeStateForbidden {
 			t.Errorf("the op is %+v", o)
 		}
@@ -278,21 +279,21 @@ func TestDstIsNotDroppedOnceTheVolumeIsThere(t *testing.T) {
 func TestSrcIsDeletedOnlyAfterTheVolumeHasMoved(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		ctx, spec := context.Background(), savedSpec()
-		if err := d.manager().DropSaved(ctx, "early", dropSaved(api.DropSrc, &spec)); api.CodeOf(err) != api.CodeStateForbidden {
+		if err := d.manager().Parts.DropSaved(ctx, "early", dropSaved(api.DropSrc, &spec)); api.CodeOf(err) != api.CodeStateForbidden {
 			t.Errorf("before the copy: %v", err)
 		}
 		d.copiesSaved(t)
-		must(t, d.manager().DropSaved(ctx, "before", dropSaved(api.DropSrc, &spec)))
+		must(t, d.manager().Parts.DropSaved(ctx, "before", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("before"); o.State != string(op.StateUndone) || !d.world.Exists(srcPath) {
 			t.Errorf("before the flip: %+v", o)
 		}
 		d.flipsSaved(t)
-		must(t, d.manager().DropSaved(ctx, "late", dropSaved(api.DropSrc, &spec)))
+		must(t, d.manager().Parts.DropSaved(ctx, "late", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("late"); o.State != string(op.StateUndone) || !d.world.Exists(srcPath) {
 			t.Errorf("when it is over, and src may be another volume's: %+v", o)
 		}
 		d.world.Registry.Flip()
-		must(t, d.manager().DropSaved(ctx, "after", dropSaved(api.DropSrc, &spec)))
+		must(t, d.manager().Parts.DropSaved(ctx, "after", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("after"); o.State != string(op.StateDone) || d.world.Exists(srcPath) {
 			t.Errorf("after the flip: %+v", o)
 		}
@@ -313,7 +314,7 @@ func TestASourceThatAMoveOfTheRegistryHasLeftIsOnlyWrittenIfItIsWritten(t *testi
 			row.FinishedAt = &ended
 			d.world.Registry.Rows[testMigration] = row
 		})
-		released, err := d.manager().Released(ctx, "")
+		released, err := d.manager().Released.List(ctx, "")
 		must(t, err)
 		if len(released) != 1 || released[0].Written || !released[0].ReleasedAt.Equal(ended) {
 			t.Errorf("released is %+v, want src, which nobody has written", released)
@@ -332,7 +333,7 @@ func TestNobodyButTheRegistryEndsAMoveWithAllGuestsPaused(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		d.world.Copier.Gate = make(chan struct{})
-		_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(ctx, savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		for name, do := range map[string]func(context.Context, Call) (api.Migration, string, error){

@@ -82,7 +82,7 @@ func TestALedMoveTakesNoImageThatOnlyAnotherGuestHas(t *testing.T) {
 			Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: theirs}},
 		}}}))
 		good := liveVolume()
-		if err := d.manager().Live(t.Context(), "M.good", api.LiveTrack{LiveVolume: good, Generation: 1}); err != nil {
+		if err := d.manager().Parts.Live(t.Context(), "M.good", api.LiveTrack{LiveVolume: good, Generation: 1}); err != nil {
 			t.Fatal(err)
 		}
 		at := func(l api.Location, path string) api.Location {
@@ -94,20 +94,20 @@ func TestALedMoveTakesNoImageThatOnlyAnotherGuestHas(t *testing.T) {
 		} {
 			in := good
 			in.Src, in.Dst = v.Src, v.Dst
-			refused := d.manager().Live(t.Context(), "M."+what, api.LiveRound{LiveVolume: in, Generation: 1, Round: 1})
+			refused := d.manager().Parts.Live(t.Context(), "M."+what, api.LiveRound{LiveVolume: in, Generation: 1, Round: 1})
 			if api.CodeOf(refused) != api.CodeInvalidArgument || !strings.Contains(refused.Error(), "in a directory that does not exist") {
 				t.Errorf("%s is the image of another guest: %v", what, refused)
 			}
 		}
 		in := copySaved()
 		in.Src = at(in.Src, theirs)
-		if _, err := d.manager().CheckCopySaved(t.Context(), in); !strings.Contains(err.Error(), "in a directory that does not exist") {
+		if _, err := d.manager().Parts.CheckCopySaved(t.Context(), in); !strings.Contains(err.Error(), "in a directory that does not exist") {
 			t.Errorf("a copy with all guests paused: %v", err)
 		}
 		in.MigrationID = testMigration
 		v := good
 		v.Src = at(good.Src, theirs)
-		if err := d.manager().CheckLive(t.Context(), api.LiveCheck{LiveVolume: v}); !strings.Contains(err.Error(), "in a directory that does not exist") {
+		if err := d.manager().Preflight.CheckLive(t.Context(), api.LiveCheck{LiveVolume: v}); !strings.Contains(err.Error(), "in a directory that does not exist") {
 			t.Errorf("a check of a move while all guests write: %v", err)
 		}
 	})

@@ -6,8 +6,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/daemon/internal/migrate/preflight"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -35,17 +37,17 @@ func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, e
 	return m.granted(ctx, o.Group, req.OpID)
 }
 
-func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*opInput, error) {
+func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*history.OpInput, error) {
 	spec, err := m.specFor(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	kind, err := m.kindFor(ctx, spec, move.GoalStart)
+	kind, err := m.env.KindFor(ctx, spec, move.GoalStart)
 	if err != nil {
 		return nil, err
 	}
 	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return &opInput{move.Input{Spec: *spec, RequestID: req.OpID}, kind}, nil
+	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: req.OpID}, Kind: kind}, nil
 }
 
 // specFor makes all checks of a start and returns its spec. It changes nothing.
@@ -62,7 +64,7 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 	if err := m.noOther(ctx, vol); err != nil {
 		return nil, err
 	}
-	spec, err := m.preflight(ctx, vol, req.Target)
+	spec, err := m.Preflight.Spec(ctx, vol, req.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +103,7 @@ func checkByHand(s *move.Spec, req StartRequest) error {
 	case req.Target.Method == move.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "method mirror makes no frozen source to copy between start and complete; use `volferryctl volume migrate`, which goes through to the end")
 	}
-	return onlyMirrored(s, "is not done step by step; use `volferryctl volume migrate`, or stop the instance")
+	return preflight.OnlyMirrored(s, "is not done step by step; use `volferryctl volume migrate`, or stop the instance")
 }
 
 // grantBound is how long a request waits for the registry's answer before it returns the present
@@ -113,7 +115,7 @@ const grantBound = 10 * time.Second
 func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
-	for range m.watch.changes(ctx, id) {
+	for range m.watch.Of(ctx, id) {
 		st, err := m.runner.Status(ctx, opID)
 		if err != nil {
 			return api.Migration{}, request.JournalError(err)

@@ -10,33 +10,26 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stop is a standstill: nothing more is done for the migration until a call, or until an obstacle
-// is removed.
-type stop struct {
-	op      string // the failed op
-	at      time.Time
-	failure *api.Error
-}
-
 // stopped returns the standstill of a migration, nil if the migration has ended, continues by
 // itself, or waits for the next call of a migration step by step.
-func (m *Manager) stopped(h *history) *stop {
-	at := h.stopped()
+func (m *Manager) stopped(h *history.Migration) *history.Standstill {
+	at := h.Standstill()
 	switch {
 	case at == nil:
 		return m.heldUp(h)
-	case at.failure == nil || at.failure.Message != errCancelled.Message:
+	case at.Failure == nil || at.Failure.Message != history.ErrCancelled.Message:
 		return at
-	case m.cancels.has(h.spec.MigrationID):
+	case m.cancels.has(h.Spec.MigrationID):
 		return nil // the call that cancels is about to begin the cancel
 	}
-	at.failure = errCancelNotBegun
+	at.Failure = errCancelNotBegun
 	return at
 }
 
@@ -50,36 +43,16 @@ const heldUpAfter = 10 * time.Minute
 
 // heldUp returns the standstill of a migration that would continue by itself, and cannot: its guest
 // is saved, for example. The next op is tried again all the time.
-func (m *Manager) heldUp(h *history) *stop {
-	why := m.retries.why(h.spec.MigrationID)
-	if _, _, more := h.next(); !more || why == nil {
+func (m *Manager) heldUp(h *history.Migration) *history.Standstill {
+	why := m.retries.why(h.Spec.MigrationID)
+	if _, _, more := h.Next(); !more || why == nil {
 		return nil
 	}
-	last := &h.ops[len(h.ops)-1]
+	last := &h.Ops[len(h.Ops)-1]
 	if m.ports.Now().Sub(last.FinishedAt) < heldUpAfter {
 		return nil
 	}
-	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: api.AsError(look.HVRefusal(request.Refused(why)))}
-}
-
-// stopped is Manager.stopped from the journal alone. After an op was stopped for a cancel, it is a
-// standstill.
-func (h *history) stopped() *stop {
-	state, failure := h.state()
-	if state.Final() {
-		return nil
-	}
-	if o := h.running(); o != nil {
-		if o.State != op.StateNeedsOperator {
-			return nil
-		}
-		return &stop{op: o.Op.ID, at: o.ParkedAt, failure: failure}
-	}
-	if _, _, more := h.next(); more || failure == nil || h.spec.LedByRegistry() {
-		return nil // the registry leads it
-	}
-	last := &h.ops[len(h.ops)-1]
-	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: failure}
+	return &history.Standstill{Op: last.Op.ID, At: last.FinishedAt, Failure: api.AsError(look.HVRefusal(request.Refused(why)))}
 }
 
 // auditStop adds to the audit trail that the migration has stopped, once for each standstill. With
@@ -93,15 +66,15 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 		m.stops.noteStop(id, "")
 		return
 	}
-	h, err := m.loadHistory(ctx, id)
+	h, err := m.History.Load(ctx, id)
 	if err != nil {
 		return // advance has logged it
 	}
 	at := m.stopped(h)
-	if at != nil && at.failure == errCancelNotBegun {
+	if at != nil && at.Failure == errCancelNotBegun {
 		// The cancel may have begun, and its call ended, since the history was read; then the
 		// history has it now.
-		if h, err = m.loadHistory(ctx, id); err != nil {
+		if h, err = m.History.Load(ctx, id); err != nil {
 			return
 		}
 		at = m.stopped(h)
@@ -110,15 +83,15 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 		m.stops.noteStop(id, "")
 		return
 	}
-	if !m.stops.noteStop(id, at.op) || silent {
+	if !m.stops.noteStop(id, at.Op) || silent {
 		return
 	}
-	s := &h.spec
-	state, _ := h.state()
+	s := &h.Spec
+	state, _ := h.State()
 	details := map[string]any{"volume_id": s.VolumeID, "volume_name": s.VolumeName}
-	if at.failure != nil {
-		details["code"] = at.failure.Code
-		details["reason"] = request.EventReason(strings.Join(strings.Fields(at.failure.Message), " "))
+	if at.Failure != nil {
+		details["code"] = at.Failure.Code
+		details["reason"] = request.EventReason(strings.Join(strings.Fields(at.Failure.Message), " "))
 	}
 	m.ports.Audit(api.EventPost{
 		At: m.ports.Now(), What: "migration.stopped", Object: "migration/" + s.MigrationID, To: string(state), OpID: uuid.NewString(), Details: details,

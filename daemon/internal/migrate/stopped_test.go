@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -106,7 +107,7 @@ func TestAMoveThatWasStoppedForACancelThatDidNotBeginSaysThatItStands(t *testing
 		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
-		must(t, d.runner().Interrupt(d.runner().Active()[0].Op.ID, errCancelled))
+		must(t, d.runner().Interrupt(d.runner().Active()[0].Op.ID, history.ErrCancelled))
 		mig := d.until(id, api.MigrationStarted)
 		if mig.StoppedAt == nil || mig.Error == nil || mig.Error.Message != errCancelNotBegun.Message {
 			t.Fatalf("it has stopped since %v (%v), want that its cancel has not begun", mig.StoppedAt, mig.Error)

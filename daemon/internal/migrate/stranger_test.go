@@ -73,7 +73,7 @@ func TestADomainThatNobodyFollowsStopsALiveMove(t *testing.T) {
 func TestASourceThatIsWrittenWhileItIsCopiedAsSavedUndoesTheCopy(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
-		_, err := d.manager().CopySaved(t.Context(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(t.Context(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		must(t, d.world.WriteBlock(srcPath, 3, 1<<41))

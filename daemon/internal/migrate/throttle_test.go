@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -27,10 +28,10 @@ const (
 
 // slowing runs a test in fake time with a daemon that limits guests, and a guest with a limit of
 // its own, 0 for none, on an overlay.
-func slowing(t *testing.T, own int64, f func(t *testing.T, d *daemon, cfg *Config, mig api.Migration)) {
+func slowing(t *testing.T, own int64, f func(t *testing.T, d *daemon, cfg *move.Config, mig api.Migration)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := &Config{ThrottleBelowBytes: slowBelow, ThrottleFor: slowSeconds * time.Second}
+		cfg := &move.Config{ThrottleBelowBytes: slowBelow, ThrottleFor: slowSeconds * time.Second}
 		d := newDaemonWith(t, migratetest.NewWorld(t, hv.StateRunning), cfg)
 		must(t, d.world.LimitByUser(testInstance, "vda", own))
 		f(t, d, cfg, d.begin(toNewPool))
@@ -40,7 +41,7 @@ func slowing(t *testing.T, own int64, f func(t *testing.T, d *daemon, cfg *Confi
 // leave leaves this much space for overlays, and lets the watch see it.
 func (d *daemon) leave(free int64) {
 	d.world.Images.Free.Store(free)
-	pass(2 * roomWatchEvery)
+	pass(2 * monitor.RoomWatchEvery)
 	synctest.Wait()
 }
 
@@ -64,7 +65,7 @@ func (d *daemon) cancelled(mig api.Migration) {
 }
 
 func TestAGuestIsSlowedSoThatWhatIsFreeForItsOverlayLasts(t *testing.T) {
-	slowing(t, 0, func(_ *testing.T, d *daemon, _ *Config, mig api.Migration) {
+	slowing(t, 0, func(_ *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 		d.leave(slowBelow)
 		d.wantLimit(0)
 		d.leave(slowBelow - 1)
@@ -80,7 +81,7 @@ func TestAGuestIsSlowedSoThatWhatIsFreeForItsOverlayLasts(t *testing.T) {
 		d.wantLimit(blockjob.ThrottleBytesPerSecond)
 		d.leave(slowBelow + 1) // it would be short again at once
 		d.wantLimit(atFree(slowBelow + 1))
-		d.leave(slowBelow + slowBelow/roomBack)
+		d.leave(slowBelow + slowBelow/monitor.RoomBack)
 		d.wantLimit(0)
 		if text := d.get(mig.ID).GuestThrottled; text != "" {
 			t.Errorf("the migration still says %q", text)
@@ -96,8 +97,8 @@ func TestAGuestIsSlowedSoThatWhatIsFreeForItsOverlayLasts(t *testing.T) {
 }
 
 func TestADiskThatIsSlowedWithTheDisksOfItsThrottleGroupNamesThem(t *testing.T) {
-	slowing(t, 0, func(t *testing.T, d *daemon, _ *Config, _ api.Migration) {
-		text := d.manager().slowText(&move.Spec{InstanceName: "web", Target: "vda"}, &room{}, &blockjob.WriteLimit{Space: 1 << 20, Is: 1 << 20, With: []string{"vdb"}})
+	slowing(t, 0, func(t *testing.T, d *daemon, _ *move.Config, _ api.Migration) {
+		text := d.manager().Monitor.SlowText(&move.Spec{InstanceName: "web", Target: "vda"}, &monitor.Room{}, &blockjob.WriteLimit{Space: 1 << 20, Is: 1 << 20, With: []string{"vdb"}})
 		if !strings.Contains(text, "to disk vda, and to vdb, which share its throttle group, together, since") {
 			t.Errorf("the migration says %q", text)
 		}
@@ -107,7 +108,7 @@ func TestADiskThatIsSlowedWithTheDisksOfItsThrottleGroupNamesThem(t *testing.T) 
 func TestTheOwnersLimitIsKeptAndPutBack(t *testing.T) {
 	for name, own := range map[string]int64{"a higher one": 100 << 20, "a lower one": 4096} {
 		t.Run(name, func(t *testing.T) {
-			slowing(t, own, func(_ *testing.T, d *daemon, _ *Config, mig api.Migration) {
+			slowing(t, own, func(_ *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 				d.leave(slowBelow / 2)
 				d.wantLimit(min(own, atFree(slowBelow/2)))
 				d.leave(1 << 40)
@@ -139,7 +140,7 @@ func TestTheLimitIsOffWhereTheMoveEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slowing(t, 0, func(_ *testing.T, d *daemon, _ *Config, mig api.Migration) {
+			slowing(t, 0, func(_ *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 				d.leave(slowBelow / 2)
 				d.wantLimit(atFree(slowBelow / 2))
 				end(d, mig)
@@ -164,7 +165,7 @@ func TestTheOwnersLimitIsBackWhateverDiesAtAnyCall(t *testing.T) {
 				const own = 100 << 20
 				for n := 1; ; n++ {
 					reached := false
-					slowing(t, own, func(_ *testing.T, d *daemon, _ *Config, mig api.Migration) {
+					slowing(t, own, func(_ *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 						d.world.Inject(hvtest.Fault{Call: "PutWriteLimit", Nth: n, After: after, Do: func() { reached = true; happen(d) }})
 						for _, free := range []int64{slowBelow / 2, slowBelow / 4, 1 << 40, slowBelow / 2} {
 							d.leave(free)
@@ -188,7 +189,7 @@ func TestTheOwnersLimitIsBackWhateverDiesAtAnyCall(t *testing.T) {
 func TestALimitThatSomebodyHasChangedIsLeft(t *testing.T) {
 	for name, theirs := range map[string]int64{"another": 7 << 20, "none": 0} {
 		t.Run(name, func(t *testing.T) {
-			slowing(t, 100<<20, func(t *testing.T, d *daemon, _ *Config, mig api.Migration) {
+			slowing(t, 100<<20, func(t *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 				d.leave(slowBelow / 2)
 				must(t, d.world.LimitByUser(testInstance, "vda", theirs))
 				for _, free := range []int64{slowBelow / 4, slowBelow / 8, 1 << 40} {
@@ -204,7 +205,7 @@ func TestALimitThatSomebodyHasChangedIsLeft(t *testing.T) {
 }
 
 func TestAMoveSaysThatItLeftALimitOfSomebodyElse(t *testing.T) {
-	slowing(t, 0, func(t *testing.T, d *daemon, _ *Config, mig api.Migration) {
+	slowing(t, 0, func(t *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 		d.leave(slowBelow / 2)
 		must(t, d.world.LimitByUser(testInstance, "vda", 7<<20))
 		d.leave(slowBelow / 2)
@@ -219,7 +220,7 @@ func TestAMoveSaysThatItLeftALimitOfSomebodyElse(t *testing.T) {
 }
 
 func TestANewProcessOfTheGuestIsSlowedFromItsOwnLimitOn(t *testing.T) {
-	slowing(t, 0, func(t *testing.T, d *daemon, _ *Config, mig api.Migration) {
+	slowing(t, 0, func(t *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 		d.leave(slowBelow / 2)
 		must(t, d.world.Destroy(testInstance))
 		d.leave(slowBelow / 2)
@@ -235,7 +236,7 @@ func TestANewProcessOfTheGuestIsSlowedFromItsOwnLimitOn(t *testing.T) {
 }
 
 func TestADaemonThatDoesNotSlowGuestsTakesOffWhatOneHasLeft(t *testing.T) {
-	slowing(t, 100<<20, func(_ *testing.T, d *daemon, cfg *Config, mig api.Migration) {
+	slowing(t, 100<<20, func(_ *testing.T, d *daemon, cfg *move.Config, mig api.Migration) {
 		d.leave(slowBelow / 2)
 		d.RestartAfter(func() { cfg.ThrottleBelowBytes = 0 })
 		d.leave(slowBelow / 2)
@@ -246,7 +247,7 @@ func TestADaemonThatDoesNotSlowGuestsTakesOffWhatOneHasLeft(t *testing.T) {
 
 // The lower of the two limits counts, and the guest has its own when both are removed.
 func TestACommitThatGetsNowhereSlowsAGuestThatIsSlowedForTheRoom(t *testing.T) {
-	slowing(t, 100<<20, func(_ *testing.T, d *daemon, _ *Config, mig api.Migration) {
+	slowing(t, 100<<20, func(_ *testing.T, d *daemon, _ *move.Config, mig api.Migration) {
 		d.leave(slowBelow / 2)
 		d.world.SetStep(0)
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))

@@ -56,7 +56,7 @@ func TestAMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromStart(t *testing.T) 
 		} {
 			define()
 			for call, err := range map[string]error{
-				"start": d.manager().MayStart(ctx, testInstance), "repair": d.manager().CheckRecorded(ctx, testInstance),
+				"start": d.manager().Monitor.MayStart(ctx, testInstance), "repair": d.manager().Which.CheckRecorded(ctx, testInstance),
 			} {
 				if api.CodeOf(err) != api.CodeChainChanged {
 					t.Fatalf("%s, %s: %v, want chain_changed", name, call, err)
@@ -81,7 +81,7 @@ func TestAGuestOnTheSourceOfAMoveThatTheRegistryDoesNotKnowIsSaid(t *testing.T) 
 		if len(got) != 1 || !strings.Contains(got[0], "runs on "+mig.Src.Path) || !strings.Contains(got[0], mig.Dst.Path) || !strings.Contains(got[0], "the registry does not know it") {
 			t.Errorf("written sources are %q", got)
 		}
-		all, err := d.manager().Released(context.Background(), "")
+		all, err := d.manager().Released.List(context.Background(), "")
 		must(t, err)
 		if len(all) != 1 || !all[0].Unrecorded || all[0].VolumePath != mig.Dst.Path || all[0].Blocked == "" || strings.Contains(all[0].WayOut(), "rm ") {
 			t.Errorf("released are %+v", all)
@@ -98,7 +98,7 @@ func TestAnAbandonedMoveIsNoContradiction(t *testing.T) {
 		mig := d.forgetsMove(t)
 		mig.State = api.MigrationError
 		d.world.Registry.Rows[mig.ID] = mig
-		must(t, d.manager().MayStart(context.Background(), testInstance))
+		must(t, d.manager().Monitor.MayStart(context.Background(), testInstance))
 	})
 }
 
@@ -106,9 +106,9 @@ func TestWithoutTheRegistryAMoveIsNoContradiction(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.until(d.migrate(), api.MigrationCompleted)
 		must(t, d.world.Stop(testInstance))
-		must(t, d.manager().MayStart(context.Background(), testInstance))
+		must(t, d.manager().Monitor.MayStart(context.Background(), testInstance))
 		d.world.Registry.SetDown(true)
-		must(t, d.manager().MayStart(context.Background(), testInstance))
+		must(t, d.manager().Monitor.MayStart(context.Background(), testInstance))
 	})
 }
 
@@ -123,15 +123,17 @@ func TestAMoveThatTheRegistryDoesNotKnowKeepsItsVolumeFromFurtherMoves(t *testin
 		for name, call := range map[string]func() error{
 			"of one guest": func() error { _, err := d.manager().Plan(ctx, testVolume, toNewPool); return err },
 			"with all guests paused, asked before": func() error {
-				return d.manager().CheckPaused(ctx, vol, vol.Attachments[0], []string{testInstance})
+				return d.manager().Parts.CheckPaused(ctx, vol, vol.Attachments[0], []string{testInstance})
 			},
-			"with all guests paused, the copying host": func() error { _, err := d.manager().CheckCopySaved(ctx, copySaved()); return err },
-			"with all guests paused, the copy":         func() error { _, err := d.manager().CopySaved(ctx, savedCopy, copySaved()); return err },
+			"with all guests paused, the copying host": func() error { _, err := d.manager().Parts.CheckCopySaved(ctx, copySaved()); return err },
+			"with all guests paused, the copy":         func() error { err := d.manager().Parts.CopySaved(ctx, savedCopy, copySaved()); return err },
 			"while all guests write, asked before": func() error {
-				return d.manager().CheckLive(ctx, api.LiveCheck{LiveVolume: live})
+				return d.manager().Preflight.CheckLive(ctx, api.LiveCheck{LiveVolume: live})
 			},
-			"while all guests write, the destination": func() error { return d.manager().MakeLive(ctx, "M.make", api.LiveMake{LiveVolume: live}) },
-			"while all guests write":                  func() error { return d.manager().Live(ctx, "M.track", api.LiveTrack{LiveVolume: live, Generation: 1}) },
+			"while all guests write, the destination": func() error { return d.manager().Parts.MakeLive(ctx, "M.make", api.LiveMake{LiveVolume: live}) },
+			"while all guests write": func() error {
+				return d.manager().Parts.Live(ctx, "M.track", api.LiveTrack{LiveVolume: live, Generation: 1})
+			},
 		} {
 			err := call()
 			if api.CodeOf(err) != api.CodeChainChanged {
@@ -146,10 +148,10 @@ func TestAMoveThatTheRegistryDoesNotKnowKeepsItsVolumeFromFurtherMoves(t *testin
 // doctor names it before any guest is started.
 func TestEachVolumeThatRegistryAndJournalHaveAtTwoPlacesIsNamed(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		none, err := d.manager().Contradictions(t.Context())
+		none, err := d.manager().Which.Contradictions(t.Context())
 		must(t, err)
 		mig := d.forgetsMove(t)
-		found, err := d.manager().Contradictions(t.Context())
+		found, err := d.manager().Which.Contradictions(t.Context())
 		must(t, err)
 		if len(none) > 0 || len(found) != 1 || found[0].Volume.ID != testVolume {
 			t.Fatalf("before the backup was taken back: %+v, then: %+v, want the volume then", none, found)
@@ -157,7 +159,7 @@ func TestEachVolumeThatRegistryAndJournalHaveAtTwoPlacesIsNamed(t *testing.T) {
 		saysWhichIsWhich(t, found[0].Witnesses+"; "+found[0].WayOut, &mig)
 		mig.State = api.MigrationCompleted
 		d.world.Registry.Rows[mig.ID], d.world.Registry.Vol.Location = mig, mig.Dst // the operator has corrected it
-		if found, err = d.manager().Contradictions(t.Context()); err != nil || len(found) > 0 {
+		if found, err = d.manager().Which.Contradictions(t.Context()); err != nil || len(found) > 0 {
 			t.Errorf("%+v, %v, want none", found, err)
 		}
 	})
@@ -170,20 +172,20 @@ func (d *daemon) checksWithoutRow(t *testing.T) error {
 	row := d.world.Registry.Rows[testMigration]
 	delete(d.world.Registry.Rows, testMigration)
 	defer func() { d.world.Registry.Rows[testMigration] = row }()
-	return d.manager().CheckRecorded(t.Context(), testInstance)
+	return d.manager().Which.CheckRecorded(t.Context(), testInstance)
 }
 
 // Only the copying host knows a move with all guests paused that ended after the backup.
 func TestACopyOfALedMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromRepair(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
-		_, err := d.manager().CopySaved(t.Context(), savedCopy, copySaved())
+		err := d.manager().Parts.CopySaved(t.Context(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		must(t, d.checksWithoutRow(t)) // it has not copied everything yet
 		close(d.world.Copier.Gate)
 		d.untilOp(savedCopy)
-		must(t, d.manager().CheckRecorded(t.Context(), testInstance))
+		must(t, d.manager().Which.CheckRecorded(t.Context(), testInstance))
 		err = d.checksWithoutRow(t)
 		if api.CodeOf(err) != api.CodeChainChanged || !strings.Contains(err.Error(), "has it copied to "+dstPath) {
 			t.Errorf("%v, want chain_changed", err)
@@ -197,7 +199,7 @@ func TestACopyOfALedMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromRepair(t *
 		}
 		d.world.Registry.SavedRow(api.MigrationCancelling)
 		dropped := savedSpec()
-		must(t, d.manager().DropSaved(t.Context(), savedDrop, dropSaved(api.DropDst, &dropped)))
+		must(t, d.manager().Parts.DropSaved(t.Context(), savedDrop, dropSaved(api.DropDst, &dropped)))
 		d.untilOp(savedDrop)
 		must(t, d.checksWithoutRow(t))
 	})

@@ -4,16 +4,15 @@ package migrate
 
 import (
 	"context"
-	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // Get returns a migration.
 func (m *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
-	h, err := m.loadHistory(ctx, id)
+	h, err := m.History.Load(ctx, id)
 	if err != nil {
 		return api.Migration{}, err
 	}
@@ -45,56 +44,39 @@ func (m *Manager) Open(ctx context.Context) (open []PacedMigration, err error) {
 
 // each calls visit for the open or all migrations of this host, oldest first.
 func (m *Manager) each(ctx context.Context, all bool, visit func(PacedMigration)) error {
-	ids, err := m.ids(ctx)
+	ids, err := m.History.IDs(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if _, over := m.ended.Load(id); over && !all {
+		if m.History.HasEnded(id) && !all {
 			continue
 		}
-		h, err := m.loadHistory(ctx, id)
+		h, err := m.History.Load(ctx, id)
 		if err != nil {
 			return err
 		}
 		mig, pacing := m.renderPaced(h)
-		if isOver(&mig) {
-			m.ended.Store(id, nil)
+		if history.IsOver(&mig) {
+			m.History.NoteEnded(id)
 		}
-		if all || !isOver(&mig) {
+		if all || !history.IsOver(&mig) {
 			visit(PacedMigration{mig, pacing})
 		}
 	}
 	return nil
 }
 
-// Resolve returns the migration with this id, or the only migration with an id that begins with
-// name.
-func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
-	ids, err := m.ids(ctx)
-	if err != nil {
-		return api.Migration{}, err
-	}
-	found := api.Lookup(ids, name, func(id *string) (string, string) { return *id, "" })
-	switch len(found) {
-	case 0:
-		return api.Migration{}, api.NotFoundHere("migration", name)
-	case 1:
-		return m.Get(ctx, found[0])
-	}
-	return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "%s could be any of the migrations %s", name, strings.Join(found, ", "))
-}
-
 // Watch yields the migration now and after each change, until it has ended or ctx ends. Seq grows
 // with the journal; progress between two records has the Seq of the first.
 func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
-	for range m.watch.changes(ctx, id) {
-		h, err := m.loadHistory(ctx, id)
+	for range m.watch.Of(ctx, id) {
+		h, err := m.History.Load(ctx, id)
 		if err != nil {
 			return err
 		}
 		mig := m.render(h)
-		seq, err := m.sequence(ctx, h)
+		seq, err := m.History.Sequence(ctx, h)
 		if err != nil {
 			return err
 		}
@@ -108,14 +90,12 @@ func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bo
 	return nil
 }
 
-func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
-	var n int64
-	for i := range h.ops {
-		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)
-		if err != nil {
-			return 0, request.JournalError(err)
-		}
-		n += int64(len(records))
+// Resolve returns the migration with this id, or the only migration with an id that begins with
+// name.
+func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
+	id, err := m.History.Resolve(ctx, name)
+	if err != nil {
+		return api.Migration{}, err
 	}
-	return n, nil
+	return m.Get(ctx, id)
 }

@@ -19,7 +19,7 @@ func TestWhichDoesNotTakeAnOldMoveForTheTruth(t *testing.T) {
 		d.until(d.migrate(), api.MigrationCompleted)
 		vol := d.world.Registry.CurrentVolume()
 		vol.Attachments, vol.Location.Path = nil, "/shared/vol.raw"
-		w, err := d.manager().Which(context.Background(), vol)
+		w, err := d.manager().Which.Find(context.Background(), vol)
 		must(t, err)
 		if w.Agree || w.Authoritative != nil {
 			t.Errorf("agree %v, authoritative %v, want neither", w.Agree, w.Authoritative)
@@ -35,7 +35,7 @@ func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 		reserved := api.Attachment{ID: "reserved", VolumeID: vol.ID, InstanceID: "another", DiskAttachment: api.DiskAttachment{Device: "vdz"}, State: api.AttachmentReserved}
 		holder := vol.Attachments
 		vol.Attachments = append([]api.Attachment{reserved}, holder...)
-		w, err := d.manager().Which(context.Background(), vol)
+		w, err := d.manager().Which.Find(context.Background(), vol)
 		must(t, err)
 		if !w.Agree || w.Live == nil {
 			t.Errorf("agree %v with %v, want the instance that has it asked", w.Agree, w.Live)
@@ -43,7 +43,7 @@ func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 		for _, state := range []api.AttachmentState{api.AttachmentReserved, api.AttachmentAttaching, api.AttachmentDetaching} {
 			reserved.State = state
 			vol.Attachments = []api.Attachment{reserved}
-			if w, err = d.manager().Which(context.Background(), vol); err != nil || !w.Agree {
+			if w, err = d.manager().Which.Find(context.Background(), vol); err != nil || !w.Agree {
 				t.Errorf("%s alone: agree %v (%s), %v", state, w.Agree, w.Explanation, err)
 			}
 		}
@@ -55,13 +55,13 @@ func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 func TestWhichOfAVolumeOnTheShelfNamesItsImage(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		vol := shelved(d.world.Registry.CurrentVolume())
-		w, err := d.manager().Which(context.Background(), vol)
+		w, err := d.manager().Which.Find(context.Background(), vol)
 		must(t, err)
 		if !w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != vol.Location.Path || !strings.Contains(w.Explanation, "shelved_offloaded") {
 			t.Errorf("agree %v, authoritative %v (%s), want the image of the registry", w.Agree, w.Authoritative, w.Explanation)
 		}
 		d.until(d.migrate(), api.MigrationCompleted)
-		if w, err = d.manager().Which(context.Background(), vol); err != nil || w.Agree || w.Authoritative != nil {
+		if w, err = d.manager().Which.Find(context.Background(), vol); err != nil || w.Agree || w.Authoritative != nil {
 			t.Errorf("moved here since: agree %v, authoritative %v, %v, want neither", w.Agree, w.Authoritative, err)
 		}
 	})
@@ -84,7 +84,7 @@ func TestWhichNamesNoImageThatIsNotThere(t *testing.T) {
 		export.Attachments, export.Location.Path = nil, "nbd+unix:///export?socket=/run/gone.sock"
 		which := func(vol api.Volume) api.Which {
 			t.Helper()
-			w, err := d.manager().Which(context.Background(), vol)
+			w, err := d.manager().Which.Find(context.Background(), vol)
 			must(t, err)
 			return w
 		}
@@ -106,7 +106,7 @@ func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		vol := shelved(d.world.Registry.CurrentVolume())
 		vol.Attachments[0].Host = "elsewhere"
-		w, err := d.manager().Which(context.Background(), vol)
+		w, err := d.manager().Which.Find(context.Background(), vol)
 		must(t, err)
 		if w.Agree || w.Authoritative != nil || !strings.Contains(w.Explanation, "is on host elsewhere") {
 			t.Errorf("agree %v, authoritative %v (%s), want the host that can say", w.Agree, w.Authoritative, w.Explanation)
@@ -117,7 +117,7 @@ func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
 // which asks about the world's volume as in the registry.
 func (d *daemon) which() api.Which {
 	d.t.Helper()
-	w, err := d.manager().Which(context.Background(), d.world.Registry.CurrentVolume())
+	w, err := d.manager().Which.Find(context.Background(), d.world.Registry.CurrentVolume())
 	must(d.t, err)
 	return w
 }
@@ -181,7 +181,7 @@ func TestWhichDoesNotCallAMoveFinishedThatHasOnlyBegun(t *testing.T) {
 		d.begin(toNewPool)
 		vol := d.world.Registry.CurrentVolume()
 		vol.Location.Path = "/old/earlier.raw"
-		w, err := d.manager().Which(context.Background(), vol)
+		w, err := d.manager().Which.Find(context.Background(), vol)
 		must(t, err)
 		if w.Agree || strings.Contains(w.Explanation, "finished") || !strings.Contains(w.Explanation, "has begun at "+srcPath) {
 			t.Errorf("agree %v: %s", w.Agree, w.Explanation)
@@ -225,7 +225,7 @@ func TestWhichKnowsThatAnotherHostHasMovedTheVolumeBack(t *testing.T) {
 		vol := d.world.Registry.CurrentVolume()
 		vol.Location.Path = srcPath
 		vol.Generation++
-		w, err := d.manager().Which(context.Background(), vol)
+		w, err := d.manager().Which.Find(context.Background(), vol)
 		must(t, err)
 		if !w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != srcPath {
 			t.Errorf("agree %v, authoritative %v (%s), want the volume where the registry has it", w.Agree, w.Authoritative, w.Explanation)
@@ -252,7 +252,7 @@ func TestWhichLooksAtEveryGuestThatSharesTheVolume(t *testing.T) {
 			other := vol.Attachments[0]
 			other.ID, other.InstanceID, other.InstanceName = "second", testSrcAtt, "other" // as DefineOn defines it
 			vol.Attachments = append(slices.Clone(vol.Attachments), other)
-			w, err := d.manager().Which(context.Background(), vol)
+			w, err := d.manager().Which.Find(context.Background(), vol)
 			must(t, err)
 			return w
 		}

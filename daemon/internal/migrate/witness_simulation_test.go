@@ -128,10 +128,10 @@ func simulateLostGuest(t *testing.T, d *daemon, method string, what move.Goal) {
 		}
 	}
 	staysWhole(t, d, mig)
-	if err := d.manager().MayStart(context.Background(), testInstance); err == nil {
+	if err := d.manager().Monitor.MayStart(context.Background(), testInstance); err == nil {
 		t.Error("the instance may be started beside its process")
 	}
-	w, err := d.manager().Which(context.Background(), d.world.Registry.CurrentVolume())
+	w, err := d.manager().Which.Find(context.Background(), d.world.Registry.CurrentVolume())
 	if err != nil || w.Authoritative != nil || w.Agree || !strings.Contains(w.Explanation, "A guest that libvirt has lost") {
 		t.Errorf("which is %+v, %v", w, err)
 	}
@@ -226,10 +226,10 @@ func TestAGuestThatRanOnSrcInThePivotOfACancelIsLeftThere(t *testing.T) {
 		d.world.GuestWrites()
 		must(t, d.world.Stop(testInstance))
 		pass(time.Minute)
-		if err := d.manager().MayStart(context.Background(), testInstance); err != nil {
+		if err := d.manager().Monitor.MayStart(context.Background(), testInstance); err != nil {
 			t.Errorf("it may not start: %v", err)
 		}
-		must(t, d.manager().NameStanding(context.Background(), testInstance))
+		must(t, d.manager().Monitor.NameStanding(context.Background(), testInstance))
 		if at := d.definition()[0].Path; at != d.world.Src.Path {
 			t.Errorf("its definition names %s", at)
 		}
@@ -298,7 +298,7 @@ func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationSt
 		t.Fatalf("the definition names %s: the test is none", at)
 	}
 	pass(time.Minute)
-	if d.manager().MayStart(context.Background(), testInstance) == nil {
+	if d.manager().Monitor.MayStart(context.Background(), testInstance) == nil {
 		t.Error("it may be started on the overlay, which lacks what it wrote")
 	}
 	for range 2 {
@@ -308,7 +308,7 @@ func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationSt
 		}
 		d.reads(t, end, wrote)
 	}
-	if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged && ends == api.MigrationCancelled {
+	if err := d.manager().Monitor.NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged && ends == api.MigrationCancelled {
 		t.Errorf("the definition was named after one of the two: %v", err)
 	}
 	d.manager().Epoch(9) // the host was fenced, and has rejoined
@@ -329,7 +329,7 @@ func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationSt
 	if right == "end" {
 		d.reads(t, end, wrote)
 	}
-	if d.manager().MayStart(context.Background(), testInstance) != nil {
+	if d.manager().Monitor.MayStart(context.Background(), testInstance) != nil {
 		t.Error("it may not be started now that all is over")
 	}
 }

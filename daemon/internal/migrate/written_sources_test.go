@@ -13,12 +13,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/released"
 	"github.com/volferry/volferry/internal/api"
 )
 
 func (d *daemon) writtenSources() []string {
 	d.t.Helper()
-	all, err := d.manager().WrittenSources(context.Background(), testVolume)
+	all, err := d.manager().Released.WrittenSources(context.Background(), testVolume)
 	must(d.t, err)
 	var out []string
 	for i := range all {
@@ -32,7 +33,7 @@ func (d *daemon) watchesSources() {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(ended)
-		_ = m.WatchSources(ctx)
+		_ = m.Released.WatchSources(ctx)
 	}()
 	d.t.Cleanup(func() { cancel(); <-ended })
 }
@@ -61,7 +62,7 @@ func TestASourceIsKnownToHaveWhatItsVolumeLacks(t *testing.T) {
 		if w := d.which(); !w.Agree {
 			t.Errorf("the guest is not on its volume: %s", w.Explanation)
 		}
-		if got, err := d.manager().WrittenSources(context.Background(), uuid.NewString()); err != nil || len(got) > 0 {
+		if got, err := d.manager().Released.WrittenSources(context.Background(), uuid.NewString()); err != nil || len(got) > 0 {
 			t.Errorf("of another volume: %+v, %v", got, err)
 		}
 	})
@@ -103,19 +104,19 @@ func TestAWrittenSourceIsNotedAtItsInstanceAndTheAuditTrailIsToldOnce(t *testing
 		d.watchesSources()
 		d.until(d.migrate(), api.MigrationCompleted)
 		pass(2 * time.Minute)
-		if got := d.manager().WrittenSourceNote(testInstance); got != "" || len(d.world.Audits()) != 0 {
+		if got := d.manager().Released.WrittenSourceNote(testInstance); got != "" || len(d.world.Audits()) != 0 {
 			t.Errorf("untouched: %q, the audit trail was told %q", got, d.world.Audits())
 		}
 		d.ranOn(t, rawImage(srcPath))
-		pass(sourceWatchAfter + time.Second) // the start of the guest is an event
-		note := d.manager().WrittenSourceNote(testInstance)
+		pass(released.SourceWatchAfter + time.Second) // the start of the guest is an event
+		note := d.manager().Released.WrittenSourceNote(testInstance)
 		if !strings.Contains(note, srcPath) || !strings.Contains(note, "volferryctl doctor") {
 			t.Errorf("the note is %q, want src and what says more", note)
 		}
-		if got := d.manager().WrittenSourceNote(uuid.NewString()); got != "" {
+		if got := d.manager().Released.WrittenSourceNote(uuid.NewString()); got != "" {
 			t.Errorf("the note of another instance is %q", got)
 		}
-		if got := d.manager().KnownWrittenSources(); len(got) != 1 || !got[0].Written {
+		if got := d.manager().Released.KnownWrittenSources(); len(got) != 1 || !got[0].Written {
 			t.Errorf("known are %+v, want src", got)
 		}
 		pass(5 * time.Minute)
@@ -128,13 +129,13 @@ func TestAWrittenSourceIsNotedAtItsInstanceAndTheAuditTrailIsToldOnce(t *testing
 
 		d.world.Registry.SetDown(true)
 		pass(5 * time.Minute)
-		if got := d.manager().WrittenSourceNote(testInstance); got != note {
+		if got := d.manager().Released.WrittenSourceNote(testInstance); got != note {
 			t.Errorf("without a registry the note is %q, want what it was", got)
 		}
 		d.world.Registry.SetDown(false)
 		must(t, d.world.Remove(srcPath))
 		pass(2 * time.Minute)
-		if got := d.manager().WrittenSourceNote(testInstance); got != "" {
+		if got := d.manager().Released.WrittenSourceNote(testInstance); got != "" {
 			t.Errorf("src is gone, and the note is %q", got)
 		}
 	})
@@ -143,7 +144,7 @@ func TestAWrittenSourceIsNotedAtItsInstanceAndTheAuditTrailIsToldOnce(t *testing
 func TestAReleasedSourceIsNotAdoptableWhileThereIsItsVolume(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		adoptable := func(path string) error {
-			return d.manager().CheckAdoptable(context.Background(), path, "cannot adopt volume x")
+			return d.manager().Released.CheckAdoptable(context.Background(), path, "cannot adopt volume x")
 		}
 		must(t, adoptable(srcPath))
 		mig := d.until(d.migrate(), api.MigrationCompleted)
@@ -171,7 +172,7 @@ func TestASourceThatCannotBeLookedAtHidesNoOther(t *testing.T) {
 			t.Fatalf("%q, want %s", got, path)
 		}
 		d.world.Images.Unreadable = srcPath
-		left, err := d.manager().WrittenSources(context.Background())
+		left, err := d.manager().Released.WrittenSources(context.Background())
 		if err == nil || !strings.Contains(err.Error(), srcPath) || len(left) != 1 || left[0].MigrationID != id {
 			t.Errorf("%+v, %v, want the source of %s and an error about %s", left, err, id, srcPath)
 		}

@@ -19,6 +19,9 @@ import (
 // DefaultTimeout is long enough for a restart of the registry or of libvirtd.
 const DefaultTimeout = 15 * time.Second
 
+// ErrServed is what Decide returns if an unfinished op does already what the request asks for.
+var ErrServed = errors.New("an op does this already")
+
 // Input is the input of an op: the decisions made before anything was changed. It embeds Body and
 // is encoded as JSON.
 type Input interface {

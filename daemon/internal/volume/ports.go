@@ -19,14 +19,14 @@ type Ports struct {
 	// Claims finds the users of images.
 	Claims *location.Claims
 	// Left returns the paths of a volume's existing released sources on this host that are no
-	// volume (migrate.Manager). Nil if no volume was ever moved.
+	// volume (released.Sources). Nil if no volume was ever moved.
 	Left func(ctx context.Context, volumeID string) ([]string, error)
-	// Adoptable refuses an image that a volume has left by a move of this host (migrate.Manager);
+	// Adoptable refuses an image that a volume has left by a move of this host (released.Sources);
 	// the refusal begins with verdict. Nil if no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
 	// Recorded refuses a volume if this host's journal and the registry disagree about its
 	// location, because of a move that the registry does not know
-	// (migrate.Manager.CheckVolumeRecorded). Nil if no volume was ever moved.
+	// (which.Finder). Nil if no volume was ever moved.
 	Recorded func(ctx context.Context, vol api.Volume) error
 }
 

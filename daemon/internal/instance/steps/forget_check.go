@@ -26,7 +26,7 @@ func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if err != nil {
 		return err
 	}
-	if err := e.Migrations.CheckRecorded(ctx, inst.ID); err != nil {
+	if err := e.Recorded(ctx, inst.ID); err != nil {
 		return refusedFor("forget", inst.Name, err)
 	}
 	if what := Differs(dom, atts); what != "" {

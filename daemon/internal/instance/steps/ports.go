@@ -13,13 +13,19 @@ import (
 
 // Ports are the systems that the ops of instances use.
 type Ports struct {
-	HV         Hypervisor
-	Registry   Site
-	Guards     GuardKeeper
-	Locations  Locations
-	Images     Images
-	Migrations Migrations
-	Known      Known
+	HV           Hypervisor
+	Registry     Site
+	Guards       GuardKeeper
+	Locations    Locations
+	Images       Images
+	Migrations   Migrations
+	MovingGuests MovingGuests
+	Parts        Parts
+	Known        Known
+	// Recorded refuses an action that relies on the registry's locations of the instance's volumes,
+	// if this host's journal contradicts one of them because of a move that the registry does not
+	// know (which.Finder). The error has both locations, and the remedy.
+	Recorded func(ctx context.Context, instanceID string) error
 	// Report reports to the registry now, and returns when the registry has answered or cannot be
 	// reached; a lost report is repeated later. The error is the hypervisor's if the instances'
 	// state is unknown.
@@ -102,19 +108,31 @@ type Images interface {
 	InMemory(dir string) (bool, error)
 }
 
-// Migrations gives access to the migrations of this host (migrate.Manager).
+// Migrations has the migrations of this host (migrate.Manager).
 type Migrations interface {
 	// List returns the open migrations of this host, or all of them.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
+}
+
+// Parts does this host's parts of the moves that the registry leads (parts.Parts).
+type Parts interface {
+	// CheckPaused refuses a move with all guests paused for the reasons against every way of moving
+	// the volume: its image, its disk in this instance, or other users on this host. Beside has the
+	// ids of the registry's instances of the volume. It changes nothing.
+	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
+	// StoodStill refuses to save an instance that has written to its volume after the last read of
+	// changed blocks, in a move while all guests write. Call it right before the guest's process
+	// ends.
+	StoodStill(ctx context.Context, migrationID, instanceID string) error
+}
+
+// MovingGuests has the guests with migrations, and their definitions (monitor.Monitor).
+type MovingGuests interface {
 	// Switching reports whether a migration may have paused the instance now.
 	Switching(instanceID string) bool
 	// MayStart refuses the start of an instance if its disks may have wrong chains. The error has
 	// reason and remedy.
 	MayStart(ctx context.Context, instanceID string) error
-	// CheckRecorded refuses an action that relies on the registry's locations of the instance's
-	// volumes, if this host's journal contradicts one of them because of a move that the registry
-	// does not know. The error has both locations, and the remedy.
-	CheckRecorded(ctx context.Context, instanceID string) error
 	// Misnamed returns the disks of an instance that is off that lack the required overlay of a
 	// migration in the definition. It returns an error if naming the overlay is not safe.
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
@@ -124,14 +142,6 @@ type Migrations interface {
 	// migration's disk. It returns an error if that image is unknown. Errors are typed for the
 	// runner.
 	NameStanding(ctx context.Context, instanceID string) error
-	// CheckPaused refuses a move with all guests paused for the reasons against every way of moving
-	// the volume: its image, its disk in this instance, or other users on this host. Beside has the
-	// ids of the registry's instances of the volume. It changes nothing.
-	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
-	// StoodStill refuses to save an instance that has written to its volume after the last read of
-	// changed blocks, in a move while all guests write. Call it right before the guest's process
-	// ends.
-	StoodStill(ctx context.Context, migrationID, instanceID string) error
 }
 
 // Known is this host's cache of the registry, used while the registry does not answer.

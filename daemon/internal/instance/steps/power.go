@@ -25,7 +25,7 @@ const (
 
 // powerOn starts the domain, unless it is guarded.
 func (e *Env) powerOn(ctx context.Context, s *Subject) error {
-	if err := e.Migrations.MayStart(ctx, s.InstanceID); err != nil {
+	if err := e.MovingGuests.MayStart(ctx, s.InstanceID); err != nil {
 		return refusedFor("start", s.InstanceName, err)
 	}
 	if err := e.notGuarded(ctx, s); err != nil {

@@ -43,7 +43,7 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 	if kind != KindStart && kind != KindReboot {
 		return nil
 	}
-	if err := e.Migrations.MayStart(ctx, inst.ID); err != nil {
+	if err := e.MovingGuests.MayStart(ctx, inst.ID); err != nil {
 		return refusedFor(verb, inst.Name, err)
 	}
 	if kind == KindReboot {
@@ -205,7 +205,7 @@ func (e *Env) clearStaleGuards(ctx context.Context, s *Subject) error {
 
 // notSwitching refuses to touch a guest that a migration has paused.
 func (e *Env) notSwitching(s *Subject, verb string) error {
-	if !e.Migrations.Switching(s.InstanceID) {
+	if !e.MovingGuests.Switching(s.InstanceID) {
 		return nil
 	}
 	return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: a migration holds it paused for its switch; `volferryctl migration list` shows which", verb, s.InstanceName)

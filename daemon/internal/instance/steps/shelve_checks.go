@@ -45,7 +45,7 @@ func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instanc
 	if err := e.notMoving(ctx, inst); err != nil {
 		return err
 	}
-	if err := e.Migrations.CheckRecorded(ctx, inst.ID); err != nil {
+	if err := e.Recorded(ctx, inst.ID); err != nil {
 		return refusedFor(verb, inst.Name, err)
 	}
 	atts, err := e.Registry.Attachments(ctx, "", inst.ID)

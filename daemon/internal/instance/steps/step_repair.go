@@ -42,7 +42,7 @@ func (e *Env) stepAdmitRepair() op.Step {
 func (e *Env) stepNameVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *RepairInput) error {
 		if !in.Whole {
-			if err := e.Migrations.NameStanding(ctx, in.InstanceID); err != nil {
+			if err := e.MovingGuests.NameStanding(ctx, in.InstanceID); err != nil {
 				return err
 			}
 			return r.Note(ctx, namedNote{Named: true})
@@ -95,7 +95,7 @@ func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, e
 	if err := request.AtHome("cannot repair instance "+dom.Name, dom); err != nil {
 		return nil, err
 	}
-	if err := e.Migrations.CheckRecorded(ctx, in.InstanceID); err != nil {
+	if err := e.Recorded(ctx, in.InstanceID); err != nil {
 		return nil, refusedFor("repair", dom.Name, err)
 	}
 	return e.misnamed(ctx, in, dom)
@@ -125,7 +125,7 @@ func (e *Env) mayRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error
 // misnamed returns the disks that have another image in the definition than their volume's, with
 // the right chain. For a moving volume the migration has the right chain.
 func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]hv.NamedChain, error) {
-	out, err := e.Migrations.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
+	out, err := e.MovingGuests.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
 	if err != nil {
 		return nil, err
 	}

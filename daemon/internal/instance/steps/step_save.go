@@ -128,7 +128,7 @@ func (e *Env) mayMove(ctx context.Context, in *PauseInput) error {
 			own = a
 		}
 	}
-	err = e.Migrations.CheckPaused(ctx, vol, own, ids)
+	err = e.Parts.CheckPaused(ctx, vol, own, ids)
 	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
 		return request.AwaitHypervisor(err)
 	}
@@ -268,7 +268,7 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	if err := removeSaveImage(in); err != nil {
 		return err
 	}
-	if err := e.Migrations.StoodStill(ctx, in.MigrationID, in.InstanceID); err != nil {
+	if err := e.Parts.StoodStill(ctx, in.MigrationID, in.InstanceID); err != nil {
 		return err
 	}
 	err := e.HV.SaveMemory(ctx, in.InstanceID, e.partPath(in))

@@ -32,7 +32,7 @@ func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	case inst.LacksRoot():
 		return NoRoot(verb, inst.Name)
 	}
-	if err := e.Migrations.CheckRecorded(ctx, inst.ID); err != nil {
+	if err := e.Recorded(ctx, inst.ID); err != nil {
 		return refusedFor(verb, inst.Name, err)
 	}
 	dom, err := e.domain(ctx, inst.ID)

@@ -103,7 +103,7 @@ func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 // wakeFromFile restores an instance that is off. Its guard stays set, so that no other start boots
 // it without its RAM; a start token lets only the restore through.
 func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
-	if err := e.Migrations.MayStart(ctx, in.InstanceID); err != nil { // because of its other volumes
+	if err := e.MovingGuests.MayStart(ctx, in.InstanceID); err != nil { // because of its other volumes
 		return in.needsOperator(err)
 	}
 	if err := e.permit(ctx, in, api.PermitRestore); err != nil {

@@ -86,8 +86,12 @@ func addLive(a *move.LiveHistory, st *op.Status, of *move.LiveInput, copied map[
 	}
 }
 
-// LiveOutcome returns the result of an op, nil if it has none.
+// LiveOutcome returns the result of an op of a move while all guests write, nil for other ops and
+// before the op's end.
 func LiveOutcome(st *op.Status) *api.LiveOutcome {
+	if st.State != op.StateDone {
+		return nil
+	}
 	for _, step := range []string{led.CopyRoundStep, led.ReadLastStep, led.CopyLastStep} {
 		var out api.LiveOutcome
 		if move.DecodeOutput(st, step, &out) {

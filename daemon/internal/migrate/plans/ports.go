@@ -10,6 +10,7 @@ import (
 
 // hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
 	Process(ctx context.Context, id, target string) (hv.Process, error)
 }
 

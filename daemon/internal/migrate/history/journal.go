@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Journal stores migrations: a migration is the group of its ops, and its state is computed from
+// them.
+type Journal interface {
+	op.Journal
+	// Ops returns all ops of a kind, or only the unfinished ones, oldest first.
+	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// LiveProgress is what this host has done in a move while all guests write.
+type LiveProgress struct {
+	Ops int
+	// tracked: guests were tracked. over: that was ended, and nothing remains.
+	Tracked, Over bool
+	// lastCopied: the guests' last writes were copied.
+	LastCopied bool
+	// read is the input of the newest op that has read the guests' last writes, nil if none has.
+	Read *move.LiveInput
+}
+
+// LiveDone returns what this host has done in a move while all guests write.
+func (r *Reader) LiveDone(ctx context.Context, migrationID string) (LiveProgress, error) {
+	ops, err := r.Journal.Group(ctx, move.LiveGroup(migrationID))
+	if err != nil {
+		return LiveProgress{}, request.JournalError(err)
+	}
+	p := LiveProgress{Ops: len(ops)}
+	for _, o := range ops {
+		st, err := r.Runner.Status(ctx, o.ID)
+		if err != nil {
+			return p, request.JournalError(err)
+		}
+		done := st.State == op.StateDone
+		switch o.Kind {
+		case move.KindLiveTrack:
+			p.Tracked = true
+		case move.KindLiveUntrack:
+			p.Over = p.Over || done
+		case move.KindLiveLast:
+			p.LastCopied = p.LastCopied || done
+		case move.KindLiveLastRead:
+			if done {
+				p.Read = &move.LiveInput{}
+				if err := json.Unmarshal(o.Input, p.Read); err != nil {
+					return p, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+				}
+			}
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"cmp"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// ErrCancelled is the failure of an op that a cancel has stopped. The detail reports the cancel to
+// callers that wait for the op, before the migration's own state does.
+var ErrCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
+
+// Next returns what the manager does now by itself: it plans an overtaken op again, and continues a
+// `volume migrate` with the next call, also after a failed copy that an operator repeated. It
+// returns the goal and the id of the request; ok is false if there is nothing to do.
+func (h *Migration) Next() (todo move.Goal, requestID string, ok bool) {
+	if h.Running() != nil || h.Spec.LedByRegistry() {
+		return "", "", false
+	}
+	last := &h.Ops[len(h.Ops)-1]
+	state, _ := h.State()
+	switch {
+	case state.Final() || state == api.MigrationNeedsOperator:
+		return "", "", false
+	case last.abandoned():
+		return move.GoalCancel, last.RequestID, true
+	case h.Spec.Method == move.MethodMirror:
+		return h.nextOfMirror(last)
+	case last.overtaken():
+		return last.Goal, last.RequestID, h.Replans() < MaxReplans
+	case last.Goal == move.GoalStart && last.State == op.StateDone && h.notFrozen() != nil:
+		return move.GoalCancel, last.RequestID, true
+	case !h.Spec.Composite || h.Spec.ExternalCopy || last.State != op.StateDone:
+		return "", "", false
+	case last.Goal == move.GoalStart:
+		return move.GoalCopy, last.RequestID, true
+	case last.Goal == move.GoalCopy:
+		return move.GoalComplete, last.RequestID, true
+	}
+	return "", "", false
+}
+
+// nextOfMirror is next for a mirror, which is not called step by step. After an overtaken op it
+// begins with the mirror again, which adopts an existing job. After any other failure the migration
+// is given up: src is not frozen, so keeping it open has no use.
+func (h *Migration) nextOfMirror(last *Op) (todo move.Goal, requestID string, ok bool) {
+	switch {
+	case last.Goal == move.GoalCancel:
+		return move.GoalCancel, last.RequestID, last.overtaken() && h.Replans() < MaxReplans
+	case last.Goal == move.GoalStart, last.overtaken() && h.Replans() < MaxReplans,
+		last.Op.Kind == move.KindBeginMirror && last.State == op.StateDone:
+		return move.GoalCopy, last.RequestID, true
+	case last.Goal == move.GoalCopy && last.State == op.StateDone:
+		return move.GoalComplete, last.RequestID, true
+	}
+	return move.GoalCancel, last.RequestID, true
+}
+
+// GivenUp returns why the manager itself cancels, nil for a requested cancel.
+func (h *Migration) GivenUp(todo move.Goal) *api.Error {
+	if why := cmp.Or(h.Abandoned(), h.notFrozen()); why != nil {
+		return why
+	}
+	last := &h.Ops[len(h.Ops)-1]
+	if todo != move.GoalCancel || last.Goal == move.GoalCancel || last.Failure == nil || last.Failure.Message == ErrCancelled.Message {
+		return nil
+	}
+	return move.APIError(last.Failure)
+}
+
+// notFrozen returns why a start failed after its guest was on the overlay, nil if src was seen
+// frozen.
+func (h *Migration) notFrozen() *api.Error {
+	o := h.Find(move.GoalStart)
+	if o == nil {
+		return nil
+	}
+	return plans.NotFrozen(&o.Status, &h.Spec)
+}
+
+// RequestState returns the state of a request, by the id of its first op: the state of its last op,
+// or running if another op follows.
+func (h *Migration) RequestState(requestID string) (state op.State, failure *api.Error, last *Op) {
+	for i := range h.Ops {
+		if h.Ops[i].RequestID == requestID {
+			last = &h.Ops[i]
+		}
+	}
+	if last == nil {
+		return "", nil, nil
+	}
+	state, failure = last.State, move.APIError(last.Failure)
+	if _, req, more := h.Next(); more && req == requestID {
+		return op.StateRunning, nil, last
+	}
+	switch {
+	case state == op.StateDone && last.Why != nil:
+		return op.StateUndone, last.Why, last // the migration was given up
+	case state == op.StateDone:
+		failure = nil
+	}
+	return state, failure, last
+}
+
+// ShownState is state for callers: a cancel that the manager is about to submit counts as begun.
+// Otherwise a watcher would take the failure before it for the end.
+func (h *Migration) ShownState() (api.MigrationState, *api.Error) {
+	state, failure := h.State()
+	if todo, _, more := h.Next(); more && todo == move.GoalCancel {
+		state = api.MigrationCancelling
+	}
+	return state, failure
+}

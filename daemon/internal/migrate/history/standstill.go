@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Standstill is the end of all work for a migration until a call, or until an obstacle is removed.
+// Op is the id of the failed op.
+type Standstill struct {
+	Op      string
+	At      time.Time
+	Failure *api.Error
+}
+
+// Standstill returns the standstill of the migration from the journal alone, nil if it has ended,
+// continues by itself, or waits for the next call of a migration step by step. After an op was
+// stopped for a cancel, it is a standstill until the cancel begins.
+func (h *Migration) Standstill() *Standstill {
+	state, failure := h.State()
+	if state.Final() {
+		return nil
+	}
+	if o := h.Running(); o != nil {
+		if o.State != op.StateNeedsOperator {
+			return nil
+		}
+		return &Standstill{Op: o.Op.ID, At: o.ParkedAt, Failure: failure}
+	}
+	if _, _, more := h.Next(); more || failure == nil || h.Spec.LedByRegistry() {
+		return nil // the registry leads it
+	}
+	last := &h.Ops[len(h.Ops)-1]
+	return &Standstill{Op: last.Op.ID, At: last.FinishedAt, Failure: failure}
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"maps"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// State returns the state of the migration and, if its last op failed, the reason.
+func (h *Migration) State() (api.MigrationState, *api.Error) {
+	if h.Spec.LedByRegistry() {
+		return h.stateOfSaved()
+	}
+	state, failure := api.MigrationStarting, (*api.Error)(nil)
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		switch o.State {
+		case op.StateNeedsOperator:
+			return api.MigrationNeedsOperator, h.standstill(o)
+		case op.StateRunning, op.StateUndoing:
+			state, failure = during[o.Goal], move.APIError(o.Failure)
+		case op.StateDone:
+			state, failure = After[o.Goal], o.Why
+			switch {
+			case o.abandoned() && h.Spec.Attached():
+				state = api.MigrationCancelling // it is taken back or released next
+			case o.abandoned(), o.Op.Kind == move.KindRelease:
+				state = api.MigrationError
+			case o.Op.Kind == move.KindBeginMirror:
+				state = api.MigrationStarted
+			}
+			if state.Final() {
+				return state, failure
+			}
+		case op.StateUndone:
+			if !o.overtaken() || h.Replans() >= MaxReplans {
+				failure = move.APIError(o.Failure)
+			}
+			state = h.stateUndone(o, i, state)
+			if state.Final() {
+				return state, failure
+			}
+		}
+	}
+	return state, failure
+}
+
+// standstill returns the error of an op that waits for the operator, with the command that
+// continues the op after the commands that it names.
+func (h *Migration) standstill(o *Op) *api.Error {
+	why := move.APIError(o.Failure)
+	cure, known := why.Details[api.DetailCure].(string)
+	if !known {
+		return why
+	}
+	again := *why
+	again.Details = maps.Clone(why.Details)
+	return again.With(api.DetailCure, cure+api.CureSeparator+h.Again(o.Goal))
+}
+
+// Again returns the command that continues an op that waits for the operator. A cancel takes a
+// start back, or completes it.
+func (h *Migration) Again(goal move.Goal) string {
+	s := &h.Spec
+	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
+	switch goal {
+	case move.GoalComplete:
+		return mig.CompleteCommand()
+	case move.GoalCopy:
+		return mig.CopyCommand()
+	default:
+		return api.ShellLine("volferryctl", "migration", "cancel", mig.Ref())
+	}
+}
+
+// during has the state of a migration while an op for a goal runs.
+var during = map[move.Goal]api.MigrationState{
+	move.GoalStart: api.MigrationStarting, move.GoalCopy: api.MigrationCopying,
+	move.GoalComplete: api.MigrationCompleting, move.GoalCancel: api.MigrationCancelling,
+}
+
+// After has the state of a migration after an op for a goal.
+var After = map[move.Goal]api.MigrationState{
+	move.GoalStart: api.MigrationStarted, move.GoalCopy: api.MigrationCopied,
+	move.GoalComplete: api.MigrationCompleted, move.GoalCancel: api.MigrationCancelled,
+}
+
+// stateUndone returns the state of a migration after an undone op. The state after an admitted
+// cancel never goes back: src may have a part of the overlay.
+func (h *Migration) stateUndone(o *Op, i int, before api.MigrationState) api.MigrationState {
+	switch {
+	case o.abandoned() && h.Spec.Attached():
+		return api.MigrationCancelling // it is taken back or released next
+	case o.Goal == move.GoalStart, o.abandoned():
+		return api.MigrationError
+	case o.Goal == move.GoalCancel && h.refusedAtOnce(i):
+		return before
+	case o.Goal == move.GoalCancel:
+		return api.MigrationCancelling
+	case o.Goal == move.GoalComplete && h.CopiedBefore(i) && h.Spec.Method != move.MethodMirror:
+		return api.MigrationCopied
+	}
+	return api.MigrationStarted
+}
+
+func (h *Migration) stateOfSaved() (api.MigrationState, *api.Error) {
+	last := &h.Ops[len(h.Ops)-1]
+	switch {
+	case last.State == op.StateNeedsOperator:
+		return api.MigrationNeedsOperator, h.standstill(last)
+	case !last.State.Final():
+		return during[last.Goal], move.APIError(last.Failure)
+	case last.Op.Kind == move.KindDropSrc:
+		return api.MigrationCompleted, move.APIError(last.Failure)
+	case last.Undone() && last.Goal == move.GoalCopy:
+		return api.MigrationError, move.APIError(last.Failure)
+	case last.Undone():
+		return api.MigrationCancelling, move.APIError(last.Failure)
+	}
+	return After[last.Goal], nil
+}
+
+// refusedAtOnce reports whether the ith op, a cancel, was undone before it changed anything,
+// because another program has changed the disk: the cancel may be repeated.
+func (h *Migration) refusedAtOnce(i int) bool {
+	o := &h.Ops[i]
+	return o.failedWith(api.CodeChainChanged) && !plans.CancelAdmitted(&o.Status)
+}
+
+// IsOver reports whether this host has finished a migration. A move that the registry leads is
+// finished here with the copy.
+func IsOver(mig *api.Migration) bool {
+	return mig.State.Final() || (mig.LedByRegistry() && mig.State == api.MigrationCopied)
+}
+
+// OnOverlay reports whether the journal has the guest's newest writes in the overlay.
+func (h *Migration) OnOverlay() bool {
+	state, _ := h.State()
+	return !state.Final() && h.Position() == move.OnOverlay
+}
+
+// InPivot reports whether an op is in its pivot. In a complete the definition already names dst,
+// which is right on either side of the pivot; in a cancel libvirt names src after QEMU's pivot.
+func (h *Migration) InPivot(goal move.Goal) bool {
+	o := h.Running()
+	return o != nil && o.Goal == goal && o.Step == "pivot"
+}
+
+// MayHaveRunAtEnd reports whether an op is in or after the pivot of a background job: the
+// definition does not show the side where the guest went off.
+func (h *Migration) MayHaveRunAtEnd() bool {
+	o := h.Running()
+	if o == nil || o.Goal == move.GoalCancel || !h.Spec.Background() {
+		return h.InPivot(move.GoalCancel)
+	}
+	return h.InPivot(move.GoalComplete) || o.Goal == move.GoalComplete && o.Step == "name_dst"
+}
+
+// Times returns when src was frozen and when the migration ended; zero if not.
+func (h *Migration) Times() (frozen, ended time.Time) {
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		if at, ok := plans.FrozenAt(&o.Status); ok {
+			frozen = at
+		}
+	}
+	if state, _ := h.State(); state.Final() {
+		ended = h.Ops[len(h.Ops)-1].FinishedAt
+	}
+	return frozen, ended
+}
+
+// MaxReplans bounds how often in a row an op is planned again after it was overtaken: more often is
+// no coincidence. Another call starts over.
+const MaxReplans = 10
+
+// Replans counts the last ops of one request that were overtaken in a row, without mirrors that
+// were begun or adopted in between.
+func (h *Migration) Replans() int {
+	n, last := 0, h.Ops[len(h.Ops)-1].RequestID
+	for i := len(h.Ops) - 1; i >= 0; i-- {
+		o := &h.Ops[i]
+		if (o.Op.Kind == move.KindMirror || o.Op.Kind == move.KindBeginMirror) && o.State == op.StateDone && n > 0 {
+			continue
+		}
+		if !o.overtaken() || o.RequestID != last {
+			break
+		}
+		n++
+	}
+	return n
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Misnamed returns the disks of an instance that is off with the newest writes in a migration's
+// overlay that the definition does not name, each with the chain to name. The caller has the key of
+// the instance. It is an error if an op of the migration has stopped at the disk, or if src was
+// written since, so that the overlay does not match it. For a src without a record of writes,
+// srcUnwritten is a person's statement that it was not.
+func (m *Monitor) Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) (out []hv.NamedChain, err error) {
+	err = m.history.EachOpen(ctx, func(h *history.Migration) error {
+		s := &h.Spec
+		if s.InstanceID != instanceID || !overlay.Watched(s) {
+			return nil
+		}
+		if o := h.Running(); o != nil && move.GoalOf(o.Op.Kind) != move.GoalCopy { // a copy does not use the definition
+			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `%s` says how it goes on",
+				s.InstanceName, s.MigrationID, s.Target, api.ShellLine("volferryctl", "migration", "show", s.MigrationID))
+		}
+		if !h.OnOverlay() {
+			return nil
+		}
+		misnamed, err := m.overlay.Misnamed(ctx, s, srcUnwritten)
+		if misnamed {
+			out = append(out, hv.NamedChain{Target: s.Target, Chain: s.OverlayChain()})
+		}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package monitor looks after the guests of open migrations while no op works on them: it watches
+// their chains, guards an instance that would start without its newest writes, resumes a guest
+// that a full overlay has paused, limits the guests' writes while the room for overlays is short,
+// and puts definitions right for the operator.
+package monitor
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
+	"github.com/volferry/volferry/daemon/internal/migrate/changes"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/daemon/internal/migrate/preflight"
+	"github.com/volferry/volferry/daemon/internal/migrate/which"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Monitor looks after the guests of open migrations. It is safe for concurrent use.
+type Monitor struct {
+	audit   func(api.EventPost)
+	cfg     *move.Config
+	guards  guards
+	hv      hypervisor
+	journal history.Journal
+	log     *slog.Logger
+	now     func() time.Time
+	runner  *op.Runner
+	// watch is notified of a migration that is shown otherwise now. opEnds has the keys that became
+	// free at the end of ops of all managers.
+	watch, opEnds *changes.Feed
+
+	blockjob  *blockjob.Env
+	history   *history.Reader
+	move      *move.Env
+	overlay   *overlay.Env
+	preflight *preflight.Checks
+	which     *which.Finder
+
+	chains  chainProblems
+	glances chainGlances // only for WatchChains
+	ioStops ioStops
+	slowed  slowedGuests
+}
+
+// New makes a monitor. It notifies watch of each migration that is shown otherwise from then on,
+// and looks again for each key that opEnds has.
+func New(cfg *move.Config, ports *move.Ports, env *plans.Env, reader *history.Reader, checks *preflight.Checks, finder *which.Finder,
+	watch, opEnds *changes.Feed, log *slog.Logger,
+) *Monitor {
+	return &Monitor{
+		audit: ports.Audit, cfg: cfg, guards: ports.Guards, hv: ports.HV, journal: reader.Journal, log: log, now: ports.Now, runner: reader.Runner,
+		watch: watch, opEnds: opEnds, glances: chainGlances{},
+		blockjob: env.BlockJob, history: reader, move: env.Move, overlay: env.Overlay, preflight: checks, which: finder,
+	}
+}

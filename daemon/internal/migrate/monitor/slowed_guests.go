@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import "sync"
+
+// slowedGuests are the guests with limited writes because the room for overlays is short, by
+// migration. The journal has the limits; these are the texts about them.
+type slowedGuests struct {
+	mu    sync.Mutex
+	texts map[string]string
+	left  []string
+}
+
+// text describes the limit of a migration's guest, "" if it has none.
+func (g *slowedGuests) text(migrationID string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.texts[migrationID]
+}
+
+// set replaces the texts, and returns the migrations with a changed text.
+func (g *slowedGuests) set(texts map[string]string, left []string) (changed []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, text := range texts {
+		if g.texts[id] != text {
+			changed = append(changed, id)
+		}
+	}
+	for id := range g.texts {
+		if _, still := texts[id]; !still {
+			changed = append(changed, id)
+		}
+	}
+	g.texts, g.left = texts, left
+	return changed
+}

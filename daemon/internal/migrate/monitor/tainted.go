@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// TaintedGuest is a guest with a process that a move has sent monitor commands: for its writes, in
+// a move while all guests write, for its images at addresses, or for its dirty bitmaps. libvirt
+// marks the domain as tainted until the process ends.
+type TaintedGuest struct {
+	InstanceName, MigrationID, VolumeName string
+}
+
+// TaintedGuests returns the guests of this host that a move has tainted, by the process that was
+// recorded when its tracking began, or when it was switched to its overlay. A completed move while
+// all guests write has ended the process.
+func (m *Monitor) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
+	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesUnderOverlays} {
+		processes, err := asked(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range slices.Backward(processes) { // the newest is most likely the running process
+			known := slices.ContainsFunc(all, func(t TaintedGuest) bool { return t.InstanceName == p.InstanceName })
+			if known || p.process == "" {
+				continue
+			}
+			now, err := m.hv.Process(ctx, p.id, p.target)
+			switch {
+			case errors.Is(err, hv.ErrNotActive), errors.Is(err, hv.ErrNotFound):
+			case err != nil:
+				return nil, look.HVRefusal(err)
+			case now.ID == p.process:
+				all = append(all, p.TaintedGuest)
+			}
+		}
+	}
+	return all, nil
+}
+
+// askedProcess is a guest's process that received monitor commands from a move.
+type askedProcess struct {
+	TaintedGuest
+
+	id, target string
+	process    string
+}
+
+func (m *Monitor) trackedProcesses(ctx context.Context) (all []askedProcess, err error) {
+	err = eachOp(ctx, m, move.KindLiveTrack, func(in *move.LiveInput, st *op.Status) {
+		for _, g := range in.Guests {
+			all = append(all, askedProcess{TaintedGuest{g.Name, in.MigrationID, in.VolumeName}, g.ID, g.Target, plans.TrackedProcess(st, g.ID)})
+		}
+	})
+	return all, err
+}
+
+// processesUnderOverlays returns the processes that were switched to the overlay of a move from or
+// to an address, or of a qcow2 image, which may have dirty bitmaps.
+func (m *Monitor) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
+	err = eachOp(ctx, m, move.KindStart, func(in *move.Input, st *op.Status) {
+		s := &in.Spec
+		if api.IsNetwork(s.Src.Path) || api.IsNetwork(s.Dst.Path) || s.Src.Format == api.FormatQcow2 {
+			all = append(all, askedProcess{TaintedGuest{s.InstanceName, s.MigrationID, s.VolumeName}, s.InstanceID, s.Target, plans.SwitchedProcess(st)})
+		}
+	})
+	return all, err
+}
+
+// eachOp visits the ops of a kind in the journal, in order, with their inputs.
+func eachOp[In any](ctx context.Context, m *Monitor, kind string, visit func(in *In, st *op.Status)) error {
+	ops, err := m.journal.Ops(ctx, kind, false)
+	if err != nil {
+		return request.JournalError(err)
+	}
+	for _, o := range ops {
+		var in In
+		if err := json.Unmarshal(o.Input, &in); err != nil {
+			return fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+		}
+		st, err := m.runner.Status(ctx, o.ID)
+		if err != nil {
+			return request.JournalError(err)
+		}
+		visit(&in, &st)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hypervisor has the calls of hv.Hypervisor that this package makes.
+type hypervisor interface {
+	Tracking(ctx context.Context, id string, target string) ([]hv.DirtyBitmap, error)
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
+}
+
+// images has the calls of move.Images that this package makes.
+type images interface {
+	Inspect(ctx context.Context, l api.Location) (image.Info, error)
+}
+
+// registry has the calls of move.Registry that this package makes.
+type registry interface {
+	Volume(ctx context.Context, id string) (api.Volume, error)
+	Migration(ctx context.Context, id string) (api.Migration, error)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
+// if that differs from src. It refuses a request that cannot be fulfilled.
+func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
+	if err := c.images.MayWrite(s.Dst.Path); err != nil { // the check below makes a file there
+		return err
+	}
+	dir := filepath.Dir(s.Dst.Path)
+	if s.ExternalCopy || s.Method == move.MethodLive {
+		return c.noteSparse(s, dir)
+	}
+	how, err := c.images.Allocating(dir)
+	if err != nil {
+		return fmt.Errorf("look how files get room in %s: %w", dir, err)
+	}
+	asked := t.Allocation == api.AllocationThick || t.Allocation == api.AllocationThin
+	s.Allocation = t.Allocation
+	if !asked {
+		if s.Allocation, err = c.allocationOf(s); err != nil {
+			return err
+		}
+	}
+	thick := s.Allocation == api.AllocationThick
+	switch {
+	case thick && !how.Ahead && asked:
+		return api.Errorf(api.CodeInvalidArgument, "cannot migrate volume %s: the filesystem of %s gives a file no room before it is written to (fallocate); leave out --allocation thick, or name another place", s.VolumeName, dir)
+	case thick && !how.Ahead:
+		s.Allocation = api.AllocationThin
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination gets room as it is written to, and the source has all of its room: the filesystem of %s gives none before (fallocate)", dir))
+	case !thick && s.MirrorFills && asked:
+		return Unsupported(s, "disk %s of instance %s has no discard='unmap', without which this libvirt has QEMU write the holes of the source as data: --allocation thin is not to be had with a mirror; leave it out, or set discard='unmap'", s.Target, s.InstanceName)
+	case !thick && s.MirrorFills:
+		s.Allocation = api.AllocationThick
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination takes all of its room, and the source does not: without discard='unmap' at disk %s this libvirt has QEMU write holes as data", s.Target))
+	case !thick && !how.Sparse && s.Dst.Format == api.FormatRaw && !asked:
+		s.Allocation = api.AllocationThick
+		s.Notes = append(s.Notes, fmt.Sprintf("the filesystem of %s has no holes in files, or does not say so, and all of the destination is counted; --allocation thin counts what the source takes", dir))
+	}
+	return c.noteStorage(s, dir)
+}
+
+// noteSparse notes the storage properties of src that a sparse dst lacks, if the copier is not its
+// only writer.
+func (c *Checks) noteSparse(s *move.Spec, dir string) error {
+	allocation, err := c.allocationOf(s)
+	if err != nil {
+		return err
+	}
+	if allocation == api.AllocationThick {
+		s.Notes = append(s.Notes, "the destination gets room as it is written to, and the source has all of its room")
+	}
+	return c.noteStorage(s, dir)
+}
+
+// allocationOf returns the allocation of src; a device counts as thin.
+func (c *Checks) allocationOf(s *move.Spec) (string, error) {
+	if s.SrcBlock || api.IsNetwork(s.Src.Path) || s.KeepsBase() {
+		return api.AllocationThin, nil
+	}
+	thick, err := c.images.Thick(s.Src.Path, s.Src.WholeBytes())
+	if err != nil {
+		return "", fmt.Errorf("look what %s takes: %w", s.Src.Path, err)
+	}
+	if thick {
+		return api.AllocationThick, nil
+	}
+	return api.AllocationThin, nil
+}
+
+func (c *Checks) noteStorage(s *move.Spec, dir string) error {
+	if s.SrcBlock {
+		return nil
+	}
+	left, err := c.images.AttributesLost(s.Src.Path, dir, s.Dst.Pool != "" && s.Dst.Format == api.FormatQcow2)
+	if err != nil {
+		return fmt.Errorf("look how files are stored in %s: %w", dir, err)
+	}
+	if len(left) > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not keep of the source: %s", strings.Join(left, ", ")))
+	}
+	return nil
+}
+
+// checkAllocation refuses a requested allocation if the move makes no file.
+func checkAllocation(s *move.Spec, t api.MigrationTarget) error {
+	if t.Allocation == "" || s.Allocation != "" {
+		return nil
+	}
+	is := "is there already"
+	switch {
+	case api.IsNetwork(s.Dst.Path):
+		is = "is " + api.AddressKind(s.Dst.Path)
+	case s.DstBlock:
+		is = "is a block device"
+	}
+	return api.Errorf(api.CodeInvalidArgument, "cannot migrate volume %s: --allocation says how a new file gets its room, and %s %s; leave it out", s.VolumeName, s.Dst.Path, is)
+}

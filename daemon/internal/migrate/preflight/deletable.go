@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkDeletable refuses to delete a src that its storage makes and removes: an image at an address
+// (DESIGN.md of package location), and a LUN or namespace of a connector's pool.
+func (c *Checks) checkDeletable(ctx context.Context, s *move.Spec) error {
+	switch {
+	case !s.DeleteSource:
+		return nil
+	case api.IsNetwork(s.Src.Path):
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out --delete-source", s.Src.Path, api.AddressKind(s.Src.Path))
+	case s.Src.Pool == "":
+		return nil
+	}
+	pools, err := c.hv.Pools(ctx)
+	if err != nil {
+		return look.HVRefusal(err)
+	}
+	if slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == s.Src.Pool && p.NoCreate }) {
+		return api.Errorf(api.CodeInvalidArgument, "%s is of pool %s, whose volumes its target makes and removes; leave out --delete-source", s.Src.Path, s.Src.Pool)
+	}
+	return nil
+}

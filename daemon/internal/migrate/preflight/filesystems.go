@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// CheckFilesystems refuses directories on a filesystem that cannot hold, or store the writes of,
+// the move's images. Each directory is tried with a file that is removed. disk is the disk that
+// moves, nil if there is none or there are several.
+func (c *Checks) CheckFilesystems(ctx context.Context, s *move.Spec, disk *hv.Disk) error {
+	user, confined, err := hv.ConfinedUser(ctx, c.hv, s.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return request.NoHypervisor(err)
+	case err != nil:
+		return err
+	case !confined:
+		user = hv.ProcessUser{}
+	}
+	direct := disk != nil && disk.PastPageCache()
+	if s.Overlay != "" {
+		needs := image.Needs{FileBytes: move.Qcow2FileBytes(s.SizeBytes()), Named: true, Direct: direct, Kept: true}
+		if err := c.tryDirectory(s, user, s.Overlay, needs); err != nil {
+			return err
+		}
+	}
+	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
+		return nil
+	}
+	needs := image.Needs{FileBytes: s.DstFileBytes(), Named: s.CreateDst && s.Dst.Pool == "", Direct: direct}
+	if !s.CreateDst {
+		user = hv.ProcessUser{} // an existing file has its own rights
+	}
+	return c.tryDirectory(s, user, s.Dst.Path, needs)
+}
+
+func (c *Checks) tryDirectory(s *move.Spec, user hv.ProcessUser, path string, needs image.Needs) error {
+	dir := location.Directory(path)
+	return image.Refused("migrate volume "+s.VolumeName, filepath.Clean(dir), c.images.TryDirectory(user, dir, needs))
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The method of a move depends on the disk, and on whether its instance runs.
+
+// chooseOverNetwork is chooseMethod for a volume from or to an address.
+func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
+	if err := c.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
+		return err
+	}
+	if s.Method == move.MethodMirror {
+		// After a power cut nothing shows whether a src at an address has writes that dst lacks.
+		return Unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
+	}
+	if disk.Cache == hv.CacheUnsafe && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
+		return Unsupported(s, "disk %s of instance %s has cache='unsafe', with which QEMU keeps in its memory even what the guest has flushed to an RBD image; set another cache mode, and restart the instance", s.Target, dom.Name)
+	}
+	if s.Method != move.MethodOverlay || !api.IsNetwork(s.Src.Path) {
+		return nil
+	}
+	if err := c.images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
+		return err
+	}
+	// A start of the guest on src shows in the stamp and QEMU's locks of a file, but not at an
+	// address.
+	if err := c.guards.Enforced(); err != nil {
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
+			s.VolumeName, dom.Name, api.AddressKind(s.Src.Path), err)
+	}
+	return nil
+}
+
+// checkKeptOff refuses a move that has to keep an instance off if the guard is not enforced.
+func (c *Checks) checkKeptOff(s *move.Spec, dom *hv.Domain) error {
+	if err := c.guards.Enforced(); err != nil {
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
+			s.VolumeName, dom.Name, err)
+	}
+	return nil
+}
+
+// chooseMethod decides between overlay, mirror and offline, or refuses the disk.
+func (c *Checks) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
+	if reason := Immovable(disk); reason != "" {
+		return Unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
+	}
+	reason := notOverlayable(disk)
+	if reason == "" {
+		reason = c.underQuota(ctx, s, disk)
+	}
+	if reason == "" && disk.IsLUKS() {
+		var err error
+		if reason, err = c.notEncryptable(ctx, s); err != nil {
+			return err
+		}
+	}
+	switch {
+	case dom.State.Active() && disk.IsLUKS() && (mirrorable(reason) || asked == move.MethodMirror):
+		return Unsupported(s, "disk %s of instance %s is encrypted by QEMU (LUKS) and would have to be mirrored, which copies what the guest sees and not the header that opens it; leave out --method, or, where the disk can have no overlay, stop the instance and run this again",
+			s.Target, dom.Name)
+	case dom.State.Active() && mirrorable(reason) && asked == move.MethodOverlay:
+		return Unsupported(s, "there can be no overlay on disk %s of instance %s, which %s; use --method auto", s.Target, dom.Name, reason)
+	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == move.MethodMirror):
+		s.Method, s.OnlyMirrored, s.MirrorFills = move.MethodMirror, reason, c.mirrorFills(ctx, disk)
+		return nil
+	case reason == "" && asked != move.MethodMirror:
+		s.Method = move.MethodOverlay
+		return nil
+	case dom.State.Active():
+		return Unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
+			s.Target, dom.Name, reason)
+	}
+	return c.checkKeptOff(s, dom)
+}
+
+// mirrorFills reports whether QEMU may write holes of the disk as zeros to the target of a mirror.
+// libvirt 9.0 had QEMU open each target so that zeros may be holes there; 11.3 does so only for a
+// disk with discard='unmap'.
+func (c *Checks) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
+	if disk.Discard == "unmap" {
+		return false
+	}
+	about, err := c.hv.About(ctx)
+	return err != nil || !about.Libvirt.Before(hv.Version{Major: 9, Minor: 1})
+}
+
+// Immovable returns why a disk cannot be moved at all, "" if it can.
+func Immovable(d *hv.Disk) string {
+	switch {
+	case d.Device != "disk":
+		return "is a " + d.Device + ", not a disk"
+	case d.Encrypted:
+		return "is encrypted by QEMU in a way that a move would lose"
+	case d.Transient:
+		return "is <transient/>: its writes are thrown away at shutdown"
+	case d.Slices:
+		return "uses only a slice of its image"
+	case d.Uncarried != "":
+		return "has " + d.Uncarried + ", which a move would lose"
+	case d.ImageSetting != "":
+		return "has " + d.ImageSetting + ", which libvirt drops when it puts another image there; take it out of the definition first, and set it again afterwards"
+	}
+	return ""
+}
+
+// Reasons why a disk gets no overlay but may be mirrored. libvirt refuses an overlay if another
+// guest may have the disk open, or if the guest does not write to it. Volferry refuses one if a
+// full overlay would not pause the guest but be its I/O error or, with the policy ignore, a
+// silently lost write.
+const (
+	notShareable = "is <shareable/>"
+	notReadOnly  = "is <readonly/>"
+	notPaused    = "has another error_policy than stop or enospace"
+)
+
+func mirrorable(reason string) bool {
+	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
+}
+
+// OnlyMirrored refuses a request that a mirror cannot serve, for a disk that can only be mirrored
+// while its instance runs. which completes the message: the limitation, and what to do.
+func OnlyMirrored(s *move.Spec, which string) *api.Error {
+	return Unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",
+		s.Target, s.InstanceName, s.OnlyMirrored, which)
+}
+
+// notOverlayable returns why a disk that can be moved otherwise gets no overlay, "" if it can get
+// one.
+func notOverlayable(d *hv.Disk) string {
+	switch {
+	case d.CopyOnRead:
+		return "uses copy_on_read"
+	case d.Bus == "sd":
+		return "is on the sd bus"
+	case d.Shareable:
+		return notShareable
+	case d.ReadOnly:
+		return notReadOnly
+	case !slices.Contains([]string{"", pausedByAnyError, "enospace"}, d.ErrorPolicy): // the default is enospace
+		return notPaused
+	}
+	return ""
+}
+
+// notEncryptable returns why a LUKS container can have no overlay, which is encrypted with its
+// passphrase; "" if it can. It records the size of the container's payload.
+func (c *Checks) notEncryptable(ctx context.Context, s *move.Spec) (reason string, err error) {
+	if err := c.images.CheckSecret(ctx, s.SrcImage()); err != nil {
+		if errors.Is(err, hv.ErrUnavailable) {
+			return "", request.NoHypervisor(err)
+		}
+		return fmt.Sprintf("is encrypted by QEMU (LUKS), and so has to be what its guest writes while it moves, for which there is no passphrase: %v", err), nil
+	}
+	s.GuestBytes, err = c.images.PayloadBytes(ctx, s.SrcImage())
+	if api.CodeOf(err) == api.CodeUnsupportedDisk {
+		return fmt.Sprintf("is encrypted by QEMU (LUKS), and nobody can tell how large its overlay has to be: %v", err), nil
+	}
+	return "", err
+}
+
+// checkMethod refuses a method other than the requested one. A mirror that is requested for a
+// stopped instance, or a volume without one, is made offline: no QEMU runs that could mirror, and
+// no guest has to continue.
+func checkMethod(s *move.Spec, t *api.MigrationTarget) error {
+	switch {
+	case t.Method == move.MethodOverlay && s.Attached() && s.Method != move.MethodOverlay:
+		return Unsupported(s, "there can be no overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
+	case s.Method == move.MethodMirror && t.ExternalCopy && t.Method == move.MethodMirror:
+		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
+	case s.Method == move.MethodMirror && t.ExternalCopy:
+		return OnlyMirrored(s, "makes no frozen source for an external copy; stop the instance and run this again")
+	}
+	return nil
+}
+
+// Unsupported refuses a move of a disk that cannot be moved.
+func Unsupported(s *move.Spec, format string, args ...any) *api.Error {
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s", s.VolumeName, fmt.Sprintf(format, args...))
+}

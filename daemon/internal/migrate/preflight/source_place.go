@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// CheckRecorded refuses a move, or a part in a move that the registry leads, if the journal of this
+// host has the volume elsewhere than the registry.
+func (c *Checks) CheckRecorded(ctx context.Context, vol api.Volume) error {
+	return image.Prefixed("cannot migrate volume "+vol.Name, c.which.CheckVolumeRecorded(ctx, vol))
+}
+
+// CheckPlace refuses the registry's place for an image if no volume may be there on this host:
+// another host may have chosen it. Outside pools it also allows images in the definitions of these
+// instances: give those that have src, and none for dst.
+func (c *Checks) CheckPlace(ctx context.Context, volume string, l api.Location, instances ...string) error {
+	return look.HVRefusal(c.cfg.Rules.CheckHeld(ctx, c.hv, l, "cannot migrate volume "+volume, instances...))
+}
+
+// checkBases refuses a linked clone over the image of a volume, or of a migration: another host may
+// have reported its base images.
+func (c *Checks) checkBases(ctx context.Context, s *move.Spec) error {
+	if s.Src.Backing == "" {
+		return nil
+	}
+	claims, err := c.claims.Look(ctx)
+	if err != nil {
+		return look.HVRefusal(err)
+	}
+	base, holder, err := claims.BasesHolder(s.Src)
+	switch {
+	case err != nil:
+		return look.UserUnknown(base, err)
+	case holder.Words != "":
+		return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: its base image %s %s", s.VolumeName, base, holder.Words)
+	}
+	return nil
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package released
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/daemon/internal/migrate/which"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Left returns the paths of the images that a volume has left by moves of this host, except those
+// that are volumes now, and those that are seen to be gone. Its errors are the registry's and the
+// hypervisor's.
+func (rs *Sources) Left(ctx context.Context, volumeID string) ([]string, error) {
+	look, err := rs.claims.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := rs.leavers(ctx, look, ofVolume(volumeID))
+	var paths []string
+	for _, h := range all {
+		paths = append(paths, h.Spec.Src.Path)
+	}
+	return paths, err
+}
+
+func ofVolume(volumeID string) func(*move.Spec) bool {
+	return func(s *move.Spec) bool { return s.VolumeID == volumeID }
+}
+
+// newestOfEach returns, for each image, the newest of the migrations that have left it, newest
+// first.
+func newestOfEach(all []*history.Migration) []*history.Migration {
+	var out []*history.Migration
+	for _, h := range slices.Backward(all) {
+		same := func(o *history.Migration) bool { return which.SameImage(o.Spec.Src.Path, h.Spec.Src.Path) }
+		if !slices.ContainsFunc(out, same) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// leavers returns the wanted migrations with a src that exists and is no volume, oldest first.
+func (rs *Sources) leavers(ctx context.Context, look *location.Look, wanted func(*move.Spec) bool) ([]*history.Migration, error) {
+	all, err := rs.kept(ctx, wanted)
+	return slices.DeleteFunc(all, func(h *history.Migration) bool { return isVolumes(look, h) }), err
+}
+
+func isVolumes(look *location.Look, h *history.Migration) bool {
+	holder, unknown := look.Holder(h.Spec.Src.Path, location.Self{})
+	return unknown == nil && holder.Volume != nil
+}
+
+// kept returns the wanted migrations that have left their src, if that exists and was not copied
+// over, oldest first. src may be in use. It reads the whole history only if src exists.
+func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*history.Migration, error) {
+	starts, err := rs.history.Starts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []*history.Migration
+	for i, o := range starts {
+		s, err := history.SpecOf(o)
+		if err != nil {
+			return nil, err
+		}
+		if !wanted(&s) || rs.isGone(ctx, &s) {
+			continue
+		}
+		h, err := rs.history.Load(ctx, o.Group)
+		if err != nil {
+			return nil, err
+		}
+		left, err := rs.leftSource(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		over, err := rs.lastCopyOnto(ctx, starts[i+1:], s.Src.Path)
+		if err != nil {
+			return nil, err
+		}
+		if left && over == nil {
+			out = append(out, h)
+		}
+	}
+	return out, nil
+}
+
+// isGone reports whether the src of a migration is seen to be gone: its path is empty or has
+// another image, or the socket of an export's server does not exist. Images on other machines are
+// not asked: that may take long.
+func (rs *Sources) isGone(ctx context.Context, s *move.Spec) bool {
+	if api.IsRemote(s.Src.Path) {
+		return false
+	}
+	if e, err := api.ParseNBD(s.Src.Path); err == nil {
+		_, err := location.Stat(e.Socket)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	now, err := rs.images.Fingerprint(ctx, s.Src.Path)
+	if err != nil {
+		return errors.Is(err, image.ErrAbsent)
+	}
+	return s.SrcPrint != "" && !location.SameImagePrint(s.SrcPrint, now)
+}
+
+func (rs *Sources) leftSource(ctx context.Context, h *history.Migration) (bool, error) {
+	if !h.Spec.LedByRegistry() {
+		state, _ := h.State()
+		return state.Final() && h.Position() == move.OnDst, nil
+	}
+	// The registry decides where the move has ended.
+	mig, err := rs.registry.Migration(ctx, h.Spec.MigrationID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil
+	}
+	return mig.State == api.MigrationCompleted, err
+}
+
+// releasedInput describes the src that a migration has left, without any check.
+func (rs *Sources) releasedInput(ctx context.Context, h *history.Migration) (*place.ReleasedInput, error) {
+	ended, err := rs.endOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := plans.NewHistory(rs.journal, rs.runner.Status).Facts(ctx, &h.Spec, "")
+	if err != nil {
+		return nil, request.Refused(err)
+	}
+	return &place.ReleasedInput{Spec: h.Spec, Seal: facts.Seal, EndedAt: ended}, nil
+}
+
+// endOf returns the end time of a migration that has left its src. Only the registry knows it for a
+// move that it leads.
+func (rs *Sources) endOf(ctx context.Context, h *history.Migration) (time.Time, error) {
+	if !h.Spec.LedByRegistry() {
+		_, ended := h.Times()
+		return ended, nil
+	}
+	mig, err := rs.registry.Migration(ctx, h.Spec.MigrationID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if mig.FinishedAt == nil {
+		return time.Time{}, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s has not ended", h.Spec.MigrationID, h.Spec.VolumeName)
+	}
+	return *mig.FinishedAt, nil
+}
+
+// releasedSource describes the src that a migration has left, without looking at it.
+func releasedSource(s *move.Spec, ended time.Time) api.ReleasedSource {
+	return api.ReleasedSource{
+		MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended,
+	}
+}
+
+// readableDomains returns the domains of this host that can be read. Writes of the others show in
+// the image.
+func (rs *Sources) readableDomains(ctx context.Context) ([]hv.Domain, error) {
+	doms, _, err := hv.Readable(rs.hv.Domains(ctx))
+	return doms, err
+}
+
+// LeaverOf returns the newest migration of this host that has left the image at a path, nil if none
+// has, or if a later one has begun to overwrite it.
+func (rs *Sources) LeaverOf(ctx context.Context, path string) (*history.Migration, error) {
+	starts, err := rs.history.Starts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return rs.leaverAmong(ctx, starts, path)
+}
+
+// leaverAmong is leaverOf among the migrations that these ops have begun, oldest first.
+func (rs *Sources) leaverAmong(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
+	for i, o := range slices.Backward(starts) {
+		s, err := history.SpecOf(o)
+		if err != nil {
+			return nil, err
+		}
+		if !which.SameImage(s.Src.Path, path) {
+			continue
+		}
+		h, err := rs.history.Load(ctx, o.Group)
+		if err != nil {
+			return nil, err
+		}
+		left, err := rs.leftSource(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if !left || rs.isGone(ctx, &h.Spec) {
+			continue
+		}
+		over, err := rs.lastCopyOnto(ctx, starts[i+1:], path)
+		if err != nil || over != nil {
+			return nil, err
+		}
+		return h, nil
+	}
+	return nil, nil
+}
+
+// lastCopyOnto returns the newest migration that has written to a path, among those that these ops
+// have begun (oldest first), nil if none has. A refused copy has not.
+func (rs *Sources) lastCopyOnto(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
+	for _, o := range slices.Backward(starts) {
+		s, err := history.SpecOf(o)
+		if err != nil {
+			return nil, err
+		}
+		if !which.SameImage(s.Dst.Path, path) {
+			continue
+		}
+		h, err := rs.history.Load(ctx, o.Group)
+		if err != nil {
+			return nil, err
+		}
+		if wrote, err := rs.wroteDst(ctx, h); err != nil || wrote {
+			return h, err
+		}
+	}
+	return nil, nil
+}
+
+func (rs *Sources) wroteDst(ctx context.Context, h *history.Migration) (bool, error) {
+	for i := range h.Ops {
+		records, err := rs.journal.Records(ctx, h.Ops[i].Op.ID)
+		if err != nil {
+			return false, request.JournalError(err)
+		}
+		if plans.WroteDst(&h.Ops[i].Status, records) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// changeOf reports whether the src that a migration has left was written since; why is the reason
+// if that is unknown.
+func (rs *Sources) changeOf(ctx context.Context, h *history.Migration) (change image.Change, why string, err error) {
+	in, err := rs.releasedInput(ctx, h)
+	if err != nil {
+		return image.ChangeUnknown, "", err
+	}
+	return rs.place.ReleasedChange(ctx, in)
+}
+
+// CheckNotWritten refuses to overwrite an image that a volume of this host has left and that was
+// written since: it may have the only copy of a guest's writes. If that is unknown, it is
+// overwritten only if the target allows that, or if another program copies.
+func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
+	path := s.Dst.Path
+	h, err := rs.LeaverOf(ctx, path)
+	if err != nil || h == nil {
+		return err
+	}
+	change, why, err := rs.changeOf(ctx, h)
+	switch {
+	case err != nil || change == image.Unchanged:
+		return err
+	case change == image.ChangeUnknown && (t.Overwrite || t.ExternalCopy):
+		return nil
+	case change == image.ChangeUnknown:
+		return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and nobody can tell whether it was written since volume %s has left it (%s), so it may have what the volume lacks: compare it with the volume and give --yes to have it overwritten, or choose another path",
+			path, h.Spec.MigrationID, h.Spec.VolumeName, why).
+			With("migration_id", h.Spec.MigrationID).With(api.DetailOverwrites, path)
+	}
+	says := "remove it yourself"
+	if h.Spec.SrcBlock {
+		says = "delete the device and make another one"
+	}
+	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps: "+
+		"it may have what the volume lacks, and is not overwritten; compare it with the volume, and then %s or choose another path", path, h.Spec.MigrationID, h.Spec.VolumeName, says).
+		With("migration_id", h.Spec.MigrationID)
+}
+
+// CheckNothingLost refuses to overwrite another volume's way back, or a file with data that no move
+// of this host has written, unless the target allows that, or another program copies. A named
+// device or export was made for the volume.
+func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.MigrationTarget, info image.Info) error {
+	if t.Overwrite || t.ExternalCopy {
+		return nil
+	}
+	file := !info.Block && !api.IsNetwork(s.Dst.Path)
+	if file {
+		blank, err := rs.images.Blank(ctx, s.Dst)
+		if err != nil || blank {
+			return err
+		}
+	}
+	starts, err := rs.history.Starts(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := rs.leaverAmong(ctx, starts, s.Dst.Path)
+	if err != nil || left != nil && left.Spec.VolumeID == s.VolumeID || left == nil && !file {
+		return err
+	}
+	is := api.ExactBytes(info.SizeBytes) + " in use"
+	if file {
+		is = fmt.Sprintf("a file of %s, of which %s are in use", api.ExactBytes(info.SizeBytes), api.Bytes(info.AllocatedBytes))
+	}
+	whose := "not by anything that Volferry knows of"
+	if left != nil {
+		whose = fmt.Sprintf("by what volume %s has left (migration %s), which is its way back", left.Spec.VolumeName, left.Spec.MigrationID)
+	} else if copied, err := rs.copiedInVain(ctx, starts, s); err != nil || copied {
+		return err
+	}
+	return api.Errorf(api.CodeDstInUse, "%s is there already: %s, %s. The move would overwrite it: give --yes to have it overwritten, or choose another path",
+		s.Dst.Path, is, whose).
+		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
+}
+
+// copiedInVain reports whether all data in the file at the dst of s is from the copy of a move that
+// was taken back: the file is the same, and unwritten since. It is false for a move that the
+// registry leads, since this host does not know its end.
+func (rs *Sources) copiedInVain(ctx context.Context, starts []op.Op, s *move.Spec) (bool, error) {
+	h, err := rs.lastCopyOnto(ctx, starts, s.Dst.Path)
+	if err != nil || h == nil || h.Spec.LedByRegistry() || h.Position() == move.OnDst {
+		return false, err
+	}
+	if h.Spec.DstPrint == "" || !location.SameImagePrint(h.Spec.DstPrint, s.DstPrint) {
+		return false, nil
+	}
+	last := h.Find(move.GoalCancel)
+	if last == nil {
+		return false, nil
+	}
+	left := place.LeftDst(&last.Status)
+	if left == nil {
+		return false, nil
+	}
+	now, err := rs.images.Stamp(ctx, s.Dst.Path)
+	return err == nil && !now.WrittenSince(*left), err
+}
+
+// CheckAdoptable refuses an image that a volume has left by a move of this host, while that volume
+// exists: it is the older copy, and its adoption must be forced. verdict begins the refusal.
+func (rs *Sources) CheckAdoptable(ctx context.Context, path, verdict string) error {
+	h, err := rs.LeaverOf(ctx, path)
+	if err != nil || h == nil {
+		return err
+	}
+	vol, err := rs.registry.Volume(ctx, h.Spec.VolumeID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	change, why, err := rs.changeOf(ctx, h)
+	if err != nil {
+		return err
+	}
+	state := "Nothing was written to it since, so the volume has all that it has"
+	switch change {
+	case image.Changed:
+		state = "It was written since, so each may have what the other lacks"
+	case image.ChangeUnknown:
+		state = "Nobody can tell whether it was written since (" + why + "), so each may have what the other lacks"
+	case image.Unchanged:
+	}
+	_, ended := h.Times()
+	return api.Errorf(api.CodeConflict, "%s: %s is the source that volume %s has left by migration %s on %s; the volume is at %s now. %s. To have the older copy as a volume of its own, give --force",
+		verdict, path, vol.Name, h.Spec.MigrationID, ended.UTC().Format("2006-01-02 15:04:05 MST"), vol.Location.Path, state).
+		With("migration_id", h.Spec.MigrationID).With("volume_id", vol.ID)
+}

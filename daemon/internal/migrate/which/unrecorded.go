@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package which
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/history"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// unrecordedMove is a finished move of this host that the registry, restored from an older backup,
+// does not know, or has open. The registry has the volume at one place, and the journal has it,
+// with all later writes, at another.
+type unrecordedMove struct {
+	h   *history.Migration
+	vol api.Volume
+	// open is the registry's state of the move, "" if it does not know it. recordEnds reports the
+	// end.
+	open api.MigrationState
+}
+
+// unrecorded returns the last move of a volume on this host (lastMove) if it is unrecorded, else
+// nil.
+func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *history.Migration) (*unrecordedMove, error) {
+	if last == nil || !contradicts(last, &vol) {
+		return nil, nil
+	}
+	mig, err := f.registry.Migration(ctx, last.Spec.MigrationID)
+	open := mig.State
+	switch {
+	case api.CodeOf(err) == api.CodeNotFound:
+		open = ""
+	case err != nil:
+		return nil, err
+	case last.Spec.LedByRegistry():
+		return nil, nil // the registry decides where it ended
+	case mig.State.Final() && mig.State != api.MigrationCompleted:
+		return nil, nil // an operator has abandoned it, and has chosen the copy to keep
+	}
+	return &unrecordedMove{last, vol, open}, nil
+}
+
+// contradicts reports whether the journal has the volume elsewhere than the registry, and the
+// registry knows no later move.
+func contradicts(h *history.Migration, vol *api.Volume) bool {
+	if h.Spec.LedByRegistry() {
+		return SameImage(h.Spec.Src.Path, vol.Location.Path)
+	}
+	found := holder{vol: *vol, newest: h}
+	return !found.moving() && !found.overtaken() && !SameImage(h.Chain()[0].Path, vol.Location.Path)
+}
+
+// lastMove returns the newest migration of a volume that can show where the volume is, among those
+// that these ops have begun (oldest first); nil if there is none. A move that the registry leads
+// counts only if this host has copied the whole volume to dst, and has not dropped dst.
+func (f *Finder) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history.Migration, error) {
+	for _, start := range slices.Backward(starts) {
+		s, err := history.SpecOf(start)
+		if err != nil {
+			return nil, err
+		}
+		if s.VolumeID != volumeID {
+			continue
+		}
+		h, err := f.history.Load(ctx, start.Group)
+		if err != nil || !h.Spec.LedByRegistry() {
+			return h, err
+		}
+		if copied, err := f.copiedLed(ctx, h); copied || err != nil {
+			return h, err
+		}
+	}
+	return nil, nil
+}
+
+// copiedLed reports whether the dst of a move that the registry leads has the whole volume, and was
+// not dropped.
+func (f *Finder) copiedLed(ctx context.Context, h *history.Migration) (bool, error) {
+	if drop := h.Find(move.GoalCancel); !h.CopiedBefore(len(h.Ops)) || drop != nil && !drop.Undone() {
+		return false, nil
+	}
+	if h.Spec.Method != move.MethodLive {
+		return true, nil
+	}
+	live, err := f.history.LiveDone(ctx, h.Spec.MigrationID)
+	return live.LastCopied, err
+}
+
+// CheckVolumeRecorded refuses calls that depend on the place of a volume, as CheckRecorded does for
+// an instance. Without the registry it refuses, too.
+func (f *Finder) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
+	found, err := f.unrecordedOfVolume(ctx, vol)
+	if err != nil || found == nil {
+		return err
+	}
+	return f.contradicted(ctx, found)
+}
+
+func (f *Finder) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unrecordedMove, error) {
+	starts, err := f.history.Starts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.unrecordedIn(ctx, starts, vol)
+}
+
+// unrecordedIn is unrecordedOfVolume among the migrations that these ops have begun, oldest first.
+func (f *Finder) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volume) (*unrecordedMove, error) {
+	last, err := f.lastMove(ctx, starts, vol.ID)
+	if err != nil {
+		return nil, err
+	}
+	return f.unrecorded(ctx, vol, last)
+}
+
+// Contradiction is a volume that the journal of this host has elsewhere than the registry.
+type Contradiction struct {
+	Volume api.Volume
+	// Witnesses describes where each witness has the volume, and WayOut what an operator does.
+	Witnesses, WayOut string
+}
+
+// Contradictions returns the volumes with a registry and journal that disagree
+// (CheckVolumeRecorded). It changes nothing.
+func (f *Finder) Contradictions(ctx context.Context) ([]Contradiction, error) {
+	starts, err := f.history.Starts(ctx)
+	if err != nil || len(starts) == 0 {
+		return nil, err
+	}
+	var out []Contradiction
+	err = f.claims.Site.EachVolume(ctx, func(v *api.Volume) error {
+		found, err := f.unrecordedIn(ctx, starts, *v)
+		if err != nil || found == nil {
+			return err
+		}
+		dom, err := f.domainOf(ctx, found)
+		if err == nil {
+			out = append(out, Contradiction{*v, found.witnesses(dom), found.wayOut(dom)})
+		}
+		return err
+	})
+	return out, err
+}
+
+// contradicted returns the error with the view of each witness of an unrecorded move, and the way
+// out.
+func (f *Finder) contradicted(ctx context.Context, found *unrecordedMove) error {
+	dom, err := f.domainOf(ctx, found)
+	if err != nil {
+		return err
+	}
+	return api.Errorf(api.CodeChainChanged, "%s; %s", found.witnesses(dom), found.wayOut(dom)).With("migration_id", found.h.Spec.MigrationID)
+}
+
+// domainOf returns a domain of this host that the volume is attached to, nil if there is none.
+func (f *Finder) domainOf(ctx context.Context, found *unrecordedMove) (*hv.Domain, error) {
+	for i := range found.vol.Attachments {
+		dom, err := f.hv.Domain(ctx, found.vol.Attachments[i].InstanceID)
+		switch {
+		case err == nil:
+			return dom, nil
+		case !errors.Is(err, hv.ErrNotFound):
+			return nil, look.HVRefusal(request.Refused(err))
+		}
+	}
+	return nil, nil
+}
+
+// CheckRecorded refuses calls that depend on the places of an instance's volumes if the registry
+// does not know a move of one of them that this host has ended. Without the registry it allows
+// them.
+func (f *Finder) CheckRecorded(ctx context.Context, instanceID string) error {
+	found, err := f.unrecordedOf(ctx, instanceID)
+	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) || api.CodeOf(err) == api.CodeNotFound {
+		return nil
+	}
+	if err != nil || found == nil {
+		return err
+	}
+	return f.contradicted(ctx, found)
+}
+
+func (f *Finder) unrecordedOf(ctx context.Context, instanceID string) (*unrecordedMove, error) {
+	starts, err := f.history.Starts(ctx)
+	if err != nil || len(starts) == 0 {
+		return nil, err
+	}
+	inst, err := f.registry.Instance(ctx, instanceID)
+	if err != nil {
+		return nil, err
+	}
+	for _, slot := range inst.BlockDeviceMappings {
+		if slot.VolumeID == nil {
+			continue
+		}
+		last, err := f.lastMove(ctx, starts, *slot.VolumeID)
+		if err != nil {
+			return nil, err
+		}
+		if last == nil {
+			continue
+		}
+		vol, err := f.registry.Volume(ctx, *slot.VolumeID)
+		if err != nil {
+			return nil, err
+		}
+		if found, err := f.unrecorded(ctx, vol, last); found != nil || err != nil {
+			return found, err
+		}
+	}
+	return nil, nil
+}
+
+func (u *unrecordedMove) place() string {
+	if u.h.Spec.LedByRegistry() {
+		return u.h.Spec.Dst.Path
+	}
+	return u.h.Chain()[0].Path
+}
+
+// disk returns the disk of the volume in a domain, of the definition or of the running guest.
+func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Disk) *hv.Disk {
+	if dom == nil {
+		return nil
+	}
+	for i := range u.vol.Attachments {
+		if a := &u.vol.Attachments[i]; a.InstanceID == dom.ID {
+			return of(dom, a.Device)
+		}
+	}
+	return nil
+}
+
+// witnesses describes the view of each witness. The running guest is named only if there is one.
+func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
+	s := &u.h.Spec
+	moved, knows := "has it at", "does not know"
+	if u.open != "" {
+		knows = fmt.Sprintf("has as %s", u.open)
+	}
+	if s.LedByRegistry() {
+		moved = "has it copied to"
+	}
+	says := []string{
+		fmt.Sprintf("the registry has volume %s at %s", u.vol.Name, u.vol.Location.Path),
+		fmt.Sprintf("the journal of this host %s %s since migration %s, which the registry %s (it was restored from a backup of before, perhaps)", moved, u.place(), s.MigrationID, knows),
+	}
+	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 {
+		says = append(says, fmt.Sprintf("the definition of instance %s names %s", dom.Name, d.Chain[0].Path))
+	}
+	if d := u.disk(dom, (*hv.Domain).LiveDisk); d != nil && len(d.Chain) > 0 {
+		says = append(says, "its guest runs on "+d.Chain[0].Path)
+	}
+	return strings.Join(says, "; ")
+}
+
+// wayOut describes what an operator does: the volume is adopted again where its definition has it.
+// A move that the registry has open needs only a registry that accepts changes.
+func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
+	if u.open != "" && !u.open.Final() {
+		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
+			u.h.Again(move.GoalComplete), u.vol.Location.Path)
+	}
+	instance := "INSTANCE"
+	if dom != nil {
+		instance = dom.Name
+	}
+	first := ""
+	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 && !SameImage(d.Chain[0].Path, u.place()) {
+		first = "have the definition name the image that is right (`virsh define` of a copy that does), then "
+	}
+	if id := u.h.Spec.MigrationID; u.h.Spec.LedByRegistry() {
+		first = fmt.Sprintf("while an instance is still saved for the move (`%s` says so), `%s` at the registry ends it there, or `%s` at its source; else ",
+			api.ShellLine("volferryctl", "instance", "show", instance), api.ShellLine("volferryctl", "migration", "complete", id), api.ShellLine("volferryctl", "migration", "cancel", id)) + first
+	}
+	return fmt.Sprintf("%s has what was written since that migration, unless something was written to %s meanwhile: delete neither, and start no guest on the other. "+
+		"docs/how-to/lose-a-host.md (The registry is lost) says how it is put right, with the guest off: %s`%s`, `%s` and `%s`", u.place(), u.vol.Location.Path, first,
+		api.ShellLine("volferryctl", "instance", "forget", instance, "--force"), api.ShellLine("volferryctl", "volume", "forget", u.vol.Name),
+		api.ShellLine("volferryctl", "instance", "adopt", instance))
+}
+
+// explain adds to an answer about the volume that registry and journal contradict each other.
+func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
+	w.Agree = false
+	if w.Authoritative != nil && !SameImage(w.Authoritative[0].Path, u.place()) {
+		w.Authoritative = nil
+	}
+	text := u.witnesses(dom) + "; " + u.wayOut(dom)
+	if w.Authoritative == nil && w.Live != nil {
+		text = w.Explanation + "; " + text
+	}
+	w.Explanation = text
+}
+
+// HoldsUnrecorded reports whether the registry has a volume at the src that this migration has
+// left, since it does not know the migration.
+func (f *Finder) HoldsUnrecorded(ctx context.Context, h *history.Migration, claims *location.Look) (bool, error) {
+	holder, unknown := claims.Holder(h.Spec.Src.Path, location.Self{})
+	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.Spec.VolumeID {
+		return false, nil //nolint:nilerr // the next look may know the image's volume
+	}
+	found, err := f.unrecordedOfVolume(ctx, *holder.Volume)
+	return found != nil && found.h.Spec.MigrationID == h.Spec.MigrationID, err
+}
