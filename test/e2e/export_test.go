@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
 )
 
 const socketSuffix = ".sock"
@@ -64,6 +65,9 @@ func (h *host) listServers(t *testing.T, exports ...*lab.Export) {
 		servers[i] = e.Server
 	}
 	h.StopDaemon()
+	if err := site.AllowNBDServers(servers...); err != nil {
+		t.Fatal(err)
+	}
 	h.Flags = append(h.Flags, "--nbd-servers", strings.Join(servers, ","))
 	if err := h.StartDaemon(t.Context()); err != nil {
 		t.Fatal(err)

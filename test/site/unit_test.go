@@ -44,3 +44,11 @@ func TestAHostsUnitHasAllThatTheShippedOneHas(t *testing.T) {
 		}
 	}
 }
+
+func TestTheServersOfAMachinesDialerAreThoseOfAllTests(t *testing.T) {
+	first := withNBDServers("# a comment\nregistry = \"x\"\n[rbd]\nkey = 1\n", []string{"127.0.0.1:1"})
+	got := string(withNBDServers(string(first), []string{"127.0.0.1:1", "127.0.0.1:2"}))
+	if want := "nbd_servers = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n# a comment\nregistry = \"x\"\n[rbd]\nkey = 1\n"; got != want {
+		t.Errorf("the configuration is\n%s", got)
+	}
+}
