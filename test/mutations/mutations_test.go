@@ -63,7 +63,7 @@ var mutations = []struct {
 	{"a step's end is journalled before it is done", "internal/op/forward.go", "	v, err := a.bring(step, run, repeat)", "	if w := a.recordSuccess(step, nil); w != writtenAll {\n		return w.goesOn()\n	}\n	v, err := a.bring(step, run, repeat)", attaching},
 	{"a step is journalled as undone and is not", "internal/op/backward.go", "	err := a.reverse(step)", "	var err error", attaching},
 	{"a detach that is undone leaves the disk out of the definition", "daemon/internal/attach/step_detach.go", "err := e.putBack(ctx, r, in, hv.Config)", "err := error(nil)", attaching},
-	{"a claim on an instance that is not unshelved stays", "daemon/internal/instance/steps/step_unshelve.go", "err = e.leaveShelf(ctx, r, &in.Subject, \"unclaim\", api.InstanceShelvedOffloaded)", "err = nil", instances},
+	{"a claim on an instance that is not unshelved stays", "daemon/internal/instance/shelf/step_unshelve.go", "err = e.leaveShelf(ctx, r, &in.Subject, \"unclaim\", api.InstanceShelvedOffloaded)", "err = nil", instances},
 	{"a resize is said to be done after a fence in which it was not recorded", "daemon/internal/volume/resize.go", "if err == nil && vol.SizeBytes < asked.SizeBytes {", "if false {", resizes},
 	{"a guest counts as told of the size of its device", "daemon/internal/volume/resize_sizes.go", "s.image == bytes && (s.guest == nil || *s.guest == bytes)", "s.image == bytes", resizes},
 	{"what a host was asked for counts as done", "registry/internal/workflow/live_wanted.go", "h.Call.again(want) && h.State == LiveDone {", "h.Call.again(want) {", rounds},

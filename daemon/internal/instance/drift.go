@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -42,7 +42,7 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	if err := request.AtHome("nothing is done here", dom); err != nil {
 		return Drift{Elsewhere: true, Note: printable(err.Error())}
 	}
-	what := steps.Differs(dom, atts)
+	what := subject.Differs(dom, atts)
 	return Drift{Note: printable(what), Differs: what != "" && dom.Persistent, NoRoot: noRootIn(inst, dom)}
 }
 
@@ -81,4 +81,4 @@ func printable(note string) string {
 }
 
 // RootReason is the reason of the guard of an instance without a root volume (guard.OwnerRoot).
-func RootReason(name string) string { return steps.NoRoot("start", name).Message }
+func RootReason(name string) string { return subject.NoRoot("start", name).Message }

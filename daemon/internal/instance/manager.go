@@ -7,7 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/plans"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -29,21 +30,23 @@ type Config struct {
 // concurrent use.
 type Manager struct {
 	admission request.Admission
-	env       *steps.Env
+	env       *plans.Env
+	ports     Ports
 }
 
 // Host is this host's identity in the registry.
-type Host = steps.Host
+type Host = subject.Host
 
 // Ports are the systems that the ops of instances use.
-type Ports = steps.Ports
+type Ports = subject.Ports
 
 // New returns a manager and registers its plans with the runner. Journal is the runner's journal.
 // Host returns this host's identity.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
-		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: steps.Kinds, Timeout: cfg.RequestTimeout},
-		env:       steps.NewEnv(steps.Config{SaveDir: cfg.SaveDir, BootID: cfg.BootID}, ports, runner, journal, host, log),
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: subject.Kinds, Timeout: cfg.RequestTimeout},
+		ports:     ports,
+		env:       plans.NewEnv(subject.Config{SaveDir: cfg.SaveDir, BootID: cfg.BootID}, ports, runner, journal, host, log),
 	}
 	runner.Register(m.Plans()...)
 	return m
@@ -54,10 +57,10 @@ func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
 // Unresumed returns why guests stay paused that a move has suspended and that libvirt does not
 // resume.
-func (m *Manager) Unresumed() []string { return m.env.Unresumed() }
+func (m *Manager) Unresumed() []string { return m.env.Memory.Unresumed() }
 
 // CheckForget refuses to forget an instance if its disks are not at its volumes' locations, because
 // nothing else would show that the guest uses the wrong image. It changes nothing.
 func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {
-	return m.env.CheckForget(ctx, inst)
+	return m.env.Repair.CheckForget(ctx, inst)
 }

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/plans"
+	"github.com/volferry/volferry/daemon/internal/instance/shelf"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -40,7 +42,7 @@ func (noRunner) Status(context.Context, string) (op.Status, error) {
 func (s *trial) Plans() []op.Plan {
 	n := s.nodes[0]
 	host := func(context.Context) (Host, error) { return n.host(), nil }
-	return steps.NewEnv(steps.Config{}, n.ports(), noRunner{}, n.journal, host, slog.New(slog.DiscardHandler)).Plans()
+	return plans.NewEnv(subject.Config{}, n.ports(), noRunner{}, n.journal, host, slog.New(slog.DiscardHandler)).Plans()
 }
 
 // Op implements optest.World.
@@ -71,12 +73,12 @@ func matrix(t *testing.T, kind string, from, to api.InstanceState, make func(*no
 
 func TestMatrixOfPower(t *testing.T) {
 	for kind, states := range map[string][2]api.InstanceState{
-		steps.KindStart: {api.InstanceStopped, api.InstanceRunning}, steps.KindStop: {api.InstanceRunning, api.InstanceStopped},
-		steps.KindReboot: {api.InstanceRunning, api.InstanceRunning}, steps.KindPause: {api.InstanceRunning, api.InstancePaused},
-		steps.KindUnpause: {api.InstancePaused, api.InstanceRunning},
+		subject.KindStart: {api.InstanceStopped, api.InstanceRunning}, subject.KindStop: {api.InstanceRunning, api.InstanceStopped},
+		subject.KindReboot: {api.InstanceRunning, api.InstanceRunning}, subject.KindPause: {api.InstanceRunning, api.InstancePaused},
+		subject.KindUnpause: {api.InstancePaused, api.InstanceRunning},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			matrix(t, kind, states[0], states[1], func(n *node) interface{ Keys() []string } { return &steps.PowerInput{Subject: n.subject()} })
+			matrix(t, kind, states[0], states[1], func(n *node) interface{ Keys() []string } { return &subject.PowerInput{Subject: n.subject()} })
 		})
 	}
 }
@@ -91,8 +93,8 @@ func TestMatrixOfShelve(t *testing.T) {
 		{api.InstanceShelved, api.InstanceShelvedOffloaded, false, true},
 	} {
 		t.Run(fmt.Sprintf("%s to %s", c.from, c.to), func(t *testing.T) {
-			matrix(t, steps.KindShelve, c.from, c.to, func(n *node) interface{ Keys() []string } {
-				return &steps.ShelveInput{Subject: n.subject(), Keep: c.keep, Was: c.was}
+			matrix(t, subject.KindShelve, c.from, c.to, func(n *node) interface{ Keys() []string } {
+				return &shelf.ShelveInput{Subject: n.subject(), Keep: c.keep, Was: c.was}
 			})
 		})
 	}
@@ -101,8 +103,8 @@ func TestMatrixOfShelve(t *testing.T) {
 func TestMatrixOfUnshelve(t *testing.T) {
 	for _, from := range []api.InstanceState{api.InstanceShelved, api.InstanceShelvedOffloaded} {
 		t.Run(string(from), func(t *testing.T) {
-			matrix(t, steps.KindUnshelve, from, api.InstanceStopped, func(n *node) interface{ Keys() []string } {
-				return &steps.UnshelveInput{Subject: n.subject()}
+			matrix(t, subject.KindUnshelve, from, api.InstanceStopped, func(n *node) interface{ Keys() []string } {
+				return &shelf.UnshelveInput{Subject: n.subject()}
 			})
 		})
 	}

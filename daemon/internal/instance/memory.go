@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -16,31 +16,31 @@ import (
 // for it.
 func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedInstance, error) {
 	e := m.env
-	inst, err := e.FindInstance(ctx, instanceRef)
+	inst, err := e.Subject.FindInstance(ctx, instanceRef)
 	if err != nil {
 		return api.PausedInstance{}, err
 	}
-	s, err := e.SubjectOf(ctx, inst)
+	s, err := e.Subject.SubjectOf(ctx, inst)
 	if err != nil {
 		return api.PausedInstance{}, err
 	}
-	dom, err := e.HV.Domain(ctx, inst.ID)
+	dom, err := m.ports.HV.Domain(ctx, inst.ID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return api.PausedInstance{}, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", inst.Name)
 	}
 	if err != nil {
 		return api.PausedInstance{}, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", inst.Name, err)
 	}
-	free, err := e.FreeBytes()
+	free, err := e.Subject.FreeBytes()
 	if err != nil {
 		return api.PausedInstance{}, fmt.Errorf("look at the directory for saved memory: %w", err)
 	}
-	inMemory, err := e.SavesInMemory()
+	inMemory, err := e.Subject.SavesInMemory()
 	if err != nil {
 		return api.PausedInstance{}, fmt.Errorf("look at the directory for saved memory: %w", err)
 	}
 	return api.PausedInstance{
 		InstanceID: inst.ID, InstanceName: inst.Name, Host: s.HostName, State: StateOf(dom),
-		MemoryBytes: steps.MemoryBytes(dom), FreeBytes: free, SavedInMemory: inMemory,
+		MemoryBytes: memory.Bytes(dom), FreeBytes: free, SavedInMemory: inMemory,
 	}, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -24,7 +24,7 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
 	}
-	doms, unreadable, err := hv.Readable(m.env.HV.Domains(ctx))
+	doms, unreadable, err := hv.Readable(m.ports.HV.Domains(ctx))
 	if err != nil {
 		return nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the domains: %v", err)
 	}
@@ -33,11 +33,11 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	}
 	out := []api.SavedInstance{}
 	for i := range doms {
-		in := &steps.PauseInput{MigrationID: migrationID}
+		in := &memory.PauseInput{MigrationID: migrationID}
 		in.InstanceID = doms[i].ID
 		is := api.SavedInstance{InstanceID: doms[i].ID, InstanceName: doms[i].Name}
-		if err := m.env.PauseOps(ctx, in, func(st op.Status) error {
-			var of steps.PauseInput
+		if err := m.env.Memory.PauseOps(ctx, in, func(st op.Status) error {
+			var of memory.PauseInput
 			err := json.Unmarshal(st.Op.Input, &of)
 			is.VolumeID, is.Location, in.Device = of.VolumeID, of.Location, of.Device
 			return err
@@ -47,7 +47,7 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 		if is.VolumeID == "" {
 			continue
 		}
-		if is.Asleep, err = m.env.Guards.Has(is.InstanceID, in.Owner()); err != nil {
+		if is.Asleep, err = m.ports.Guards.Has(is.InstanceID, in.Owner()); err != nil {
 			return nil, err
 		}
 		is.AtRest = is.Asleep && doms[i].State != hv.StateRunning

@@ -15,7 +15,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -512,7 +513,7 @@ func (w *pauseWorld) expected(tr trouble, was hv.State) hv.State {
 type pauseSubject struct {
 	*pauseWorld
 	kind         string
-	in           steps.PauseInput
+	in           memory.PauseInput
 	was          hv.State
 	done, undone func(*pauseSubject) error
 }
@@ -543,10 +544,10 @@ func (s *pauseSubject) Check(state op.State) error {
 func newPauseSubject(t *testing.T, kind string, state hv.State) *pauseSubject {
 	t.Helper()
 	w := newPauseWorld(t, state)
-	in := steps.PauseInput{
-		Subject:     steps.Subject{InstanceID: pausedWeb, InstanceName: "web", Host: "host-alpha", HostName: "alpha", Epoch: 1, Whole: true},
+	in := memory.PauseInput{
+		Subject:     subject.Subject{InstanceID: pausedWeb, InstanceName: "web", Host: "host-alpha", HostName: "alpha", Epoch: 1, Whole: true},
 		MigrationID: pausedMig, VolumeID: pausedVol, VolumeName: "vol", Device: "vdb", Location: w.location(pausedSrc),
-		Memory: w.newManager(optest.NewRunner(w.journal)).env.SaveImagePath(pausedWeb, pausedMig),
+		Memory: w.newManager(optest.NewRunner(w.journal)).env.Memory.SaveImagePath(pausedWeb, pausedMig),
 	}
 	return &pauseSubject{pauseWorld: w, kind: kind, in: in, was: state}
 }
@@ -555,7 +556,7 @@ func TestMatrixOfSave(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				s := newPauseSubject(t, steps.KindSave, state)
+				s := newPauseSubject(t, subject.KindSave, state)
 				s.in.Suspended = true
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
@@ -571,7 +572,7 @@ func TestMatrixOfSuspend(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				s := newPauseSubject(t, steps.KindSuspend, state)
+				s := newPauseSubject(t, subject.KindSuspend, state)
 				s.done = func(s *pauseSubject) error { return s.suspended(s.was) }
 				s.undone = func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedSrc) }
 				return s
@@ -582,9 +583,9 @@ func TestMatrixOfSuspend(t *testing.T) {
 
 // The check of each kind of restore: the resulting state of its guest.
 var restores = map[string]func(*pauseSubject) error{
-	steps.KindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
-	steps.KindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },
-	steps.KindDiscard:       func(s *pauseSubject) error { return s.asleep(false) },
+	subject.KindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
+	subject.KindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },
+	subject.KindDiscard:       func(s *pauseSubject) error { return s.asleep(false) },
 }
 
 func TestMatrixOfRestore(t *testing.T) {
@@ -594,7 +595,7 @@ func TestMatrixOfRestore(t *testing.T) {
 				optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 					s := newPauseSubject(t, kind, state)
 					d := startPauseDaemon(t, s.pauseWorld)
-					if kind == steps.KindRestore { // an older version has saved the guest
+					if kind == subject.KindRestore { // an older version has saved the guest
 						saveAsBefore(t, s, d)
 					} else {
 						wantState(t, d.save("save"), op.StateDone, "")
@@ -616,7 +617,7 @@ func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
 	wantState(t, d.save("save"), op.StateDone, "")
 	journal := optest.NewJournal()
 	for _, o := range must1(t, d.now().admission.Journal.Group, pausedWeb) {
-		if o.Kind == steps.KindSave {
+		if o.Kind == subject.KindSave {
 			must(t, journal.Create(t.Context(), o))
 			for _, r := range must1(t, s.journal.Records, o.ID) {
 				if r.Step == "save" && len(r.Data) > 0 {
@@ -633,7 +634,7 @@ func TestMatrixOfResume(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				s := newPauseSubject(t, steps.KindResume, state)
+				s := newPauseSubject(t, subject.KindResume, state)
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, s.copied())

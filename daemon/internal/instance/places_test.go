@@ -5,7 +5,7 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -42,7 +42,7 @@ func (p *places) CheckImages(l api.Location) error {
 
 // onlyPlaces are Locations that connect nothing.
 type onlyPlaces struct {
-	steps.Locations
+	subject.Locations
 	of *places
 }
 

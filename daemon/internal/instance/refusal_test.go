@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/shelf"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -542,7 +542,7 @@ func TestWhatWasEditedAfterItWasStoredIsStoredAgain(t *testing.T) {
 		if st := d.run(t, "shelve"); st.State != op.StateDone {
 			t.Fatalf("the op is %s: %+v", st.State, st.Failure)
 		}
-		got, err := steps.UnpackNVRAM(w.registry.now().shelf.NVRAM)
+		got, err := shelf.UnpackNVRAM(w.registry.now().shelf.NVRAM)
 		must(t, err)
 		if string(got) != "boot from the net" {
 			t.Errorf("stored is %q", got)

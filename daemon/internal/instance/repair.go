@@ -5,7 +5,8 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/repair"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -16,22 +17,22 @@ import (
 // that migration, also for a running guest. See BeginStart.
 func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how api.InstanceRepair) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindRepair, Body: repairBody(instanceRef, how),
+		OpID: opID, Kind: subject.KindRepair, Body: repairBody(instanceRef, how),
 		Decide: func(ctx context.Context) (request.Input, error) {
-			inst, err := m.env.FindInstance(ctx, instanceRef)
+			inst, err := m.env.Subject.FindInstance(ctx, instanceRef)
 			if err != nil {
 				return nil, err
 			}
-			in := &steps.RepairInput{SourceUnwritten: how.SourceUnwritten}
-			if in.Subject, err = m.env.SubjectOf(ctx, inst); err != nil {
+			in := &repair.Input{SourceUnwritten: how.SourceUnwritten}
+			if in.Subject, err = m.env.Subject.SubjectOf(ctx, inst); err != nil {
 				return nil, err
 			}
-			standing, err := m.env.MovingGuests.Standing(ctx, inst.ID)
+			standing, err := m.ports.MovingGuests.Standing(ctx, inst.ID)
 			if err != nil {
 				return nil, err
 			}
 			in.Whole = !standing
-			return in, m.env.CheckRepair(ctx, in)
+			return in, m.env.Repair.CheckRepair(ctx, in)
 		},
 	})
 }

@@ -5,7 +5,8 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -16,14 +17,14 @@ import (
 // the restore is impossible, the instance stays saved and guarded (needs_operator); the restore may
 // be requested again. With DiscardMemory the instance is off afterwards.
 func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
-	kind := steps.KindRestorePaused
+	kind := subject.KindRestorePaused
 	if in.DiscardMemory {
-		kind = steps.KindDiscard
+		kind = subject.KindDiscard
 	}
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: kind, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			input, err := m.env.Memory.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
 			}
@@ -38,4 +39,4 @@ func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in
 }
 
 // WakingSteps returns the steps of a restore that may have the guest paused.
-func WakingSteps() []string { return steps.WakingSteps() }
+func WakingSteps() []string { return memory.WakingSteps() }

@@ -5,7 +5,7 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -14,9 +14,9 @@ import (
 // paused or off. It removes the save image and the guard before the guest runs.
 func (m *Manager) BeginResume(ctx context.Context, opID, instanceRef string, in api.InstanceResume) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindResume, Body: instanceBody{instanceRef, in},
+		OpID: opID, Kind: subject.KindResume, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			input, err := m.env.Memory.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
 			}

@@ -5,7 +5,7 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -15,14 +15,14 @@ import (
 // instance that is off is only guarded.
 func (m *Manager) BeginSave(ctx context.Context, opID, instanceRef string, in api.InstanceSave) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindSave, Body: instanceBody{instanceRef, in},
+		OpID: opID, Kind: subject.KindSave, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			input, err := m.env.Memory.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
 			}
 			input.Suspended = true
-			_, err = m.env.CheckSave(ctx, input)
+			_, err = m.env.Memory.CheckSave(ctx, input)
 			return input, err
 		},
 	})

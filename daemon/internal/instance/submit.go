@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -26,26 +26,26 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 	if err != nil {
 		return api.Instance{}, err
 	}
-	var s steps.Subject
+	var s subject.Subject
 	if err := json.Unmarshal(o.Input, &s); err != nil {
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
-	st, err := m.admission.Granted(ctx, o.ID, append(asks, steps.StepNameAdmit)...)
+	st, err := m.admission.Granted(ctx, o.ID, append(asks, subject.StepNameAdmit)...)
 	// An admitted save is not refused, whatever its result: it may have left the guest paused. Its
 	// op has the result.
-	if _, admitted := st.Outputs[steps.StepNameAdmit]; err != nil && !admitted {
+	if _, admitted := st.Outputs[subject.StepNameAdmit]; err != nil && !admitted {
 		return api.Instance{}, err
 	}
 	return m.currentInstance(ctx, &s), nil
 }
 
 // currentInstance returns the instance's present state, as far as registry and libvirt answer.
-func (m *Manager) currentInstance(ctx context.Context, s *steps.Subject) api.Instance {
-	inst, err := m.env.FindInstance(ctx, s.InstanceID)
+func (m *Manager) currentInstance(ctx context.Context, s *subject.Subject) api.Instance {
+	inst, err := m.env.Subject.FindInstance(ctx, s.InstanceID)
 	if err != nil {
 		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
 	}
-	if dom, err := m.env.HV.Domain(ctx, s.InstanceID); err == nil && !inst.State.OnShelf() {
+	if dom, err := m.ports.HV.Domain(ctx, s.InstanceID); err == nil && !inst.State.OnShelf() {
 		inst.State = StateOf(dom)
 	}
 	return inst

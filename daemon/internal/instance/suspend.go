@@ -5,18 +5,18 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // CheckSave makes every check of BeginSuspend and BeginSave. It changes nothing.
 func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.InstanceSuspend) error {
-	input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+	input, err := m.env.Memory.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 	if err != nil {
 		return err
 	}
-	_, err = m.env.CheckSuspend(ctx, input)
+	_, err = m.env.Memory.CheckSuspend(ctx, input)
 	return err
 }
 
@@ -24,13 +24,13 @@ func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.Inst
 // guest of the volume is saved, until BeginResume. An instance that does not run is only guarded.
 func (m *Manager) BeginSuspend(ctx context.Context, opID, instanceRef string, in api.InstanceSuspend) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindSuspend, Body: instanceBody{instanceRef, in},
+		OpID: opID, Kind: subject.KindSuspend, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			input, err := m.env.Memory.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
 			}
-			_, err = m.env.CheckSuspend(ctx, input)
+			_, err = m.env.Memory.CheckSuspend(ctx, input)
 			return input, err
 		},
 	})

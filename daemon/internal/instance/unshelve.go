@@ -5,7 +5,8 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/shelf"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -14,18 +15,18 @@ import (
 // stopped, and another op (api.StartOp) starts it.
 func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindUnshelve, Body: instanceBody{Instance: instanceRef},
+		OpID: opID, Kind: subject.KindUnshelve, Body: instanceBody{Instance: instanceRef},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			inst, err := m.env.Registry.Instance(ctx, instanceRef)
+			inst, err := m.ports.Registry.Instance(ctx, instanceRef)
 			if err != nil {
 				return nil, err
 			}
-			in := &steps.UnshelveInput{}
-			if in.Subject, err = m.env.SubjectOf(ctx, inst); err != nil {
+			in := &shelf.UnshelveInput{}
+			if in.Subject, err = m.env.Subject.SubjectOf(ctx, inst); err != nil {
 				return nil, err
 			}
 			in.Whole = true
-			return in, m.env.CheckUnshelve(ctx, inst)
+			return in, m.env.Shelf.CheckUnshelve(ctx, inst)
 		},
-	}, steps.StepNameClaim)
+	}, shelf.StepNameClaim)
 }

@@ -14,7 +14,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -88,7 +89,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 	for n, over := 1, false; !over && !t.Failed(); n++ {
 		t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPauseSubject(t, steps.KindRestorePaused, hv.StateRunning)
+				s := newPauseSubject(t, subject.KindRestorePaused, hv.StateRunning)
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, s.copied())
@@ -481,9 +482,9 @@ func TestAPartIsNoMemoryThatKeepsAnInstanceOff(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
 		d.world.writePart(t)
-		in := &steps.PauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
+		in := &memory.PauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
 		must(t, os.Remove(in.Memory))
-		if there, err := steps.SaveImageExists(in); there || err != nil {
+		if there, err := memory.SaveImageExists(in); there || err != nil {
 			t.Errorf("SaveImageExists = %t, %v", there, err)
 		}
 		wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")

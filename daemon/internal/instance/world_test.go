@@ -16,7 +16,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/instance/plans"
+	"github.com/volferry/volferry/daemon/internal/instance/shelf"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
@@ -77,9 +79,9 @@ func newWorld(t *testing.T, state api.InstanceState) *world {
 // shelve puts the world into the state after a shelve.
 func (w *world) shelve(t *testing.T, n *node, state api.InstanceState) {
 	t.Helper()
-	e := steps.NewEnv(steps.Config{}, n.ports(), noRunner{}, n.journal, nil, slog.New(slog.DiscardHandler))
-	in := &steps.ShelveInput{Subject: n.subject(), Keep: true}
-	def, _, err := e.CollectDefinition(t.Context(), in)
+	e := plans.NewEnv(subject.Config{}, n.ports(), noRunner{}, n.journal, nil, slog.New(slog.DiscardHandler))
+	in := &shelf.ShelveInput{Subject: n.subject(), Keep: true}
+	def, _, err := e.Shelf.CollectDefinition(t.Context(), in)
 	must(t, err)
 	w.registry.shelf = &def
 	must(t, n.guards.Set(web, guard.OwnerShelf, "shelved"))
@@ -192,8 +194,8 @@ func (n *node) unsettled(reg snapshot) string {
 		return fmt.Sprintf("it is %s on %s and runs", state, n.name)
 	case here && !state.OnShelf() && state != StateOf(dom):
 		return fmt.Sprintf("it is %s on %s and the registry has it as %s", dom.State, n.name, state)
-	case here && steps.Differs(dom, reg.atts) != "":
-		return steps.Differs(dom, reg.atts)
+	case here && subject.Differs(dom, reg.atts) != "":
+		return subject.Differs(dom, reg.atts)
 	case here && len(dom.Config) != len(reg.atts)+1: // the CD-ROM is the additional one
 		return fmt.Sprintf("it has the disks %+v", dom.Config)
 	case here && dom.ConfigDisk("vda").Serial != rootVol:
@@ -242,8 +244,8 @@ func (n *node) host() Host {
 	return Host{ID: n.id, Name: n.name, Epoch: n.world.registry.ReportedEpoch(n.id)}
 }
 
-func (n *node) subject() steps.Subject {
-	return steps.Subject{InstanceID: web, InstanceName: "web", Host: n.id, HostName: n.name, Epoch: 1}
+func (n *node) subject() subject.Subject {
+	return subject.Subject{InstanceID: web, InstanceName: "web", Host: n.id, HostName: n.name, Epoch: 1}
 }
 
 func (n *node) ports() Ports {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// PauseInput is the input of the ops that suspend, save and restore an instance for a
+// migration with all guests paused.
+type PauseInput struct {
+	subject.Subject
+	MigrationID string `json:"migration_id"`
+	VolumeID    string `json:"volume_id"`
+	VolumeName  string `json:"volume_name"`
+	// Device is the volume's disk in the instance. Location is the volume's present location or,
+	// for a restore, its future one.
+	Device   string       `json:"device"`
+	Location api.Location `json:"location"`
+	// Memory is the path of the save image.
+	Memory string `json:"memory"`
+	// Suspended reports that an earlier op has suspended and guarded the instance: the undo of a
+	// save must not resume it.
+	Suspended bool `json:"suspended,omitempty"`
+}
+
+// Owner returns the owner of the guard that prevents a start of the instance.
+func (in *PauseInput) Owner() string { return guard.OwnerPause + in.MigrationID }
+
+func (in *PauseInput) reason() string {
+	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `%s` says how far it is",
+		in.InstanceName, in.VolumeName, api.ShellLine("volferryctl", "migration", "show", in.MigrationID))
+}
+
+// SaveImagePath returns the path of the save image of an instance for a migration.
+func (e *Env) SaveImagePath(instanceID, migrationID string) string {
+	return filepath.Join(e.cfg.SaveDir, instanceID+"."+migrationID+".ram")
+}
+
+// PauseInput returns the input of an op for a migration that has locked the instance.
+func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*PauseInput, error) {
+	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file name
+		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
+	}
+	inst, err := e.registry.Instance(ctx, instanceRef)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockedFor(inst, migrationID); err != nil {
+		return nil, err
+	}
+	in := &PauseInput{MigrationID: migrationID, Memory: e.SaveImagePath(inst.ID, migrationID)}
+	if in.Subject, err = e.subject.SubjectOf(ctx, inst); err != nil {
+		return nil, err
+	}
+	in.Whole = true
+	vol, err := e.registry.Volume(ctx, volumeID)
+	if err != nil {
+		return nil, err
+	}
+	in.VolumeID, in.VolumeName = vol.ID, vol.Name
+	atts, err := e.registry.Attachments(ctx, vol.ID, inst.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(atts) == 0 {
+		return nil, api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", vol.Name, inst.Name)
+	}
+	in.Device, in.Location = atts[0].Device, atts[0].Location
+	return in, nil
+}
+
+// lockedFor refuses a migration that has not locked the instance: it would find the guests in the
+// middle of another move.
+func lockedFor(inst api.Instance, migrationID string) error {
+	switch {
+	case inst.Locked && inst.LockedBy == migrationID:
+		return nil
+	case inst.Locked:
+		return subject.Locked("save or restore", inst)
+	}
+	return subject.Forbidden("save or restore", inst.Name, "no migration has locked it; `volferryctl volume migrate VOLUME --pause-all` does this by itself")
+}

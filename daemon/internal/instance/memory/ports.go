@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hypervisor has the calls of subject.Hypervisor that this package makes.
+type hypervisor interface {
+	SetConfigChain(ctx context.Context, id string, target string, chain []hv.Image) error
+	Domains(ctx context.Context) ([]hv.Domain, error)
+	SaveMemory(ctx context.Context, id string, path string) error
+	SavingMemory(ctx context.Context, id string) (bool, error)
+	SavedDisks(ctx context.Context, id string, path string) ([]hv.Disk, error)
+	RestoreMemory(ctx context.Context, id string, path string, opts hv.RestoreOptions) error
+	Suspend(ctx context.Context, id string) error
+	Resume(ctx context.Context, id string) error
+	PowerOff(ctx context.Context, id string) error
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+}
+
+// site has the calls of subject.Site that this package makes.
+type site interface {
+	Volume(ctx context.Context, ref string) (api.Volume, error)
+	Instance(ctx context.Context, ref string) (api.Instance, error)
+	Attachments(ctx context.Context, volume string, instance string) ([]api.Attachment, error)
+	PermitPause(ctx context.Context, opID string, migration string, in api.PausePermit) (api.Migration, error)
+}
+
+// guards has the calls of subject.GuardKeeper that this package makes.
+type guards interface {
+	Set(domainID string, owner string, reason string) error
+	Clear(domainID string, owner string) error
+	Has(domainID string, owner string) (bool, error)
+	IssueStartToken(domainID string, owner string) (string, error)
+	RevokeStartToken(domainID string) error
+	HookKnowsStartTokens() error
+	Enforced() error
+}
+
+// locations has the calls of subject.Locations that this package makes.
+type locations interface {
+	CheckLocation(ctx context.Context, l api.Location, verdict string) error
+	CheckImages(l api.Location) error
+}
+
+// images has the calls of subject.Images that this package makes.
+type images interface {
+	Inspect(ctx context.Context, l api.Location) (image.Info, error)
+	InUse(ctx context.Context, path string, ours func(context.Context) (least int, most int, err error)) (string, error)
+	Connect(ctx context.Context, path string) error
+	Disconnect(ctx context.Context, path string) error
+	Flush(ctx context.Context, path string) error
+}
+
+// movingGuests has the calls of subject.MovingGuests that this package makes.
+type movingGuests interface {
+	MayStart(ctx context.Context, instanceID string) error
+}
+
+// moveParts has the calls of subject.Parts that this package makes.
+type moveParts interface {
+	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
+	StoodStill(ctx context.Context, migrationID string, instanceID string) error
+}

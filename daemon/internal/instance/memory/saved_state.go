@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// SavedState is the state of an instance before its suspend or save: the output of that step.
+type SavedState struct {
+	// State is running, paused or stopped; empty if the instance was neither suspended nor saved.
+	State hv.State `json:"state"`
+}
+
+// hadMemory reports whether the instance had RAM to save.
+func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
+
+// stateOf returns the saved state of a domain. A guest that an I/O error has paused counts as
+// running, because it would continue after the repair.
+func stateOf(dom *hv.Domain) SavedState {
+	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
+		return SavedState{hv.StateRunning}
+	}
+	return SavedState{dom.State}
+}
+
+// SavedState reads from the journal the state of an instance before its save for a migration; zero
+// if it was never saved, or if the save was undone. A save counts while its undo lacks the restore
+// of the guest.
+func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
+	var is SavedState
+	asleep, err := e.asleep(ctx, in)
+	if err != nil {
+		return is, err
+	}
+	err = e.PauseOps(ctx, in, func(st op.Status) error {
+		saved := st.State == op.StateDone || (st.State == op.StateUndone && asleep)
+		if data, ok := st.Outputs[subject.StepNameSave]; ok && st.Op.Kind == subject.KindSave && saved {
+			return json.Unmarshal(data, &is)
+		}
+		return nil
+	})
+	return is, err
+}
+
+// suspendedState reads from the journal the state of an instance before its suspend for a
+// migration; zero without a suspend, or if it was undone.
+func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState, err error) {
+	err = e.PauseOps(ctx, in, func(st op.Status) error {
+		if data, ok := st.Outputs[subject.StepNameSuspend]; ok && st.Op.Kind == subject.KindSuspend && st.State != op.StateUndone {
+			return json.Unmarshal(data, &is)
+		}
+		return nil
+	})
+	return is, err
+}
+
+// stateBefore returns the state of an instance before the migration. An older version saved
+// instances without suspending them first.
+func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, error) {
+	is, err := e.suspendedState(ctx, in)
+	if err != nil || is.State != "" {
+		return is, err
+	}
+	return e.SavedState(ctx, in)
+}
+
+// asleep reports whether the instance has no process, and its RAM is in the save image.
+func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
+	there, err := SaveImageExists(in)
+	if err != nil || !there {
+		return false, err
+	}
+	dom, err := e.subject.Domain(ctx, in.InstanceID)
+	return dom == nil || !dom.State.Active(), err
+}
+
+// wakeRequested reports whether a restore or resume was requested: then no save for the same
+// migration may follow.
+func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
+	yes := false
+	err := e.PauseOps(ctx, in, func(st op.Status) error {
+		yes = yes || pauseKinds[st.Op.Kind]
+		return nil
+	})
+	return yes, err
+}
+
+// PauseOps yields the ops of an instance for a migration, oldest first.
+func (e *Env) PauseOps(ctx context.Context, in *PauseInput, yield func(op.Status) error) error {
+	ops, err := e.journal.Group(ctx, in.InstanceID)
+	if err != nil {
+		return journalError(err)
+	}
+	for _, o := range ops {
+		if _, is := pauseKinds[o.Kind]; !is {
+			continue
+		}
+		var of PauseInput
+		if err := json.Unmarshal(o.Input, &of); err != nil {
+			return fmt.Errorf("read op %s: %w", o.ID, err)
+		}
+		if of.MigrationID != in.MigrationID {
+			continue
+		}
+		st, err := e.runner.Status(ctx, o.ID)
+		if err != nil {
+			return journalError(err)
+		}
+		if err := yield(st); err != nil {
+			return fmt.Errorf("read op %s: %w", o.ID, err)
+		}
+	}
+	return nil
+}
+
+func journalError(err error) error {
+	return op.Retry(request.BusyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
+}
+
+// savedStateOf returns the state of the instance before its suspend or save.
+func savedStateOf(r *op.Run) (SavedState, error) {
+	var was SavedState
+	_, err := r.Output(subject.StepNameSavedState, &was)
+	return was, err
+}
+
+// pauseKinds are the op kinds of a move with all guests paused. The value is true for the kinds
+// that bring an instance back.
+var pauseKinds = map[string]bool{
+	subject.KindSuspend: false, subject.KindSave: false, subject.KindRestore: true, subject.KindRestorePaused: true, subject.KindDiscard: true, subject.KindResume: true,
+}

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// CheckSave makes every check that needs no change. If an earlier op has already saved the instance
+// for the migration, before is the state that it found. Errors are typed for the runner.
+func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {
+	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
+		return before, errors.Join(err, saveTooLate(in, yes))
+	}
+	before, err = e.SavedState(ctx, in)
+	if err != nil || before.State != "" {
+		return before, err
+	}
+	was, err := e.suspendedState(ctx, in)
+	if err != nil {
+		return before, err
+	}
+	if err := e.checkSuspended(ctx, in, was); err != nil {
+		return before, err
+	}
+	return before, e.maySaveNow(ctx, in)
+}
+
+// ranOnDetail is the detail of a refusal that reports that a guest has run while others may be
+// saved already. InstanceDetail names its instance if another instance is being saved.
+const (
+	ranOnDetail    = "ran_on"
+	instanceDetail = "instance_id"
+)
+
+// checkSuspended refuses to save a guest that was not suspended, or that runs again: other guests'
+// saved memory would be older than its writes.
+func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
+	if was.State == "" {
+		return subject.Forbidden("save", in.InstanceName, "it was not suspended for migration %s; is the registry older than this host's volferryd?", in.MigrationID)
+	}
+	dom, err := e.pausedDomain(ctx, in)
+	if err == nil && dom.State == hv.StateRunning {
+		err = subject.Forbidden("save", in.InstanceName, "it was suspended for migration %s, and somebody has let it run on", in.MigrationID).With(ranOnDetail, true)
+	}
+	return err
+}
+
+func (e *Env) maySaveNow(ctx context.Context, in *PauseInput) error {
+	dom, err := e.pausedDomain(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := savable(dom, in); err != nil {
+		return err
+	}
+	if err := e.mayMove(ctx, in); err != nil {
+		return err
+	}
+	if err := e.guards.Enforced(); err != nil {
+		return subject.Forbidden("save", in.InstanceName, "it would have to be kept off, and %v; `volferryctl doctor` says what to do", err)
+	}
+	if err := e.guards.HookKnowsStartTokens(); err != nil {
+		return subject.Forbidden("save", in.InstanceName, "it could not be woken: %v", err)
+	}
+	return e.checkRoom(in, Bytes(dom), "its memory")
+}
+
+// checkRoom refuses to save an instance without enough free space for its memory.
+func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
+	free, err := e.subject.FreeBytes()
+	if err != nil {
+		return err
+	}
+	if free < need {
+		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: %s may take %s and %s has %s free; make room or set save_dir",
+			in.InstanceName, what, api.ExactBytes(need), e.cfg.SaveDir, api.ExactBytes(free)).With("free_bytes", free).With("needed_bytes", need)
+	}
+	return nil
+}
+
+// checkRoomForAll refuses to save an instance without enough free space for the memory of all
+// guests of the volume on this host, which are saved together; none is saved yet.
+func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
+	atts, err := e.registry.Attachments(ctx, in.VolumeID, "")
+	if err != nil {
+		return request.Registry(err)
+	}
+	var need int64
+	for _, a := range atts {
+		dom, err := e.subject.Domain(ctx, a.InstanceID)
+		if err != nil {
+			return err
+		}
+		if dom != nil { // otherwise it is on another host
+			need += Bytes(dom)
+		}
+	}
+	return e.checkRoom(in, need, "the memory of all guests of volume "+in.VolumeName+" on this host")
+}
+
+// mayMove makes the checks of a move of the volume with running guests.
+func (e *Env) mayMove(ctx context.Context, in *PauseInput) error {
+	vol, err := e.registry.Volume(ctx, in.VolumeID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	atts, err := e.registry.Attachments(ctx, in.VolumeID, "")
+	if err != nil {
+		return request.Registry(err)
+	}
+	var own api.Attachment
+	ids := make([]string, len(atts))
+	for i, a := range atts {
+		ids[i] = a.InstanceID
+		if a.InstanceID == in.InstanceID {
+			own = a
+		}
+	}
+	err = e.parts.CheckPaused(ctx, vol, own, ids)
+	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return request.AwaitHypervisor(err)
+	}
+	return err
+}
+
+func saveTooLate(in *PauseInput, yes bool) error {
+	if !yes {
+		return nil
+	}
+	return subject.Forbidden("save", in.InstanceName, "migration %s has asked for it to be restored already", in.MigrationID)
+}
+
+// pausedDomain returns the domain of an instance, which must exist.
+func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, error) {
+	dom, err := e.subject.Domain(ctx, in.InstanceID)
+	if err == nil && dom == nil {
+		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `%s` says what is known", in.InstanceName, api.ShellLine("volferryctl", "instance", "show", in.InstanceName))
+	}
+	return dom, err
+}
+
+// AdmitSave repeats the checks while no other op works on the instance. Its output is the state
+// that an earlier op found.
+func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
+	inst, err := e.registry.Instance(ctx, in.InstanceID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	if err := lockedFor(inst, in.MigrationID); err != nil {
+		return err
+	}
+	before, err := e.CheckSave(ctx, in)
+	if err != nil {
+		return err
+	}
+	return r.SetOutput(before)
+}
+
+// admittedState returns the output of admitSave. If it is not zero, an earlier op has saved the
+// instance, and this op neither saves nor restores it.
+func admittedState(r *op.Run) (SavedState, error) {
+	var was SavedState
+	_, err := r.Output(subject.StepNameAdmit, &was)
+	return was, err
+}
+
+// StepPauseGuard prevents starts of the instance, from before the end of its process until its
+// restore. If the restore fails the guard stays.
+func (e *Env) StepPauseGuard() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *PauseInput) error {
+		return e.guards.Set(in.InstanceID, in.Owner(), in.reason())
+	}
+	undo := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		if was, err := admittedState(r); err != nil || was.State != "" || in.Suspended {
+			return err
+		}
+		if asleep, err := e.asleep(ctx, in); err != nil || asleep {
+			return err
+		}
+		return e.guards.Clear(in.InstanceID, in.Owner())
+	}
+	observe := func(_ context.Context, _ *op.Run, in *PauseInput) (op.Observation, error) {
+		has, err := e.guards.Has(in.InstanceID, in.Owner())
+		return op.DoneIf(has), err
+	}
+	return subject.Step("guard", do, undo, observe)
+}
+
+// StepSave writes the RAM to the save image and ends the process. It first notes the state. A guest
+// that powers off meanwhile is off, which is enough for the move.
+func (e *Env) StepSave() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		dom, err := e.pausedDomain(ctx, in)
+		if err != nil {
+			return err
+		}
+		if err := e.notBeingSaved(ctx, in, dom); err != nil {
+			return err
+		}
+		was := stateOf(dom)
+		first, err := admittedState(r)
+		if err != nil {
+			return err
+		}
+		if noted, err := r.Noted(subject.StepNameSave, &SavedState{}); err != nil {
+			return err
+		} else if !noted {
+			if err := r.Note(ctx, cmp.Or(first, was)); err != nil {
+				return err
+			}
+		}
+		if first.State != "" {
+			return nil
+		}
+		if !was.hadMemory() {
+			return e.recoverSaveImage(ctx, in)
+		}
+		return e.saveMemory(ctx, in)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		var was SavedState
+		if noted, err := r.Noted(subject.StepNameSave, &was); err != nil || !noted || !was.hadMemory() {
+			return err
+		}
+		if first, err := admittedState(r); err != nil || first.State != "" {
+			return err
+		}
+		err := e.unsave(ctx, in, was)
+		if api.CodeOf(err) == api.CodeNeedsOperator {
+			e.log.Warn("an instance that was saved stays so until its restore is asked for", "instance", in.InstanceName, "err", err)
+			return nil
+		}
+		return err
+	}
+	observe := func(ctx context.Context, r *op.Run, in *PauseInput) (op.Observation, error) {
+		var was SavedState
+		noted, err := r.Noted(subject.StepNameSave, &was)
+		if err != nil || !noted {
+			return op.NotDone, err
+		}
+		dom, err := e.pausedDomain(ctx, in)
+		if err != nil || dom.State.Active() {
+			return op.NotDone, err
+		}
+		if parts, err := partPaths(in); err != nil || len(parts) > 0 {
+			return op.NotDone, err
+		}
+		return op.Done, r.SetOutput(was)
+	}
+	return subject.Step(subject.StepNameSave, do, undo, observe)
+}
+
+// saveMemory writes the save image of a guest with a process.
+func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
+	// The guest has a process, so an earlier save image is outdated.
+	if err := removeSaveImage(in); err != nil {
+		return err
+	}
+	if err := e.parts.StoodStill(ctx, in.MigrationID, in.InstanceID); err != nil {
+		return err
+	}
+	err := e.hv.SaveMemory(ctx, in.InstanceID, e.partPath(in))
+	switch {
+	case err == nil:
+		return e.commitSaveImage(ctx, in)
+	case errors.Is(err, hv.ErrNotActive): // it powered off
+		return e.recoverSaveImage(ctx, in)
+	}
+	return in.Refusal("save", err)
+}
+
+// notBeingSaved waits for the end of a save that the hypervisor still makes for a daemon that has
+// died: its file must not be touched.
+func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
+	saving := dom.State == hv.StateOther
+	if dom.State.Active() && !saving {
+		var err error
+		if saving, err = e.hv.SavingMemory(ctx, in.InstanceID); err != nil {
+			return request.HV(err)
+		}
+	}
+	if saving {
+		return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved already", in.InstanceName))
+	}
+	return nil
+}
+
+// unsave brings back a guest that was saved, or was about to be. A guest that cannot be restored
+// (needs_operator) stays saved: the registry requests its restore anyway, and an operator may
+// repeat it.
+func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
+	dom, err := e.subject.Domain(ctx, in.InstanceID)
+	if err == nil && dom != nil {
+		err = e.notBeingSaved(ctx, in, dom)
+	}
+	if err != nil {
+		return err
+	}
+	if dom == nil || !dom.State.Active() {
+		if err := e.recoverSaveImage(ctx, in); err != nil {
+			return err
+		}
+		if err := e.othersStandStill(ctx, in); err != nil {
+			return err
+		}
+		if _, err := e.wake(ctx, in, was); err != nil {
+			return err
+		}
+	}
+	if err := removeSaveImage(in); err != nil {
+		return err
+	}
+	return e.resumeGuest(ctx, in, was)
+}
+
+// othersStandStill refuses (needs_operator) to restore a guest while another guest of this host
+// runs with the volume open, for example after `virsh resume`: its writes are newer than the saved
+// memory.
+func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return request.HV(err)
+	}
+	for i := range doms {
+		dom := &doms[i]
+		if dom.ID == in.InstanceID || dom.State != hv.StateRunning {
+			continue
+		}
+		open, err := location.Opens(ctx, e.hv, dom, in.Location.Path)
+		if err != nil {
+			return request.HV(err)
+		}
+		if open {
+			return in.needsOperator(fmt.Errorf("instance %s runs, and may have written what its memory does not know of", dom.Name))
+		}
+	}
+	return nil
+}
+
+// StepReleased verifies that on this host only guests that are still to be saved have the volume
+// open, and writes back cached pages of the volume, because other hosts will read it.
+func (e *Env) StepReleased() op.Step {
+	return subject.Step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
+		doms, err := e.hv.Domains(ctx)
+		if err != nil {
+			return request.HV(err)
+		}
+		atts, err := e.registry.Attachments(ctx, in.VolumeID, "")
+		if err != nil {
+			return request.Registry(err)
+		}
+		for i := range doms {
+			if err := e.mayHaveOpen(ctx, in, &doms[i], atts); err != nil {
+				return err
+			}
+		}
+		user, err := e.images.InUse(ctx, in.Location.Path, nil)
+		if err != nil {
+			return err
+		}
+		if user != "" {
+			return in.stillOpen(user)
+		}
+		err = e.images.Disconnect(ctx, in.Location.Path)
+		var lost *image.NotStoredError
+		if errors.As(err, &lost) {
+			return api.Errorf(api.CodeIOError, "cannot move volume %s with all its guests paused: %v, so that another host may read what was there before; mend the storage, and look at what the guests have, before you migrate it again: that goes on with what is stored",
+				in.VolumeName, err)
+		}
+		return err
+	}, nil, nil)
+}
+
+// mayHaveOpen refuses a domain that has the volume open, unless it is paused for the migration,
+// which saves it next.
+func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, atts []api.Attachment) error {
+	open, err := location.Opens(ctx, e.hv, dom, in.Location.Path)
+	if err != nil || !open {
+		return request.HV(err)
+	}
+	refused := in.stillOpen("instance " + dom.Name)
+	switch {
+	case !slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.InstanceID == dom.ID }):
+		return refused
+	case dom.State == hv.StatePaused:
+		return nil
+	}
+	return refused.With(ranOnDetail, true).With(instanceDetail, dom.ID) // it was suspended like all guests
+}
+
+func (in *PauseInput) stillOpen(who string) *api.Error {
+	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", in.VolumeName, in.Location.Path, who)
+}

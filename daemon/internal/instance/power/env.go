@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package power has the steps that start, stop, reboot, pause and unpause instances, and the checks
+// before them.
+package power
+
+import (
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
+)
+
+// Env has the steps of this package.
+type Env struct {
+	guards       guards
+	hv           hypervisor
+	movingGuests movingGuests
+	runner       subject.Runner
+
+	memory  *memory.Env
+	subject *subject.Env
+}
+
+// New makes an Env of the ports, and of the packages below this one.
+func New(d *subject.Deps, memoryEnv *memory.Env, subjectEnv *subject.Env) *Env {
+	return &Env{
+		guards:       d.Guards,
+		hv:           d.HV,
+		movingGuests: d.MovingGuests,
+		runner:       d.Runner,
+		memory:       memoryEnv,
+		subject:      subjectEnv,
+	}
+}

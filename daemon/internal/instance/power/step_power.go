@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package power
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// StepAdmitPower repeats the checks while no other op works on the instance. A stop of an instance
+// that is off succeeds.
+func (e *Env) StepAdmitPower(kind string) op.Step {
+	return subject.Step(subject.StepNameAdmit, func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
+		if kind == subject.KindStop {
+			if dom, err := e.subject.Domain(ctx, in.InstanceID); err != nil || dom == nil || !dom.State.Active() {
+				return err
+			}
+		}
+		inst, err := e.subject.FindInstance(ctx, in.InstanceID)
+		if err != nil {
+			return request.Registry(err)
+		}
+		return e.CheckPower(ctx, kind, in, inst)
+	}, nil, nil)
+}
+
+// StepStart starts the guest.
+func (e *Env) StepStart() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error { return e.PowerOn(ctx, &in.Subject) }
+	return subject.Step("power_on", do, nil, e.observeState(hv.State.Active))
+}
+
+// StepStop stops the guest.
+func (e *Env) StepStop() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
+		return e.PowerOff(ctx, &in.Subject, in.Stopping)
+	}
+	return subject.Step("power_off", do, nil, e.observeState(off))
+}
+
+func off(s hv.State) bool { return !s.Active() }
+
+// StepReboot is one call. It cannot be observed: a rebooting guest looks like a guest that never
+// rebooted.
+func (e *Env) StepReboot() op.Step {
+	return subject.Step("reboot", func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
+		return in.Refusal("reboot", e.hv.RebootGuest(ctx, in.InstanceID))
+	}, nil, nil)
+}
+
+// StepPause suspends the guest.
+func (e *Env) StepPause() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
+		return in.Refusal("pause", e.hv.Suspend(ctx, in.InstanceID))
+	}
+	return subject.Step("suspend", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StatePaused }))
+}
+
+// StepUnpause resumes the guest.
+func (e *Env) StepUnpause() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
+		if err := e.notSwitching(&in.Subject, "unpause"); err != nil {
+			return err
+		}
+		return in.Refusal("unpause", e.hv.Resume(ctx, in.InstanceID))
+	}
+	return subject.Step("resume", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StateRunning }))
+}
+
+// callsEnd bounds how long one attempt waits for the end of a libvirt call on a process.
+var callsEnd = witness.Retry{Poll: 50 * time.Millisecond, Bound: 10 * time.Second}
+
+// observeState observes the state of the domain; a missing domain is off. It waits while a call on
+// the process is under way: after its libvirtd has died in a start, the guest is reported until
+// libvirtd has ended the start.
+func (e *Env) observeState(as func(hv.State) bool) op.ObserveFunc[subject.PowerInput] {
+	return func(ctx context.Context, _ *op.Run, in *subject.PowerInput) (op.Observation, error) {
+		dom, err := witness.Agreed(ctx, callsEnd, in.InstanceName, func(ctx context.Context) (heard witness.Heard[*hv.Domain], err error) {
+			heard.View, err = e.subject.Domain(ctx, in.InstanceID)
+			heard.Occupied = heard.View != nil && heard.View.Occupied
+			return heard, err
+		})
+		if err != nil {
+			return op.Unknown, err
+		}
+		if dom == nil {
+			return op.DoneIf(as(hv.StateStopped)), nil
+		}
+		return op.DoneIf(as(dom.State)), nil
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repair
+
+import (
+	"context"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Input is the input of an op that makes the definition of an instance name its volumes'
+// images. Without Whole a migration's op waits for the operator and holds the instance: then only
+// the disk of that migration is corrected.
+type Input struct {
+	subject.Subject
+	// SourceUnwritten is api.InstanceRepair's.
+	SourceUnwritten bool `json:"source_unwritten,omitempty"`
+}
+
+// CheckRepair refuses the repair of a running instance, and of an instance with unknown right
+// images. It changes nothing. Its errors are typed for the runner.
+func (e *Env) CheckRepair(ctx context.Context, in *Input) error {
+	if !in.Whole {
+		_, err := e.mayRepair(ctx, in)
+		return err
+	}
+	_, err := e.toRepair(ctx, in)
+	return err
+}
+
+// StepAdmitRepair repeats the checks of a repair.
+func (e *Env) StepAdmitRepair() op.Step {
+	return subject.Step(subject.StepNameAdmit, func(ctx context.Context, _ *op.Run, in *Input) error { return e.CheckRepair(ctx, in) }, nil, nil)
+}
+
+// StepNameVolumes finds the wrong disks each time, so it may be repeated. It is not undone: the
+// names are right in any case.
+func (e *Env) StepNameVolumes() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *Input) error {
+		if !in.Whole {
+			if err := e.movingGuests.NameStanding(ctx, in.InstanceID); err != nil {
+				return err
+			}
+			return r.Note(ctx, namedNote{Named: true})
+		}
+		wrong, err := e.toRepair(ctx, in)
+		if err != nil {
+			return err
+		}
+		for _, d := range wrong {
+			if err := e.hv.SetConfigChain(ctx, in.InstanceID, d.Target, d.Chain); err != nil {
+				return in.Refusal("repair", err)
+			}
+			e.log.Info("a definition names its volume again", "instance", in.InstanceName, "disk", d.Target, "path", d.Chain[0].Path)
+		}
+		return nil
+	}
+	observe := func(ctx context.Context, r *op.Run, in *Input) (op.Observation, error) {
+		if !in.Whole {
+			var note namedNote
+			_, err := r.Noted(stepNameVolumes, &note)
+			return op.DoneIf(note.Named), err
+		}
+		dom, err := e.subject.Domain(ctx, in.InstanceID) // it may have been started since
+		if err != nil || dom == nil {
+			return op.NotDone, err
+		}
+		wrong, err := e.misnamed(ctx, in, dom)
+		return op.DoneIf(len(wrong) == 0), err
+	}
+	return subject.Step(stepNameVolumes, do, nil, observe)
+}
+
+const stepNameVolumes = "name_volumes"
+
+// namedNote is written once the definition names the right disk of a migration that waits for the
+// operator.
+type namedNote struct {
+	Named bool `json:"named"`
+}
+
+// toRepair returns the chains that the definition of an instance that is off must name.
+func (e *Env) toRepair(ctx context.Context, in *Input) ([]hv.NamedChain, error) {
+	dom, err := e.mayRepair(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if dom.State.Active() {
+		return nil, subject.Forbidden("repair", dom.Name, "it is %s; shut it down first: the disks of a running guest are not changed", dom.State)
+	}
+	if err := request.AtHome("cannot repair instance "+dom.Name, dom); err != nil {
+		return nil, err
+	}
+	if err := e.recorded(ctx, in.InstanceID); err != nil {
+		return nil, subject.RefusedFor("repair", dom.Name, err)
+	}
+	return e.misnamed(ctx, in, dom)
+}
+
+// mayRepair returns the domain of an instance if its definition may be changed.
+func (e *Env) mayRepair(ctx context.Context, in *Input) (*hv.Domain, error) {
+	inst, err := e.registry.Instance(ctx, in.InstanceID)
+	if err != nil {
+		return nil, request.Registry(err)
+	}
+	dom, err := e.subject.Domain(ctx, in.InstanceID)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case inst.Locked:
+		return nil, subject.Locked("repair", inst)
+	case inst.State.OnShelf():
+		return nil, subject.Forbidden("repair", inst.Name, "it is %s, and its definition is at the registry", inst.State)
+	case dom == nil:
+		return nil, api.Errorf(api.CodeNotFound, "cannot repair instance %s: it is not defined on this host; define it again first (virsh define), then its disks can be put right", inst.Name)
+	}
+	return dom, nil
+}
+
+// misnamed returns the disks that have another image in the definition than their volume's, with
+// the right chain. For a moving volume the migration has the right chain.
+func (e *Env) misnamed(ctx context.Context, s *Input, dom *hv.Domain) ([]hv.NamedChain, error) {
+	out, err := e.movingGuests.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
+	if err != nil {
+		return nil, err
+	}
+	atts, err := e.subject.AtRest(ctx, s.InstanceID)
+	if err != nil {
+		return nil, request.Registry(err)
+	}
+	for _, a := range atts {
+		what := subject.Differs(dom, []api.Attachment{a})
+		if what == "" {
+			continue
+		}
+		if dom.ConfigDisk(a.Device) == nil {
+			return nil, api.Errorf(api.CodeChainChanged, "cannot repair instance %s: %s. %s", s.InstanceName, what, plugAgain(dom, &a))
+		}
+		vol, err := e.registry.Volume(ctx, a.VolumeID)
+		if err != nil {
+			return nil, request.Registry(err)
+		}
+		chain, err := e.locations.Chain(ctx, vol, a)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, hv.NamedChain{Target: a.Device, Chain: chain})
+	}
+	return out, nil
+}
+
+// plugAgain returns how an operator adds a disk that was removed from a definition. The disk's
+// other settings are lost, so it is attached like a new disk.
+func plugAgain(dom *hv.Domain, a *api.Attachment) string {
+	if a.Location.IsLUKS() {
+		return "Such a disk cannot be attached anew: define the instance by a copy of its definition that has the disk (`virsh define FILE`), and repair it then"
+	}
+	commands := []string{}
+	if _, elsewhere, _ := location.DiskOf([]hv.Domain{*dom}, a.Location.Path); elsewhere != "" {
+		commands = append(commands, api.ShellLine("virsh", "detach-disk", "--config", "--", dom.Name, elsewhere))
+	}
+	commands = append(commands,
+		api.ShellLine("volferryctl", "volume", "detach", subject.VolumeOf(a), dom.Name),
+		api.AttachLine(subject.VolumeOf(a), dom.Name, a.Device, api.IsRoot(a.BootIndex), a.Mode))
+	return "Attach it anew, as a new disk is attached: `" + strings.Join(commands, "`, then `") + "`"
+}

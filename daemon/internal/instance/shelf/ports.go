@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shelf
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hypervisor has the calls of subject.Hypervisor that this package makes.
+type hypervisor interface {
+	DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error)
+	ParseDisk(definition string) (hv.Disk, error)
+	DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error
+	UndefineDomain(ctx context.Context, id string) error
+	DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error)
+}
+
+// site has the calls of subject.Site that this package makes.
+type site interface {
+	Volume(ctx context.Context, ref string) (api.Volume, error)
+	Instance(ctx context.Context, ref string) (api.Instance, error)
+	Attachments(ctx context.Context, volume string, instance string) ([]api.Attachment, error)
+	TransitionInstance(ctx context.Context, opID string, ref string, in api.InstanceTransition) (api.ShelvedInstance, error)
+}
+
+// guards has the calls of subject.GuardKeeper that this package makes.
+type guards interface {
+	Set(domainID string, owner string, reason string) error
+	Clear(domainID string, owner string) error
+	Has(domainID string, owner string) (bool, error)
+}
+
+// locations has the calls of subject.Locations that this package makes.
+type locations interface {
+	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
+	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package subject has the terms of all ops of instances: the instance that an op is about, the op
+// kinds, the ports, the refusals, and how an instance and its domain are found.
+package subject
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Host is this host's identity in the registry.
+type Host struct {
+	ID    string
+	Name  string
+	Epoch int64
+}
+
+// named reports whether a document names this host, by name or by id.
+func (h Host) named(name string) bool { return name != "" && (name == h.ID || name == h.Name) }
+
+// Env finds instances, and has the parts that the steps of all kinds share.
+type Env struct {
+	cfg        Config
+	host       func(context.Context) (Host, error)
+	hv         Hypervisor
+	images     Images
+	known      Known
+	locations  Locations
+	migrations Migrations
+	registry   Site
+	report     func(ctx context.Context) error
+}
+
+// Runner is the part of op.Runner that the steps need.
+type Runner interface {
+	// Submit stores and starts an op that follows another op.
+	Submit(ctx context.Context, o op.Op) error
+	// Active returns the unfinished ops.
+	Active() []op.Status
+	Status(ctx context.Context, opID string) (op.Status, error)
+}
+
+// Config has the settings of the steps.
+type Config struct {
+	// SaveDir is the directory of save images. BootID identifies this boot of the host; if it is
+	// empty, each new Env counts as a new boot.
+	SaveDir, BootID string
+}
+
+// Deps are what the packages of the steps are made of: the ports, the runner and its journal. Host
+// returns this host's identity. Once it is known, the registry need not answer.
+type Deps struct {
+	Ports
+
+	Cfg     Config
+	Runner  Runner
+	Journal op.Journal
+	Host    func(context.Context) (Host, error)
+	Log     *slog.Logger
+}
+
+// New makes an Env.
+func New(d *Deps) *Env {
+	return &Env{
+		cfg: d.Cfg, host: d.Host, hv: d.HV, images: d.Images, known: d.Known, locations: d.Locations, migrations: d.Migrations, registry: d.Registry, report: d.Report,
+	}
+}
+
+// FreeBytes returns the free space for save images.
+func (e *Env) FreeBytes() (int64, error) { return e.images.FreeBytes(e.cfg.SaveDir) }
+
+// SavesInMemory reports whether save images are in this host's own memory.
+func (e *Env) SavesInMemory() (bool, error) { return e.images.InMemory(e.cfg.SaveDir) }
+
+// StepReport reports the instance's new state, so that a caller who waited for the op finds it at
+// the registry. It waits for a dead libvirtd, because without it this host has no state to report.
+func (e *Env) StepReport() op.Step {
+	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
+		return e.Reported(ctx)
+	}}
+}
+
+// Reported reports this host's instances. If libvirt does not answer, the op waits for it.
+func (e *Env) Reported(ctx context.Context) error {
+	if err := e.report(ctx); errors.Is(err, hv.ErrUnavailable) {
+		return request.HV(err)
+	}
+	return nil
+}

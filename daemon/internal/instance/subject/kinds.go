@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+// The op kinds of instances.
+const (
+	KindStart   = "instance_start"
+	KindStop    = "instance_stop"
+	KindReboot  = "instance_reboot"
+	KindPause   = "instance_pause"
+	KindUnpause = "instance_unpause"
+	KindRepair  = "instance_repair"
+
+	KindShelve   = "instance_shelve"
+	KindUnshelve = "instance_unshelve"
+
+	KindSuspend = "instance_suspend"
+	KindSave    = "instance_save"
+	// KindRestore is in older journals: that restore resumed its guest at once. It is not submitted
+	// any more.
+	KindRestore       = "instance_restore"
+	KindRestorePaused = "instance_restore_paused"
+	KindDiscard       = "instance_discard_memory"
+	KindResume        = "instance_resume"
+)
+
+// Kinds are all op kinds of instances.
+var Kinds = []string{
+	KindStart, KindStop, KindReboot, KindPause, KindUnpause, KindRepair, KindShelve, KindUnshelve,
+	KindSuspend, KindSave, KindRestore, KindRestorePaused, KindDiscard, KindResume,
+}
+
+// StepNameAdmit is the step that may still refuse an op of any kind but a restore.
+const StepNameAdmit = "admit"
+
+// The steps with outputs or ends that other code reads.
+const (
+	stepNameReport = "report"
+
+	StepNameSave    = "save"
+	StepNameSuspend = "suspend"
+	// StepNameSavedState is the first step of the ops that bring an instance back.
+	StepNameSavedState = "rested"
+)

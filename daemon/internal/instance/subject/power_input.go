@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// PowerInput is the input of the ops that change only whether an instance runs.
+type PowerInput struct {
+	Subject
+	Stopping
+}
+
+// Stopping says how an instance is stopped.
+type Stopping struct {
+	// Force cuts the power instead of asking the guest to shut down.
+	Force          bool `json:"force,omitempty"`
+	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
+}
+
+const defaultStopTimeout = 120 * time.Second
+
+// Timeout bounds how long the guest may take to shut down.
+func (s Stopping) Timeout() time.Duration {
+	return cmp.Or(time.Duration(s.TimeoutSeconds)*time.Second, defaultStopTimeout)
+}
+
+// Check refuses contradictory options.
+func (s Stopping) Check() error {
+	return api.InstanceStop(s).Check()
+}

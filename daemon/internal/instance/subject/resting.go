@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// RestingOf is atRest, but returns nothing while the registry does not answer.
+func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error) {
+	atts, err := e.AtRest(ctx, id)
+	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return atts, err
+}
+
+// OnItsDevices refuses to start a guest if its volume's path now leads to another device or RBD
+// image. QEMU detects other faults. A silent cluster is asked only once.
+func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
+	silent := false
+	for _, a := range atts {
+		if silent && api.IsNetwork(a.Location.Path) {
+			continue
+		}
+		if err := e.locations.CheckImages(a.Location); err != nil {
+			return image.Prefixed(fmt.Sprintf("cannot %s instance %s: volume %s", verb, name, a.VolumeName), err)
+		}
+		err := image.CheckDevice(ctx, a.Location, e.images.Fingerprint)
+		if api.CodeOf(err) == api.CodeChainChanged {
+			return image.Prefixed(fmt.Sprintf("cannot %s instance %s: volume %s", verb, name, a.VolumeName), err)
+		}
+		silent = silent || err != nil && api.IsNetwork(a.Location.Path)
+	}
+	return nil
+}
+
+// AtRest returns the attachments of an instance, except the attachments of moving volumes.
+func (e *Env) AtRest(ctx context.Context, id string) ([]api.Attachment, error) {
+	atts, err := e.registry.Attachments(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	open, err := e.migrations.List(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return api.NotMoving(atts, open), nil
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Subject is the instance of an op. It is part of every input in this package.
+type Subject struct {
+	request.Body
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name"`
+	// Host and Epoch are the fencing tokens of the op.
+	Host     string `json:"host"`
+	HostName string `json:"host_name"`
+	Epoch    int64  `json:"epoch"`
+	// Whole reports that the op excludes all other changes of the instance. Without it the op
+	// excludes only starts, stops and pauses.
+	Whole bool `json:"whole,omitempty"`
+}
+
+// Keys implements request.Input.
+func (s *Subject) Keys() []string {
+	if s.Whole {
+		return []string{request.PowerKey(s.InstanceID), request.InstanceKey(s.InstanceID)}
+	}
+	return []string{request.PowerKey(s.InstanceID)}
+}
+
+// Group implements request.Input.
+func (s *Subject) Group() string { return s.InstanceID }
+
+// Step returns an op.Step. Undo and observe may be nil.
+func Step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) op.Step {
+	return op.StepOf(op.InputOf[I], name, do, undo, observe)
+}
