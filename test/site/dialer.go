@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/volferry/volferry/internal/atomicfile"
 )
 
 // machineConfig is the configuration that the helper programs of a machine's package read.
@@ -35,10 +33,11 @@ func AllowNBDServers(addresses ...string) error {
 	if err != nil {
 		return fmt.Errorf("allow NBD servers: %w", err)
 	}
-	if err := atomicfile.Write(machineConfig, withNBDServers(string(text), nbdServers.addresses), 0o644); err != nil {
+	// The dialer may read it now.
+	if err := os.WriteFile(machineConfig+".new", withNBDServers(string(text), nbdServers.addresses), 0o644); err != nil {
 		return fmt.Errorf("allow NBD servers: %w", err)
 	}
-	return nil
+	return os.Rename(machineConfig+".new", machineConfig)
 }
 
 // withNBDServers returns a configuration with these servers, at its beginning: a later key may be
