@@ -207,6 +207,16 @@ func (h *host) ctl(t *testing.T, args ...string) string {
 	return out
 }
 
+// doctorFails runs doctor, which must find a failure, and returns what it prints.
+func (h *host) doctorFails(t *testing.T) string {
+	t.Helper()
+	var failed *site.CtlError
+	if _, err := h.Ctl(t.Context(), "doctor"); !errors.As(err, &failed) || failed.Exit != api.ExitRefused {
+		t.Fatalf("doctor = %v, want exit status %d", err, api.ExitRefused)
+	}
+	return failed.Stdout
+}
+
 // get runs volferryctl -o json, which must succeed, and decodes what is under
 // the noun.
 func get[T any](t *testing.T, h *host, noun string, args ...string) T {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
-	"github.com/volferry/volferry/test/site"
 )
 
 // TestAFilesystemWithoutHardLinksIsRefusedBeforeAnythingIsMade as the place of a file, and as that
@@ -48,11 +47,7 @@ func TestAFilesystemWithoutHardLinksIsRefusedBeforeAnythingIsMade(t *testing.T) 
 		t.Fatal(err)
 	}
 	mustContain(t, h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--dry-run").Message, overlays, lack)
-	var failed *site.CtlError
-	if _, err := h.Ctl(t.Context(), "doctor"); !errors.As(err, &failed) || failed.Exit != api.ExitRefused {
-		t.Fatalf("doctor = %v, want exit status %d", err, api.ExitRefused)
-	}
-	mustContain(t, failed.Stdout, "fail  filesystem: the overlays in "+overlays, lack)
+	mustContain(t, h.doctorFails(t), "fail  filesystem: the overlays in "+overlays, lack)
 	h.KillDaemon()
 	h.Flags = nil
 	if err := h.StartDaemon(t.Context()); err != nil {
