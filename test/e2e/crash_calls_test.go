@@ -342,8 +342,8 @@ func (c *callGuest) spared(t *testing.T) (end func(answer error)) {
 		if now, err := c.process(); err != nil || now != before {
 			return
 		}
-		if gap := longestGap(c.History("vda"), span{from, time.Now()}); gap > most {
-			t.Errorf("the guest could not write for %v, and what was struck was away for %v; that is too long", gap, c.away)
+		if stall := longestStall(c.History("vda"), span{from, time.Now()}); stall > most {
+			t.Errorf("the guest could not write for %v, in which processors were free, and what was struck was away for %v; that is too long", stall, c.away)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func TestAFileSystemIsUnmountedInTheMountNamespacesThatHaveACopyOfIt(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := exec.Command("unshare", "--mount", "--propagation", "slave", "cat")
+	other := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "slave", "cat")
 	in, err := other.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

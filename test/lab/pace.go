@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -24,17 +25,13 @@ type Pace struct {
 func (h *History) Between(from, to time.Time) Pace {
 	var p Pace
 	var latencies []time.Duration
-	for i, a := range h.Acks {
+	for _, a := range h.Acks {
 		if !a.HostTime.Before(from) && !a.HostTime.After(to) {
 			latencies = append(latencies, a.Latency)
 		}
-		next := to // nothing came after the last one
-		if i+1 < len(h.Acks) {
-			next = h.Acks[i+1].HostTime
-		}
-		if next.After(from) && a.HostTime.Before(to) {
-			p.LongestGap = max(p.LongestGap, next.Sub(a.HostTime))
-		}
+	}
+	for begin, end := range h.Gaps(from, to) {
+		p.LongestGap = max(p.LongestGap, end.Sub(begin))
 	}
 	if p.Acked = len(latencies); p.Acked == 0 {
 		return p
@@ -43,4 +40,20 @@ func (h *History) Between(from, to time.Time) Pace {
 	at := func(percent int) time.Duration { return latencies[(len(latencies)-1)*percent/100] }
 	p.P50, p.P99, p.Max = at(50), at(99), at(100)
 	return p
+}
+
+// Gaps yields the begin and the end of each time without an acknowledgement that reaches into the
+// span between two moments.
+func (h *History) Gaps(from, to time.Time) iter.Seq2[time.Time, time.Time] {
+	return func(yield func(begin, end time.Time) bool) {
+		for i, a := range h.Acks {
+			next := to // nothing came after the last one
+			if i+1 < len(h.Acks) {
+				next = h.Acks[i+1].HostTime
+			}
+			if next.After(from) && a.HostTime.Before(to) && !yield(a.HostTime, next) {
+				return
+			}
+		}
+	}
 }
