@@ -169,7 +169,7 @@ func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	return r.SetOutput(before)
 }
 
-// admittedState returns the output of admitSave. If it is not zero, an earlier op has saved the
+// admittedState returns the output of AdmitSave. If it is not zero, an earlier op has saved the
 // instance, and this op neither saves nor restores it.
 func admittedState(r *op.Run) (SavedState, error) {
 	var was SavedState

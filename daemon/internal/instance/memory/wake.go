@@ -21,7 +21,7 @@ import (
 // waitSave is the wait for libvirt's end of a save of the domain.
 const waitSave = "save"
 
-// woken is the output of stepWake.
+// woken is the output of StepWake.
 type woken struct {
 	// Remark describes how the instance differs from its state before the save.
 	Remark string `json:"remark,omitempty"`

@@ -299,7 +299,7 @@ func (e *Env) StepVerify() op.Step {
 			return nil
 		}
 		// Another host wrote the definition. libvirt must confirm that it needs no file of this
-		// host, also if stepDefine was interrupted before that check.
+		// host, also if StepDefine was interrupted before that check.
 		_, err = e.hv.DomainDefinition(ctx, in.InstanceID)
 		return in.Refusal("unshelve", err)
 	}, nil, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// RestingOf is atRest, but returns nothing while the registry does not answer.
+// RestingOf is AtRest, but returns nothing while the registry does not answer.
 func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.AtRest(ctx, id)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {

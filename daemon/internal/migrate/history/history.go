@@ -222,7 +222,7 @@ func (r *Reader) EachOpen(ctx context.Context, f func(*Migration) error) error {
 	return nil
 }
 
-// HasEnded reports whether noteEnded was called for a migration. Its history need not be read again
+// HasEnded reports whether NoteEnded was called for a migration. Its history need not be read again
 // to list the open ones.
 func (r *Reader) HasEnded(id string) bool {
 	_, ended := r.ended.Load(id)

@@ -187,7 +187,7 @@ func (rs *Sources) LeaverOf(ctx context.Context, path string) (*history.Migratio
 	return rs.leaverAmong(ctx, starts, path)
 }
 
-// leaverAmong is leaverOf among the migrations that these ops have begun, oldest first.
+// leaverAmong is LeaverOf among the migrations that these ops have begun, oldest first.
 func (rs *Sources) leaverAmong(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
 	for i, o := range slices.Backward(starts) {
 		s, err := history.SpecOf(o)
