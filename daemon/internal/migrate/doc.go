@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package migrate has the manager of this host's migrations, which the API calls. It admits a
-// migration after all checks that are possible before a change, chooses the plan of each op,
-// submits one op after the other, watches the guests of open migrations, and computes the state of
-// a migration from the journal.
+// migration, chooses the plan of each op, submits one op after the other, and shows migrations to
+// callers. Its parts are packages in this directory, each of which may call those below it:
+//
+//	parts, monitor
+//	preflight
+//	released
+//	which
+//	history
 //
 // Package plans, and the packages of the steps next to it, have the effects of the ops on the
 // host. They are separate from the manager because they change for different reasons: the manager
