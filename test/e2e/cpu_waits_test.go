@@ -27,7 +27,7 @@ type cpuSample struct {
 	waited time.Duration // since the boot
 }
 
-// waits are those of the machine since the begin of the tests.
+// waits has the waits since the begin of the tests.
 var waits cpuWaits
 
 // sampleEvery is short compared with worstStall.
@@ -73,7 +73,7 @@ func (w *cpuWaits) in(s span) time.Duration {
 	return w.samples[end-1].waited - w.samples[first].waited
 }
 
-// longestStall is longestGap without the times in which tasks waited for a processor.
+// longestStall is longestGap, less the waits for a processor in that gap.
 func longestStall(h *lab.History, s span) (longest time.Duration) {
 	if now := time.Now(); s.to.After(now) {
 		s.to = now
