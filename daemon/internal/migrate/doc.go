@@ -2,7 +2,7 @@
 
 // Package migrate has the manager of this host's migrations, which the API calls. It admits a
 // migration, chooses the plan of each op, submits one op after the other, and shows migrations to
-// callers. Its parts are packages in this directory, each of which may call those below it:
+// callers. Its parts are packages in this directory. Each may call those below it:
 //
 //	parts, monitor
 //	preflight
