@@ -24,6 +24,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -367,10 +368,20 @@ func (e *realEnv) Destroy(tb testing.TB, id string) {
 	e.virsh(tb, "destroy", id)
 }
 
-// LetGo resets the machine: QEMU removes the requested devices before the firmware starts again.
-func (e *realEnv) LetGo(tb testing.TB, id, _ string) {
+// LetGo resets the machine: QEMU removes the requested devices before the firmware starts again. A
+// rare reset (one of some hundred) does not do that.
+func (e *realEnv) LetGo(tb testing.TB, id, target string) {
 	tb.Helper()
-	e.virsh(tb, "reset", id)
+	for range 3 {
+		e.virsh(tb, "reset", id)
+		gone, err := retry.Poll(tb.Context(), 100*time.Millisecond, 15*time.Second, func() (bool, error) {
+			return !strings.Contains(e.virsh(tb, "domblklist", id), " "+target+" "), nil
+		})
+		if gone || err != nil {
+			return
+		}
+		tb.Logf("%s is there %s after a reset; another one follows", target, 15*time.Second)
+	}
 }
 
 // BeginBackup starts a backup with a socket for its readers.
