@@ -28,8 +28,7 @@ func clean(path string) error {
 	}) {
 		return nil
 	}
-	return fmt.Errorf("clean up %s: %s left, in use by [%s]: %w",
-		path, strings.Join(left, ", "), strings.Join(usersOf(path), ", "), err)
+	return errors.Join(err, fmt.Errorf("clean up %s: %s left, in use by [%s]", path, strings.Join(left, ", "), strings.Join(usersOf(path), ", ")))
 }
 
 // Remains looks for what is left of the lab in dir after its Close: processes,
