@@ -166,7 +166,7 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 				t.Errorf("%s: %v, want %s", name, err, api.CodeInvalidArgument)
 			}
 		}
-		if ops, err := d.manager().journal.Group(t.Context(), move.LiveGroup(testMigration)); err != nil || len(ops) > 0 {
+		if ops, err := d.manager().History.Journal.Group(t.Context(), move.LiveGroup(testMigration)); err != nil || len(ops) > 0 {
 			t.Errorf("there are %d ops (%v)", len(ops), err)
 		}
 	})

@@ -34,14 +34,13 @@ type Manager struct {
 	Monitor   *monitor.Monitor
 	Parts     *parts.Parts
 
-	cfg     *move.Config
-	ports   move.Ports
-	env     *plans.Env
-	journal history.Journal
-	log     *slog.Logger
-	runner  *op.Runner
-	watch   *changes.Feed
-	opEnds  *changes.Feed // of ops of all managers, by the keys that became free
+	cfg    *move.Config
+	ports  move.Ports
+	env    *plans.Env
+	log    *slog.Logger
+	runner *op.Runner
+	watch  *changes.Feed
+	opEnds *changes.Feed // of ops of all managers, by the keys that became free
 
 	// groups has the migration of each op, so that followers are notified without a look at the op.
 	groups sync.Map

@@ -24,7 +24,7 @@ import (
 // is the runner's journal. host returns this host once the registry knows it.
 func New(cfg move.Config, ports move.Ports, runner *op.Runner, journal history.Journal, host func(context.Context) (move.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
-		cfg: &cfg, ports: ports, runner: runner, journal: journal, log: log, watch: changes.NewFeed(), opEnds: changes.NewFeed(), endsDue: make(chan struct{}, 1),
+		cfg: &cfg, ports: ports, runner: runner, log: log, watch: changes.NewFeed(), opEnds: changes.NewFeed(), endsDue: make(chan struct{}, 1),
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now, Kinds: []string{place.KindDeleteSource}},
 	}
 	m.env = plans.NewEnv(ports, plans.NewHistory(journal, runner.Status), host, m.watch.Notify, log)

@@ -18,7 +18,7 @@ func Owns(kind string) bool { return move.GoalOf(kind) != "" }
 
 // Request returns the status of the request that began with this op of a migration.
 func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
-	began, err := m.journal.Op(ctx, opID)
+	began, err := m.History.Journal.Op(ctx, opID)
 	if err != nil {
 		return api.Op{}, api.NotFoundHere("operation", opID)
 	}
