@@ -281,12 +281,13 @@ func (x *trial) noteGap(t *testing.T, p point, most time.Duration, from, to time
 	if x.writer == nil {
 		return
 	}
-	gap := x.writer.History("vda").Between(from, to).LongestGap
+	h := x.writer.History("vda")
+	gap := h.Between(from, to).LongestGap
 	t.Logf("longest time without a completed write: %s", gap.Round(time.Millisecond))
 	if gap > x.gap {
 		x.gap, x.gapAt = gap, p
 	}
-	if stall := longestStall(x.writer.History("vda"), span{from, to}); stall > most+x.away {
+	if stall := longestStall(h, span{from, to}); stall > most+x.away {
 		t.Errorf("the guest could not write for %v, in which processors were free; that is too long", stall)
 	}
 }

@@ -22,7 +22,7 @@ func TestAGuestThatIsSuspendedWhileAJobBeginsKeepsEveryWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	var held, gaps, stalls []time.Duration
+	var held, gaps, silences []time.Duration
 	began := func(m api.Migration, from time.Time) {
 		t.Helper()
 		if m.StallMS.Job == nil {
@@ -30,8 +30,8 @@ func TestAGuestThatIsSuspendedWhileAJobBeginsKeepsEveryWrite(t *testing.T) {
 			return
 		}
 		held = append(held, time.Duration(*m.StallMS.Job*float64(time.Millisecond)))
-		gaps = append(gaps, longestGap(g.History("vda"), span{from, time.Now()}))
-		stalls = append(stalls, longestStall(g.History("vda"), span{from, time.Now()}))
+		seen, during := g.History("vda"), span{from, time.Now()}
+		gaps, silences = append(gaps, longestGap(seen, during)), append(silences, longestStall(seen, during))
 	}
 	for range 3 {
 		v := g.start(t, "vda", "--to-pool", "b")
@@ -60,8 +60,8 @@ func TestAGuestThatIsSuspendedWhileAJobBeginsKeepsEveryWrite(t *testing.T) {
 		g.assertSettledAndGoOn(t)
 	}
 	t.Logf("suspended for %v, at the most %v; no acknowledgement for %v at the most", held, slices.Max(held), slices.Max(gaps))
-	if slices.Max(stalls) > worstStall {
-		t.Errorf("the guest could not write for %v, in which processors were free", slices.Max(stalls))
+	if slices.Max(silences) > worstStall {
+		t.Errorf("the guest could not write for %v, in which processors were free", slices.Max(silences))
 	}
 	g.assertSettled(t)
 }

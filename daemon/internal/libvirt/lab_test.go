@@ -372,15 +372,16 @@ func (e *realEnv) Destroy(tb testing.TB, id string) {
 // rare reset (one of some hundred) does not do that.
 func (e *realEnv) LetGo(tb testing.TB, id, target string) {
 	tb.Helper()
+	const within = 15 * time.Second
 	for range 3 {
 		e.virsh(tb, "reset", id)
-		gone, err := retry.Poll(tb.Context(), 100*time.Millisecond, 15*time.Second, func() (bool, error) {
+		gone, err := retry.Poll(tb.Context(), 100*time.Millisecond, within, func() (bool, error) {
 			return !strings.Contains(e.virsh(tb, "domblklist", id), " "+target+" "), nil
 		})
 		if gone || err != nil {
 			return
 		}
-		tb.Logf("%s is there %s after a reset; another one follows", target, 15*time.Second)
+		tb.Logf("%s is there %s after a reset; another one follows", target, within)
 	}
 }
 
