@@ -5,7 +5,8 @@ package op
 import "context"
 
 func newActiveOp(r *Runner, o Op) *activeOp {
-	a := &activeOp{r: r, op: o, plan: r.plan(o.Kind), ticket: &ticket{o.ID, o.Keys}, changed: make(chan struct{})}
+	a := &activeOp{r: r, op: o, ticket: &ticket{o.ID, o.Keys}, changed: make(chan struct{})}
+	a.plan, a.noPlan = r.plan(&o)
 	a.ctx, a.cancel = context.WithCancel(r.cfg.Context(r.ctx, o.ID))
 	a.forward, a.interrupt = context.WithCancelCause(a.ctx)
 	return a

@@ -15,11 +15,12 @@ import (
 func (a *activeOp) newRun(step string) *Run {
 	p := a.snapshot()
 	return &Run{
-		op:      a.op,
-		step:    step,
-		outputs: maps.Clone(p.Outputs),
-		notes:   maps.Clone(p.Notes),
-		note:    a.noteFor(step),
+		op:        a.op,
+		step:      step,
+		outputs:   maps.Clone(p.Outputs),
+		notes:     maps.Clone(p.Notes),
+		note:      a.noteFor(step),
+		committed: p.Committed,
 	}
 }
 

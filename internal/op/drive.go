@@ -2,10 +2,7 @@
 
 package op
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // waitingTurn is the reason that Status shows while an op waits for its keys.
 const waitingTurn = "turn"
@@ -30,7 +27,7 @@ func (a *activeOp) readBack(ctx context.Context) (over bool, err error) {
 // without a further record.
 func (a *activeOp) replay(records []Record) {
 	if a.plan == nil {
-		a.setBroken(fmt.Errorf("%w: %w %q", ErrHistory, ErrUnknownKind, a.op.Kind))
+		a.setBroken(a.noPlan)
 		return
 	}
 	p, err := Replay(a.plan, records)

@@ -94,7 +94,7 @@ type stoppingJournal struct {
 	stopped chan struct{}
 }
 
-func (j *stoppingJournal) Create(ctx context.Context, o op.Op) error {
+func (j *stoppingJournal) Create(ctx context.Context, o op.Op) (op.Op, error) {
 	go func() {
 		j.stop()
 		close(j.stopped)
@@ -125,10 +125,10 @@ type hangingJournal struct {
 	began chan struct{}
 }
 
-func (j *hangingJournal) Create(ctx context.Context, _ op.Op) error {
+func (j *hangingJournal) Create(ctx context.Context, _ op.Op) (op.Op, error) {
 	close(j.began)
 	<-ctx.Done()
-	return fmt.Errorf("%w: %w", op.ErrJournal, context.Cause(ctx))
+	return op.Op{}, fmt.Errorf("%w: %w", op.ErrJournal, context.Cause(ctx))
 }
 
 func TestAStopDoesNotWaitForEverForAJournalThatTakesNoOp(t *testing.T) {

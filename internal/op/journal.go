@@ -5,6 +5,8 @@ package op
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -16,9 +18,32 @@ type Op struct {
 	Group string
 	// Keys exclude other ops with one of these keys until this op is final, e.g. "instance/UUID".
 	// An op waits until it has all of its keys.
-	Keys      []string
-	Input     json.RawMessage
+	Keys  []string
+	Input json.RawMessage
+	// Steps are the steps of the op in order, and Commit names its commit point (Plan.Commit). They
+	// are stored, so that every later program does these steps, or none. Submit fills them from the
+	// plan of the kind if Steps is empty.
+	Steps     []StepRef
+	Commit    string
 	CreatedAt time.Time
+}
+
+// Has reports whether the op has a step with this name.
+func (o *Op) Has(step string) bool {
+	return slices.ContainsFunc(o.Steps, func(s StepRef) bool { return s.Name == step })
+}
+
+// StepRef is a step of an op as the journal stores it.
+type StepRef struct {
+	Name    string `json:"name"`
+	Version int    `json:"version,omitempty"`
+}
+
+func (s StepRef) String() string {
+	if s.Version == 0 {
+		return s.Name
+	}
+	return fmt.Sprintf("%s (version %d)", s.Name, s.Version)
 }
 
 // Failure is an error as the journal keeps it and the user sees it.
@@ -45,9 +70,9 @@ type Record struct {
 // storage. After an error the caller must not act: the data may be stored or not. Implementations
 // are safe for concurrent use.
 type Journal interface {
-	// Create stores a new op. It returns nil if this op is already stored, and ErrMismatch if the
-	// id belongs to an op with another kind, group or input.
-	Create(ctx context.Context, o Op) error
+	// Create stores a new op and returns it. If the id is already stored it returns the stored op,
+	// or ErrMismatch if that has another kind, group or input.
+	Create(ctx context.Context, o Op) (Op, error)
 	// Append stores the next records of one op, all of them or none. It refuses records with a Seq
 	// that does not follow.
 	Append(ctx context.Context, records ...Record) error

@@ -87,7 +87,7 @@ func TestANoteIsNotWrittenOnceTheStepIsCancelled(t *testing.T) {
 // resumeWith puts an op with these records into the journal and resumes it.
 func (s *stage) resumeWith(records ...op.Record) {
 	s.t.Helper()
-	if err := s.journal.Create(s.t.Context(), op.Op{ID: "a", Kind: "k"}); err != nil {
+	if _, err := s.journal.Create(s.t.Context(), s.stored("a")); err != nil {
 		s.t.Fatal(err)
 	}
 	for i, r := range records {
@@ -125,7 +125,7 @@ func TestAHistoryThatCannotBeFollowedParksTheOpAndIsLeftAsItIs(t *testing.T) {
 
 func TestAnOpOfAnUnknownKindIsParked(t *testing.T) {
 	bubble(t, func(s *stage) {
-		if err := s.journal.Create(s.t.Context(), op.Op{ID: "a", Kind: "future"}); err != nil {
+		if _, err := s.journal.Create(s.t.Context(), op.Op{ID: "a", Kind: "future"}); err != nil {
 			t.Fatal(err)
 		}
 		s.start()
@@ -171,7 +171,7 @@ func TestARecordThatSomebodyElseWroteParksTheOp(t *testing.T) {
 func TestAnOpThatNobodyResumedIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.start()
-		if err := s.journal.Create(s.t.Context(), op.Op{ID: "a", Kind: "k"}); err != nil {
+		if _, err := s.journal.Create(s.t.Context(), s.stored("a")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.runner.Wait(s.t.Context(), "a"); !errors.Is(err, op.ErrStopped) {

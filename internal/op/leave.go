@@ -63,7 +63,9 @@ func (a *activeOp) leaveForward(current int, done bool) error {
 	}
 	for i := current; i < len(a.plan.Steps) && a.plan.Steps[i].Critical; i++ {
 		step := &a.plan.Steps[i]
-		if err := a.callDo(a.ctx, step, a.newRun(step.Name)); err != nil {
+		run := a.newRun(step.Name)
+		run.committed = true // the record that says so is not stored yet
+		if err := a.callDo(a.ctx, step, run); err != nil {
 			return fmt.Errorf("do step %s: %w", step.Name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Observation is the answer of Observe: did the step happen?
@@ -25,6 +26,10 @@ type Step struct {
 	// Name is stable, because journals on disk contain it. An op with a recorded step that the plan
 	// lacks waits for the operator.
 	Name string
+	// Version distinguishes steps with one name. A change that an op which is stored with the step
+	// cannot bear makes another version; the plan keeps the old one for as long as such ops may be
+	// in a journal.
+	Version int
 	// Do makes the effect. The step's output in the journal is the value that Do or Observe passed
 	// to Run.SetOutput.
 	Do func(ctx context.Context, r *Run) error
@@ -46,7 +51,8 @@ type Step struct {
 	Critical bool
 }
 
-// Plan is an op kind: its steps in order and its commit point.
+// Plan is an op kind: the steps that its ops may have. An op that names none gets the newest version
+// of each step, in this order, and Commit.
 type Plan struct {
 	Kind  string
 	Steps []Step
@@ -57,25 +63,80 @@ type Plan struct {
 }
 
 // Validate returns the first error of a plan: no kind or steps, a step without name or Do, a
-// duplicate name, an unknown commit point.
+// duplicate name and version, an unknown commit point.
 func (p *Plan) Validate() error {
 	if p.Kind == "" || len(p.Steps) == 0 {
 		return errors.New("a plan needs a kind and at least one step")
 	}
-	seen := map[string]bool{}
-	for _, s := range p.Steps {
+	seen := map[StepRef]bool{}
+	for i := range p.Steps {
+		s := &p.Steps[i]
 		if s.Name == "" || s.Do == nil {
 			return fmt.Errorf("plan %s: a step needs a name and a Do", p.Kind)
 		}
-		if seen[s.Name] {
-			return fmt.Errorf("plan %s: two steps are named %s", p.Kind, s.Name)
+		if seen[s.ref()] {
+			return fmt.Errorf("plan %s: two steps are named %s", p.Kind, s.ref())
 		}
-		seen[s.Name] = true
+		seen[s.ref()] = true
 	}
-	if p.Commit != "" && !seen[p.Commit] {
+	if p.Commit != "" && p.index(p.Commit) < 0 {
 		return fmt.Errorf("plan %s: its commit point %s is none of its steps", p.Kind, p.Commit)
 	}
 	return nil
+}
+
+func (s *Step) ref() StepRef { return StepRef{s.Name, s.Version} }
+
+// Refs returns the newest version of each step of the plan, in order.
+func (p *Plan) Refs() []StepRef {
+	var all []StepRef
+	for i := range p.Steps {
+		ref := p.Steps[i].ref()
+		if j := slices.IndexFunc(all, func(r StepRef) bool { return r.Name == ref.Name }); j >= 0 {
+			all[j].Version = max(all[j].Version, ref.Version)
+			continue
+		}
+		all = append(all, ref)
+	}
+	return all
+}
+
+// Choose returns the newest version of each of these steps of the plan. It panics if the plan lacks
+// one: plans are part of the program.
+func (p *Plan) Choose(names ...string) []StepRef {
+	all := p.Refs()
+	chosen := make([]StepRef, len(names))
+	for i, name := range names {
+		j := slices.IndexFunc(all, func(r StepRef) bool { return r.Name == name })
+		if j < 0 {
+			panic(fmt.Sprintf("plan %s has no step %s", p.Kind, name))
+		}
+		chosen[i] = all[j]
+	}
+	return chosen
+}
+
+// Of returns the plan of one op: the steps with which the op is stored, in its order. An error wraps
+// ErrHistory: the op has no steps, one that p lacks or one twice, or a commit point that is none of
+// them.
+func (p *Plan) Of(o *Op) (*Plan, error) {
+	own := &Plan{Kind: p.Kind, Commit: o.Commit}
+	for _, ref := range o.Steps {
+		i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.ref() == ref })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: this program lacks step %s of %s: nothing was done; the program that began the op has it", ErrHistory, ref, p.Kind)
+		}
+		own.Steps = append(own.Steps, p.Steps[i])
+	}
+	if err := own.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrHistory, err)
+	}
+	for i := range own.Steps { // the records of an op name its steps without the version
+		if own.index(own.Steps[i].Name) != i {
+			return nil, fmt.Errorf("%w: the op has two steps named %s", ErrHistory, own.Steps[i].Name)
+		}
+	}
+	return own, nil
 }
 
 // index returns the position of a step, or -1.

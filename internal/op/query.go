@@ -73,9 +73,8 @@ func (r *Runner) waitInJournal(ctx context.Context, id string) (Status, error) {
 
 // statusFrom computes the status of an op that is not active.
 func (r *Runner) statusFrom(o Op, records []Record) Status {
-	plan := r.plan(o.Kind)
-	err := fmt.Errorf("%w: %w %q", ErrHistory, ErrUnknownKind, o.Kind)
-	if plan != nil {
+	plan, err := r.plan(&o)
+	if err == nil {
 		var p Progress
 		if p, err = Replay(plan, records); err == nil {
 			return statusOf(o, plan, p)

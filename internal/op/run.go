@@ -17,6 +17,8 @@ type Run struct {
 	outputs map[string]json.RawMessage
 	notes   map[string]json.RawMessage
 	note    func(ctx context.Context, data json.RawMessage) error
+	// committed: the commit point has passed.
+	committed bool
 }
 
 // OpID returns the id of the op.
@@ -24,6 +26,15 @@ func (r *Run) OpID() string { return r.op.ID }
 
 // Group returns the group of the op.
 func (r *Run) Group() string { return r.op.Group }
+
+// Has reports whether the op has a step with this name.
+func (r *Run) Has(step string) bool { return r.op.Has(step) }
+
+// Committed reports whether the commit point has passed, so that the op only goes forward.
+func (r *Run) Committed() bool { return r.committed }
+
+// Outputs returns the outputs of the earlier steps by step name. The caller must not change it.
+func (r *Run) Outputs() map[string]json.RawMessage { return r.outputs }
 
 // Input decodes the input of the op into v.
 func (r *Run) Input(v any) error {

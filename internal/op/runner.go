@@ -5,6 +5,7 @@ package op
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -105,9 +106,11 @@ func (r *Runner) retire(a *activeOp) {
 // activeOp is an unfinished op in memory. Only its goroutine changes its progress; a parked op has
 // no goroutine.
 type activeOp struct {
-	r      *Runner
-	op     Op
+	r  *Runner
+	op Op
+	// plan is nil if this program cannot follow the op; noPlan is the reason.
 	plan   *Plan
+	noPlan error
 	ticket *ticket
 	// ctx ends with Stop, and with Halt outside critical sections.
 	ctx    context.Context
@@ -148,11 +151,20 @@ type waiting struct {
 	behind string
 }
 
-// plan returns the plan of a kind, or nil.
-func (r *Runner) plan(kind string) *Plan {
+// kind returns the plan of a kind, or nil.
+func (r *Runner) kind(kind string) *Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.plans[kind]
+}
+
+// plan returns the plan of an op, or an error that wraps ErrHistory.
+func (r *Runner) plan(o *Op) (*Plan, error) {
+	kind := r.kind(o.Kind)
+	if kind == nil {
+		return nil, fmt.Errorf("%w: %w %q", ErrHistory, ErrUnknownKind, o.Kind)
+	}
+	return kind.Of(o)
 }
 
 func (r *Runner) changed(opID string) {

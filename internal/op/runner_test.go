@@ -94,7 +94,7 @@ func (s *stage) newRunner(cfg op.Config) *op.Runner {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Register(op.Plan{Kind: "k", Steps: []op.Step{s.first, s.commit, s.last}, Commit: "commit"})
+	r.Register(s.plan())
 	if s.onChange != nil {
 		r.OnChange(s.onChange)
 	}
@@ -102,6 +102,16 @@ func (s *stage) newRunner(cfg op.Config) *op.Runner {
 		r.OnFinished(s.onFinished)
 	}
 	return r
+}
+
+// stored is an op as Submit stores it.
+func (s *stage) stored(id string) op.Op {
+	plan := s.plan()
+	return op.Op{ID: id, Kind: plan.Kind, Steps: plan.Refs(), Commit: plan.Commit}
+}
+
+func (s *stage) plan() op.Plan {
+	return op.Plan{Kind: "k", Steps: []op.Step{s.first, s.commit, s.last}, Commit: "commit"}
 }
 
 func (s *stage) stop() {

@@ -11,13 +11,17 @@ import (
 
 // Submit stores a new op and starts it. When it returns nil, the op survives a crash. If the runner
 // stops at the same time, the op begins at the next start. Submitting the same op again is no error
-// and does not start it twice. A step may submit an op.
+// and does not start it twice; it keeps the steps with which it is stored. A step may submit an op.
 //
 // Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the op may be
 // stored or not: submit it again.
 func (r *Runner) Submit(ctx context.Context, o Op) error {
-	if r.plan(o.Kind) == nil {
+	kind := r.kind(o.Kind)
+	if kind == nil {
 		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
+	}
+	if len(o.Steps) == 0 {
+		o.Steps, o.Commit = kind.Refs(), kind.Commit
 	}
 	r.admit.Lock()
 	defer r.admit.Unlock()
@@ -27,7 +31,8 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 	defer r.wg.Done()
 	ctx, cancel := r.storing(ctx)
 	defer cancel()
-	if err := r.cfg.Journal.Create(ctx, o); err != nil {
+	o, err := r.cfg.Journal.Create(ctx, o)
+	if err != nil {
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
 	if err := r.activate(ctx, o); err != nil && !errors.Is(err, ErrStopped) {

@@ -262,7 +262,8 @@ func TestALateTaskIsNotBegun(t *testing.T) {
 	journal := optest.NewJournal()
 	runner := optest.NewRunner(journal)
 	attachments := attach.New(attach.Config{}, attach.Ports{}, runner, journal, nil, slog.New(slog.DiscardHandler))
-	expect.OK(t, journal.Create(t.Context(), op.Op{ID: "begun", Kind: attachments.Plans()[0].Kind, CreatedAt: time.Now()}))
+	_, err := journal.Create(t.Context(), op.Op{ID: "begun", Kind: attachments.Plans()[0].Kind, CreatedAt: time.Now()})
+	expect.OK(t, err)
 	s := newServer(t, nowhere, nil)
 	s.Runner = runner
 	ask := func(id string, late bool) string {

@@ -618,7 +618,8 @@ func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
 	journal := optest.NewJournal()
 	for _, o := range must1(t, d.now().admission.Journal.Group, pausedWeb) {
 		if o.Kind == subject.KindSave {
-			must(t, journal.Create(t.Context(), o))
+			_, err := journal.Create(t.Context(), o)
+			must(t, err)
 			for _, r := range must1(t, s.journal.Records, o.ID) {
 				if r.Step == "save" && len(r.Data) > 0 {
 					r.Data = []byte(`{"state":"` + string(s.was) + `"}`)

@@ -48,7 +48,8 @@ func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, 1<<16), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	must(t, j.Create(ctx, op.Op{ID: "a", Kind: "k"}))
+	_, err = j.Create(ctx, op.Op{ID: "a", Kind: "k"})
+	must(t, err)
 	for n := range int64(200) {
 		must(t, j.Append(ctx, op.Record{OpID: "a", Seq: n + 1, Kind: op.EventNoted, Step: "s", Data: []byte(`"` + strings.Repeat("x", 2000) + `"`)}))
 		must(t, atomicfile.Write(filepath.Join(dir, fmt.Sprintf("guard-%d", n)), make([]byte, 2000), 0o600))
@@ -91,7 +92,8 @@ func addsOp(t *testing.T, dir, id string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(j.Create(t.Context(), op.Op{ID: id, Kind: "k"}), j.Close())
+	_, err = j.Create(t.Context(), op.Op{ID: id, Kind: "k"})
+	return errors.Join(err, j.Close())
 }
 
 func must(t *testing.T, err error) {

@@ -75,7 +75,7 @@ func appendAndHang(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := j.Create(ctx, childOp); err != nil {
+	if _, err := j.Create(ctx, childOp); err != nil {
 		return err
 	}
 	r := op.Record{OpID: "a", Seq: 1, At: time.Unix(2, 0), Step: "one", Kind: op.EventStarted}
@@ -125,7 +125,7 @@ func TestARecordSurvivesSIGKILL(t *testing.T) {
 
 func TestAFullDatabaseIsAJournalErrorAndThePastStaysReadable(t *testing.T) {
 	j := openNew(t)
-	if err := j.Create(t.Context(), childOp); err != nil {
+	if _, err := j.Create(t.Context(), childOp); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := j.db.Write.ExecContext(t.Context(), `PRAGMA max_page_count = 1`); err != nil {
@@ -145,7 +145,7 @@ func TestAReadOnlyDatabaseIsAJournalError(t *testing.T) {
 	if _, err := j.db.Write.ExecContext(t.Context(), `PRAGMA query_only = 1`); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Create(t.Context(), childOp); !errors.Is(err, op.ErrJournal) {
+	if _, err := j.Create(t.Context(), childOp); !errors.Is(err, op.ErrJournal) {
 		t.Errorf("create: got %v, want ErrJournal", err)
 	}
 	r := op.Record{OpID: "a", Seq: 1, Kind: op.EventStarted, Step: "one"}
@@ -164,7 +164,7 @@ func TestOpsAreChosenByKindAndEnd(t *testing.T) {
 		{ID: "b", Kind: "attach", CreatedAt: time.Unix(2, 0)},
 		{ID: "c", Kind: "move", CreatedAt: time.Unix(3, 0)},
 	} {
-		if err := j.Create(t.Context(), o); err != nil {
+		if _, err := j.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -230,7 +230,7 @@ func TestBlobsAreReplacedAndDeletedByPrefix(t *testing.T) {
 
 func TestAnOpCannotFinishTwice(t *testing.T) {
 	j := openNew(t)
-	if err := j.Create(t.Context(), childOp); err != nil {
+	if _, err := j.Create(t.Context(), childOp); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Append(t.Context(), op.Record{OpID: "a", Seq: 1, Kind: op.EventFinished}); err != nil {

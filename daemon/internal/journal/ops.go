@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	selectOps = `SELECT id, kind, group_id, keys, input, created_at FROM ops`
+	selectOps = `SELECT id, kind, group_id, keys, input, steps, commit_step, created_at FROM ops`
 	// isUnfinished needs only the index records_finished.
 	isUnfinished = `NOT EXISTS (SELECT 1 FROM records WHERE op = number AND kind = 'finished')`
 	inOrder      = ` ORDER BY number`
@@ -66,11 +66,11 @@ func (j *Journal) listOps(ctx context.Context, query string, args ...any) ([]op.
 
 func scanOp(rows *sql.Rows) (op.Op, error) {
 	var (
-		o             op.Op
-		keys, created string
-		input         sql.NullString
+		o                    op.Op
+		keys, steps, created string
+		input                sql.NullString
 	)
-	if err := rows.Scan(&o.ID, &o.Kind, &o.Group, &keys, &input, &created); err != nil {
+	if err := rows.Scan(&o.ID, &o.Kind, &o.Group, &keys, &input, &steps, &o.Commit, &created); err != nil {
 		return op.Op{}, err
 	}
 	if err := json.Unmarshal([]byte(keys), &o.Keys); err != nil {
@@ -79,6 +79,12 @@ func scanOp(rows *sql.Rows) (op.Op, error) {
 	if len(o.Keys) == 0 {
 		o.Keys = nil
 	}
+	if err := json.Unmarshal([]byte(steps), &o.Steps); err != nil {
+		return op.Op{}, fmt.Errorf("decode the steps of op %s: %w", o.ID, err)
+	}
+	if len(o.Steps) == 0 {
+		o.Steps = nil
+	}
 	o.Input = fromText(input)
 	var err error
 	o.CreatedAt, err = time.Parse(time.RFC3339Nano, created)
@@ -86,26 +92,30 @@ func scanOp(rows *sql.Rows) (op.Op, error) {
 }
 
 // Create implements op.Journal.
-func (j *Journal) Create(ctx context.Context, o op.Op) error {
+func (j *Journal) Create(ctx context.Context, o op.Op) (op.Op, error) {
 	keys, err := json.Marshal(append([]string{}, o.Keys...))
 	if err != nil {
-		return fmt.Errorf("create op %s: encode its keys: %w", o.ID, err)
+		return op.Op{}, fmt.Errorf("create op %s: encode its keys: %w", o.ID, err)
 	}
-	const insert = `INSERT INTO ops (id, kind, group_id, keys, input, created_at) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO NOTHING`
-	res, err := j.exec(ctx, insert, o.ID, o.Kind, o.Group, string(keys), text(o.Input), stamp(o.CreatedAt))
+	steps, err := json.Marshal(append([]op.StepRef{}, o.Steps...))
 	if err != nil {
-		return fmt.Errorf("create op %s: %w", o.ID, unavailable(err))
+		return op.Op{}, fmt.Errorf("create op %s: encode its steps: %w", o.ID, err)
+	}
+	const insert = `INSERT INTO ops (id, kind, group_id, keys, input, steps, commit_step, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO NOTHING`
+	res, err := j.exec(ctx, insert, o.ID, o.Kind, o.Group, string(keys), text(o.Input), string(steps), o.Commit, stamp(o.CreatedAt))
+	if err != nil {
+		return op.Op{}, fmt.Errorf("create op %s: %w", o.ID, unavailable(err))
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 1 {
-		return err
+		return o, err
 	}
-	old, err := j.Op(ctx, o.ID)
+	stored, err := j.Op(ctx, o.ID)
 	if err != nil {
-		return fmt.Errorf("create op %s: %w", o.ID, err)
+		return op.Op{}, fmt.Errorf("create op %s: %w", o.ID, err)
 	}
-	if old.Kind != o.Kind || old.Group != o.Group || string(old.Input) != string(o.Input) {
-		return fmt.Errorf("create op %s: %w", o.ID, op.ErrMismatch)
+	if stored.Kind != o.Kind || stored.Group != o.Group || string(stored.Input) != string(o.Input) {
+		return op.Op{}, fmt.Errorf("create op %s: %w", o.ID, op.ErrMismatch)
 	}
-	return nil
+	return stored, nil
 }

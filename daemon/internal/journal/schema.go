@@ -8,13 +8,15 @@ package journal
 // are RFC 3339 with nanoseconds in UTC, so that a person can read the file with sqlite3.
 var schema = []string{`
 CREATE TABLE ops (
-	number     INTEGER PRIMARY KEY AUTOINCREMENT,
-	id         TEXT NOT NULL UNIQUE CHECK (id <> ''),
-	kind       TEXT NOT NULL CHECK (kind <> ''),
-	group_id   TEXT NOT NULL,
-	keys       TEXT NOT NULL CHECK (json_type(keys) = 'array'),
-	input      TEXT CHECK (json_valid(input)),
-	created_at TEXT NOT NULL CHECK (created_at <> '')
+	number      INTEGER PRIMARY KEY AUTOINCREMENT,
+	id          TEXT NOT NULL UNIQUE CHECK (id <> ''),
+	kind        TEXT NOT NULL CHECK (kind <> ''),
+	group_id    TEXT NOT NULL,
+	keys        TEXT NOT NULL CHECK (json_type(keys) = 'array'),
+	input       TEXT CHECK (json_valid(input)),
+	steps       TEXT NOT NULL CHECK (json_type(steps) = 'array'), -- of objects with name and version, in order
+	commit_step TEXT NOT NULL,
+	created_at  TEXT NOT NULL CHECK (created_at <> '')
 ) STRICT;
 
 CREATE INDEX ops_by_group ON ops (group_id, number) WHERE group_id <> '';

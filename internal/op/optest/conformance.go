@@ -42,13 +42,14 @@ func sampleOp(id string) op.Op {
 	return op.Op{
 		ID: id, Kind: "move", Group: "m1", Keys: []string{"instance/1", "volume/2"},
 		Input: json.RawMessage(`{"to": "pool-b"}`), CreatedAt: noon,
+		Steps: []op.StepRef{{Name: "first"}, {Name: "second", Version: 2}}, Commit: "second",
 	}
 }
 
 func mustCreate(t *testing.T, j op.Journal, ops ...op.Op) {
 	t.Helper()
 	for _, o := range ops {
-		if err := j.Create(t.Context(), o); err != nil {
+		if _, err := j.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,8 +82,11 @@ func opComesBack(t *testing.T, j op.Journal) {
 func sameOpTwice(t *testing.T, j op.Journal) {
 	first := sampleOp("a")
 	again := first
-	again.CreatedAt = noon.Add(time.Hour)
-	mustCreate(t, j, first, again)
+	again.CreatedAt, again.Steps, again.Commit = noon.Add(time.Hour), []op.StepRef{{Name: "other"}}, ""
+	mustCreate(t, j, first)
+	if stored, err := j.Create(t.Context(), again); err != nil || !cmp.Equal(first, stored) {
+		t.Errorf("the second time: got %+v (%v), want the op as it is stored", stored, err)
+	}
 	ops, err := j.Unfinished(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +106,7 @@ func differentOpIsMismatch(t *testing.T, j op.Journal) {
 	for name, change := range changes {
 		o := sampleOp("a")
 		change(&o)
-		if err := j.Create(t.Context(), o); !errors.Is(err, op.ErrMismatch) {
+		if _, err := j.Create(t.Context(), o); !errors.Is(err, op.ErrMismatch) {
 			t.Errorf("other %s: got %v, want ErrMismatch", name, err)
 		}
 	}

@@ -85,20 +85,20 @@ func (j *Journal) Cut(opID string, keep int) {
 }
 
 // Create implements op.Journal.
-func (j *Journal) Create(_ context.Context, o op.Op) error {
+func (j *Journal) Create(_ context.Context, o op.Op) (op.Op, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.down {
-		return fmt.Errorf("%w: %w", op.ErrJournal, errInjected)
+		return op.Op{}, fmt.Errorf("%w: %w", op.ErrJournal, errInjected)
 	}
 	if old, ok := j.find(o.ID); ok {
 		if old.Kind != o.Kind || old.Group != o.Group || !bytes.Equal(old.Input, o.Input) {
-			return op.ErrMismatch
+			return op.Op{}, op.ErrMismatch
 		}
-		return nil
+		return old, nil
 	}
 	j.ops = append(j.ops, o)
-	return nil
+	return o, nil
 }
 
 // Append implements op.Journal.

@@ -155,6 +155,9 @@ func (r *rig) boot() (*op.Runner, error) {
 	plans := r.world.Plans()
 	for i := range plans {
 		plans[i] = r.disturb(plans[i])
+		if len(r.runners) > 0 {
+			plans[i] = nextProgram(plans[i])
+		}
 	}
 	runner, err := op.New(op.Config{Journal: r.journal, FaultPoint: r.pass, MaxTries: 3})
 	if err != nil {
@@ -164,6 +167,21 @@ func (r *rig) boot() (*op.Runner, error) {
 	r.runners = append(r.runners, runner)
 	return runner, nil
 }
+
+// nextProgram returns the plan as the program after an upgrade has it: with another order, other
+// steps, other versions, and another commit point. An op of the program before does not change.
+func nextProgram(plan op.Plan) op.Plan {
+	steps := slices.Clone(plan.Steps)
+	slices.Reverse(steps)
+	refuse := func(context.Context, *op.Run) error { return op.UnknownOutcome(errNotPlanned) }
+	for i := range steps {
+		steps = append(steps, op.Step{Name: steps[i].Name, Version: steps[i].Version + 1, Do: refuse, Undo: refuse})
+	}
+	steps = append(steps, op.Step{Name: "new", Do: refuse, Undo: refuse})
+	return op.Plan{Kind: plan.Kind, Steps: append([]op.Step{{Name: "new_first", Do: refuse}}, steps...), Commit: "new_first"}
+}
+
+var errNotPlanned = errors.New("a step that the op was not stored with")
 
 // wait waits until the op ends or the runner is killed.
 func (r *rig) wait(ctx context.Context, runner *op.Runner) (op.Status, error) {

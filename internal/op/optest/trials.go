@@ -126,9 +126,22 @@ func (s Subject) plan(t *testing.T) op.Plan {
 	kind := w.Op().Kind
 	for _, p := range w.Plans() {
 		if p.Kind == kind {
-			return p
+			return ofOp(t, p, w.Op())
 		}
 	}
 	t.Fatalf("the world has no plan for its op's kind %q", kind)
 	return op.Plan{}
+}
+
+// ofOp returns the plan of an op that may name its steps.
+func ofOp(t *testing.T, kind op.Plan, o op.Op) op.Plan {
+	t.Helper()
+	if len(o.Steps) == 0 {
+		o.Steps, o.Commit = kind.Refs(), kind.Commit
+	}
+	plan, err := kind.Of(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *plan
 }
