@@ -23,10 +23,10 @@ func TestMetricsSeeEachDiskThatMovesOnceAndCountParkedOps(t *testing.T) {
 	}
 	active := []op.Status{
 		on("migration_copy", "web", "vda", op.StateRunning),
-		on("migration_cancel_live", "web", "vda", op.StateRunning),
+		on("migration_cancel", "web", "vda", op.StateRunning),
 		on("migration_copy", "db", "vdb", op.StateUndoing),
-		on("migration_complete_live", "mail", "vda", op.StateNeedsOperator),
-		on("migration_start_offline", "", "", op.StateRunning), // not attached
+		on("migration_complete", "mail", "vda", op.StateNeedsOperator),
+		on("migration_start", "", "", op.StateRunning), // not attached
 		on("volume_delete", "", "", op.StateNeedsOperator),
 	}
 	want := []metrics.GuestDisk{{InstanceID: "web", Target: "vda"}, {InstanceID: "db", Target: "vdb"}}

@@ -28,7 +28,7 @@ func TestOpenOpsAreThoseThatAreNotOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"over", "open"} {
-		if err := records.Create(t.Context(), op.Op{ID: id, Kind: "volume.create", CreatedAt: time.Now()}); err != nil {
+		if _, err := records.Create(t.Context(), op.Op{ID: id, Kind: "volume.create", CreatedAt: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -51,8 +51,8 @@ type Step struct {
 	Critical bool
 }
 
-// Plan is an op kind: the steps that its ops may have. An op that names none gets the newest version
-// of each step, in this order, and Commit.
+// Plan is an op kind: the steps that its ops may have. An op that names none gets the newest
+// version of each step, in this order, and Commit, unless the plan has MustChoose.
 type Plan struct {
 	Kind  string
 	Steps []Step
@@ -60,6 +60,8 @@ type Plan struct {
 	// undoes all steps in reverse order, afterwards the op only goes forward. Empty: the op can be
 	// undone until its end.
 	Commit string
+	// MustChoose: the caller of Submit chooses the steps of each op, and its commit point.
+	MustChoose bool
 }
 
 // Validate returns the first error of a plan: no kind or steps, a step without name or Do, a
@@ -116,9 +118,9 @@ func (p *Plan) Choose(names ...string) []StepRef {
 	return chosen
 }
 
-// Of returns the plan of one op: the steps with which the op is stored, in its order. An error wraps
-// ErrHistory: the op has no steps, one that p lacks or one twice, or a commit point that is none of
-// them.
+// Of returns the plan of one op: its stored steps, in the stored order. An error wraps ErrHistory:
+// the op has no steps, p lacks a step, a step comes twice, or the commit point is not among the
+// steps.
 func (p *Plan) Of(o *Op) (*Plan, error) {
 	own := &Plan{Kind: p.Kind, Commit: o.Commit}
 	for _, ref := range o.Steps {

@@ -11,7 +11,7 @@ import (
 
 // Submit stores a new op and starts it. When it returns nil, the op survives a crash. If the runner
 // stops at the same time, the op begins at the next start. Submitting the same op again is no error
-// and does not start it twice; it keeps the steps with which it is stored. A step may submit an op.
+// and does not start it twice; it keeps its stored steps. A step may submit an op.
 //
 // Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the op may be
 // stored or not: submit it again.
@@ -21,6 +21,9 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
 	}
 	if len(o.Steps) == 0 {
+		if kind.MustChoose {
+			return fmt.Errorf("submit op %s: %w: no steps are chosen for %s", o.ID, ErrHistory, o.Kind)
+		}
 		o.Steps, o.Commit = kind.Refs(), kind.Commit
 	}
 	r.admit.Lock()

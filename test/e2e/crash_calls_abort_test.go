@@ -40,7 +40,7 @@ func cancelOfAMirrorInCalls() *callTrial {
 }
 
 // jobLeft is where the daemon dies with a job at work of which it does not know yet.
-const jobLeft = "migration_complete_live_held.begin_job.after_do"
+const jobLeft = "migration_complete.begin_job.after_do"
 
 // completeAnewInCalls is a complete whose daemon has died as its job began. The next one ends that
 // job: nobody can tell whether it missed a write.

@@ -53,11 +53,11 @@ func (p point) atStart() bool { return p.isAfter("started") }
 // beforeTheSwitch: the registry has been asked all that is asked before the switch. A fold asks
 // once more who has dst before it begins to write there.
 func (p point) beforeTheSwitch() bool {
-	switch p.kind() {
-	case "migration_complete_live":
-		return p.step() == "mirror" && p.isAfter("do")
-	case "migration_complete_mirror":
-		return p.step() == "claim" && p.isAfter("succeeded")
+	switch p.step() {
+	case "mirror":
+		return p.kind() == "migration_complete" && p.isAfter("do")
+	case "ready": // of a mirror
+		return p.isAfter("started")
 	}
 	return false
 }

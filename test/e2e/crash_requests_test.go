@@ -63,18 +63,18 @@ type moment struct {
 
 // moments are one of each phase.
 var moments = map[string]moment{
-	"after the switch, by calls": {"running", (*guest).copyThenComplete, "migration_complete_live.resume.after_do"},
+	"after the switch, by calls": {"running", (*guest).copyThenComplete, "migration_complete.resume.after_do"},
 	"start":                      {"running", (*guest).moveElsewhere, "migration_start.switch_to_overlay.after_do"},
 	"copy":                       {"running", (*guest).moveElsewhere, "migration_copy.copy.after_started"},
-	"claim":                      {"running", (*guest).moveElsewhere, "migration_complete_live.claim.after_started"},
-	"complete":                   {"running", (*guest).moveElsewhere, "migration_complete_live.mirror.after_do"},
-	"pivot":                      {"running", (*guest).moveElsewhere, "migration_complete_live.pivot.after_do"},
-	"after the switch":           {"running", (*guest).moveElsewhere, "migration_complete_live.resume.after_do"},
-	"cancel":                     {"running", (*guest).startThenCancel, "migration_cancel_live.commit.after_do"},
+	"claim":                      {"running", (*guest).moveElsewhere, "migration_complete.claim.after_started"},
+	"complete":                   {"running", (*guest).moveElsewhere, "migration_complete.mirror.after_do"},
+	"pivot":                      {"running", (*guest).moveElsewhere, "migration_complete.pivot.after_do"},
+	"after the switch":           {"running", (*guest).moveElsewhere, "migration_complete.resume.after_do"},
+	"cancel":                     {"running", (*guest).startThenCancel, "migration_cancel.commit.after_do"},
 	"stopped, start":             {"stopped", (*guest).moveElsewhere, "migration_start.switch_to_overlay.after_do"},
 	"stopped, copy":              {"stopped", (*guest).moveElsewhere, "migration_copy.copy.after_started"},
-	"stopped, complete":          {"stopped", (*guest).runThenComplete, "migration_complete_cold.fold.after_do"},
-	"stopped, cancel":            {"stopped", (*guest).runThenCancel, "migration_cancel_cold.fold.after_do"},
+	"stopped, complete":          {"stopped", (*guest).runThenComplete, "migration_complete.fold.after_do"},
+	"stopped, cancel":            {"stopped", (*guest).runThenCancel, "migration_cancel.fold.after_do"},
 }
 
 // guest is one in the state of the moment, on a host of its own.

@@ -28,18 +28,18 @@ func TestWhatAStrangerDoesToTheDefinitionOfARunningGuestIsPutRightAsTheMessagesS
 	for _, c := range []strangerCase{
 		{"migration_start.switch_to_overlay.after_started", "virsh define of another image", (*stranger).definesOther},
 		{"migration_start.verify_frozen.after_started", "virsh define of before the move", (*stranger).definesSrc},
-		{"migration_complete_live.verify_copy.after_started", "virsh undefine", (*stranger).undefines},
-		{"migration_complete_live.verify_copy.after_started", "virsh detach-disk --config", (*stranger).detaches},
-		{"migration_complete_live.mirror.after_started", "a block job of his own", (*stranger).beginsAJob},
-		{"migration_complete_live.mirror.after_do", "an end of our block job", (*stranger).endsOurJob},
-		{"migration_complete_live.name_dst.after_started", "virsh define of before the move", (*stranger).definesSrc},
-		{"migration_complete_live.name_dst.after_started", "virsh undefine", (*stranger).undefines},
-		{"migration_complete_live.settle.after_started", "virsh define of before the move", (*stranger).definesSrc},
-		{"migration_complete_live.settle.after_started", "virsh undefine", (*stranger).undefines},
-		{"migration_complete_live.settle.after_started", "virsh detach-disk --config", (*stranger).detaches},
-		{"migration_cancel_live.pivot.after_started", "virsh define of the destination", (*stranger).definesOther},
-		{"migration_cancel_live.settle.after_started", "virsh define of the destination", (*stranger).definesOther},
-		{"migration_cancel_live.remove_destination.after_started", "virsh define of the destination", (*stranger).definesOther},
+		{"migration_complete.verify_copy.after_started", "virsh undefine", (*stranger).undefines},
+		{"migration_complete.verify_copy.after_started", "virsh detach-disk --config", (*stranger).detaches},
+		{"migration_complete.mirror.after_started", "a block job of his own", (*stranger).beginsAJob},
+		{"migration_complete.mirror.after_do", "an end of our block job", (*stranger).endsOurJob},
+		{"migration_complete.name_dst.after_started", "virsh define of before the move", (*stranger).definesSrc},
+		{"migration_complete.name_dst.after_started", "virsh undefine", (*stranger).undefines},
+		{"migration_complete.settle.after_started", "virsh define of before the move", (*stranger).definesSrc},
+		{"migration_complete.settle.after_started", "virsh undefine", (*stranger).undefines},
+		{"migration_complete.settle.after_started", "virsh detach-disk --config", (*stranger).detaches},
+		{"migration_cancel.pivot.after_started", "virsh define of the destination", (*stranger).definesOther},
+		{"migration_cancel.settle.after_started", "virsh define of the destination", (*stranger).definesOther},
+		{"migration_cancel.remove_destination.after_started", "virsh define of the destination", (*stranger).definesOther},
 	} {
 		if !t.Run(c.point+" "+c.name, func(t *testing.T) { g.meetsStranger(t, c) }) {
 			break // nothing is certain behind it
@@ -55,12 +55,12 @@ func TestWhatAStrangerDoesToTheDefinitionOfAStoppedGuestIsPutRightAsTheMessagesS
 	g.powerOff(t)
 	for _, c := range []strangerCase{
 		{"migration_start.switch_to_overlay.after_started", "virsh define of another image", (*stranger).definesOther},
-		{"migration_complete_cold.verify_copy.after_started", "virsh undefine", (*stranger).undefines},
-		{"migration_complete_cold.verify_copy.after_started", "virsh define of before the move", (*stranger).definesSrc},
-		{"migration_complete_cold.fold.after_started", "virsh undefine", (*stranger).undefines},
-		{"migration_complete_cold.fold.after_started", "virsh define of before the move", (*stranger).definesSrc},
-		{"migration_cancel_cold.fold.after_started", "virsh define of before the move", (*stranger).definesSrc},
-		{"migration_cancel_cold.fold.after_started", "virsh undefine", (*stranger).undefines},
+		{"migration_complete.verify_copy.after_started", "virsh undefine", (*stranger).undefines},
+		{"migration_complete.verify_copy.after_started", "virsh define of before the move", (*stranger).definesSrc},
+		{"migration_complete.fold.after_started", "virsh undefine", (*stranger).undefines},
+		{"migration_complete.fold.after_started", "virsh define of before the move", (*stranger).definesSrc},
+		{"migration_cancel.fold.after_started", "virsh define of before the move", (*stranger).definesSrc},
+		{"migration_cancel.fold.after_started", "virsh undefine", (*stranger).undefines},
 	} {
 		if !t.Run(c.point+" "+c.name, func(t *testing.T) { g.meetsStranger(t, c) }) {
 			break

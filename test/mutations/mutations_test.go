@@ -49,9 +49,9 @@ var mutations = []struct {
 	mistake, file, old, broken string
 	by                         simulation
 }{
-	{"the pivot comes before the definition names dst", rooms + "plans/plans.go", "e.Overlay.StepNameEnd(move.ToDst),\n\t\te.Overlay.StepPivot(move.ToDst),\n\t\te.Pause.StepResume", "e.Overlay.StepPivot(move.ToDst),\n\t\te.Overlay.StepNameEnd(move.ToDst),\n\t\te.Pause.StepResume", moves},
+	{"the pivot comes before the definition names dst", rooms + "plans/way.go", "	switchSteps = []string{move.ToSwitch.Begin, pause.DrainStep, overlay.NameDstStep, overlay.PivotStep,", "	switchSteps = []string{move.ToSwitch.Begin, pause.DrainStep, overlay.PivotStep, overlay.NameDstStep,", moves},
 	{"the overlay of a guest that may have gone over is folded", rooms + "overlay/step_pivot.go", "err = e.overlayHasAll(ctx, r, s, to, disk)", "err = nil", pivots},
-	{"the guest is resumed before the pivot", rooms + "plans/plans.go", "e.Overlay.StepPivot(move.ToDst),\n\t\te.Pause.StepResume(move.ToSwitch),\n\t\te.Overlay.StepSettle", "e.Pause.StepResume(move.ToSwitch),\n\t\te.Overlay.StepPivot(move.ToDst),\n\t\te.Overlay.StepSettle", endless},
+	{"the guest is resumed before the pivot", rooms + "plans/way.go", "	switchSteps = []string{move.ToSwitch.Begin, pause.DrainStep, overlay.NameDstStep, overlay.PivotStep, move.ToSwitch.End,", "	switchSteps = []string{move.ToSwitch.Begin, pause.DrainStep, overlay.NameDstStep, move.ToSwitch.End, overlay.PivotStep,", endless},
 	{"libvirt's word is believed alone", rooms + "look/witness.go", "	switch {\n	case !disk.Active:\n		return !o.Src && !o.Overlay && !o.Dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.Active:\n		return !o.Src && !o.Overlay && !o.Dst", deaths},
 	{"the pivot is not observed", rooms + "overlay/step_pivot.go", "return seal.Provided(move.Step(PivotStep", "observe = nil\n\treturn seal.Provided(move.Step(PivotStep", moves},
 	{"a guest that may be on either of two images that differ is resumed", rooms + "pause/step_pause.go", "|| disagreed.OneSided && w == move.ToSwitch", "", deaths},

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -91,13 +90,13 @@ const (
 // names says where a step puts the disk, if it does.
 func names(kind, step string) (place, bool) {
 	end := onDst
-	if strings.Contains(kind, "cancel") || strings.Contains(kind, "take_back") {
+	if kind == "migration_cancel" || kind == "migration_rollback" {
 		end = onSrc
 	}
 	switch step {
 	case "name_overlay":
 		return onOverlay, true
-	case "name_dst":
+	case "name_dst", "name_dst_after_pivot", "name_dst_while_off":
 		return onDst, true
 	case "name_src":
 		return onSrc, true

@@ -41,7 +41,7 @@ func (d *daemon) fold(mig api.Migration) api.Migration {
 func (d *daemon) interruptComplete() {
 	d.t.Helper()
 	for _, st := range d.runner().Active() {
-		if st.Op.Kind == move.KindCompleteLive {
+		if st.Op.Kind == move.KindComplete {
 			must(d.t, d.runner().Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted")))
 		}
 	}

@@ -77,13 +77,13 @@ func (m *Manager) advance(ctx context.Context, id string) {
 		time.AfterFunc(wait, func() { m.watch.Notify(id) })
 		return
 	}
-	kind, err := m.nextKind(ctx, h, todo)
+	planned, err := m.planOp(ctx, h, todo)
 	if err == nil && todo == move.GoalComplete && last.Goal == move.GoalCopy {
 		err = m.env.Look.CheckNotSaved(ctx, &h.Spec)
 	}
 	if err == nil {
-		in := &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: requestID, Why: h.GivenUp(todo)}, Kind: kind}
-		_, err = m.admission.Begin(ctx, followUpID(id, len(h.Ops)), kind, in)
+		in := &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: requestID, Why: h.GivenUp(todo)}, Planned: planned}
+		_, err = m.admission.Begin(ctx, followUpID(id, len(h.Ops)), planned.Kind, in)
 	}
 	if err != nil {
 		m.retryLater(id, err)

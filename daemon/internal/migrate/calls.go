@@ -268,12 +268,15 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 	return stopped, nil
 }
 
+// variants are the other kinds that the op of a call may have.
+var variants = map[move.Goal][]string{move.GoalCancel: {move.KindRollback}}
+
 // call is the common part of copy, complete and cancel. A repeated call gets its op, a call that an
 // op already serves gets that op; otherwise check decides.
 func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*history.Migration, api.MigrationState) error) (api.Migration, string, error) {
 	var h *history.Migration
 	o, err := m.admission.Submit(ctx, request.Request{
-		OpID: c.OpID, Variants: move.KindsFor(goal), Body: c,
+		OpID: c.OpID, Kind: move.KindFor(goal), Variants: variants[goal], Body: c,
 		Decide: func(ctx context.Context) (_ request.Input, err error) {
 			if h, err = m.called(ctx, goal, c); err != nil {
 				return nil, err
@@ -326,11 +329,11 @@ func (m *Manager) decideCall(ctx context.Context, h *history.Migration, goal mov
 	if err := check(h, state); err != nil {
 		return nil, err
 	}
-	kind, err := m.nextKind(ctx, h, goal)
+	planned, err := m.planOp(ctx, h, goal)
 	if err != nil {
 		return nil, err
 	}
-	return &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: c.OpID, Why: h.Abandoned()}, Kind: kind}, nil
+	return &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: c.OpID, Why: h.Abandoned()}, Planned: planned}, nil
 }
 
 // notCalledByHand refuses calls on a migration that the registry leads, and on a mirror, which

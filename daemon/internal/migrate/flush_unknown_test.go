@@ -16,20 +16,20 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
-// beginsOp submits an op of a kind as if the manager had chosen that kind.
-func (d *daemon) beginsOp(kind string, mig api.Migration) (opID string) {
+// completesBy submits a complete as if the manager had seen the guest that way.
+func (d *daemon) completesBy(way plans.Way, mig api.Migration) {
 	d.t.Helper()
 	ctx := context.Background()
 	h, err := d.manager().History.Load(ctx, mig.ID)
 	must(d.t, err)
-	opID = uuid.NewString()
-	_, err = d.manager().admission.Begin(ctx, opID, kind, &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: opID}, Kind: kind})
+	opID, planned := uuid.NewString(), d.manager().env.Plan(move.GoalComplete, way)
+	_, err = d.manager().admission.Begin(ctx, opID, planned.Kind, &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: opID}, Planned: planned})
 	must(d.t, err)
-	return opID
 }
 
 // notStoredYet is a migration after a failed complete, since dst could not store the job's writes.
@@ -48,15 +48,15 @@ func (d *daemon) notStoredYet() api.Migration {
 func TestAPlanThatBeginsNoOtherJobDoesNotGoOnWithOneThatDstCouldNotStore(t *testing.T) {
 	for name, c := range map[string]struct {
 		world func(*testing.T, hv.State) *migratetest.World
-		kind  string
+		way   plans.Way
 	}{
-		"a mirror":                 {migratetest.NewWorld, move.KindCompleteLive},
-		"a copy in the background": {migratetest.KeepBaseWorld, move.KindCompleteBackground},
+		"a mirror":                 {migratetest.NewWorld, plans.Way{Method: move.MethodOverlay, Running: true}},
+		"a copy in the background": {migratetest.KeepBaseWorld, plans.Way{Method: move.MethodOverlay, Running: true, Background: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubbleOn(t, unsafely(c.world), hv.StateRunning, func(t *testing.T, d *daemon) {
 				mig := d.notStoredYet()
-				d.beginsOp(c.kind, mig)
+				d.completesBy(c.way, mig)
 				now := d.until(mig.ID, api.MigrationCompleted) // by the plan that is chosen next
 				if begun, ended := d.calls("BlockCopy"), d.calls("AbortJob"); begun != 2 || ended != 1 {
 					t.Errorf("%d jobs were begun and %d ended, want 2 and 1", begun, ended)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
@@ -145,5 +146,5 @@ func (m *Manager) fillProgress(h *history.Migration, mig *api.Migration) (pacing
 }
 
 func movesBytes(o *history.Op) bool {
-	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
+	return o != nil && slices.Contains([]string{"copy", "verify_copy", blockjob.MirrorStep, blockjob.CopyBehindStep, "commit", "fold"}, o.Step)
 }

@@ -67,7 +67,7 @@ func TestAnRBDImageThatIsWrittenWhileItMovesIsNeitherSwitchedFromNorFoldedInto(t
 		{"before the pause of a running guest", migratetest.RBDWorld, hv.StateRunning, (*Manager).Complete, "pause"},
 		{"before the complete of a stopped guest", migratetest.RBDWorld, hv.StateStopped, (*Manager).Complete, "verify_copy"},
 		{"before the complete with the guest kept off", offlineRBD, hv.StateStopped, (*Manager).Complete, "verify_copy"},
-		{"before the switch with the guest kept off", offlineRBD, hv.StateStopped, (*Manager).Complete, "name_dst"},
+		{"before the switch with the guest kept off", offlineRBD, hv.StateStopped, (*Manager).Complete, "name_dst_while_off"},
 		{"before the cancel of a running guest", migratetest.RBDWorld, hv.StateRunning, (*Manager).Cancel, "admit"},
 		{"before the commit of a running guest", migratetest.RBDWorld, hv.StateRunning, (*Manager).Cancel, "commit"},
 		{"before the cancel of a stopped guest", migratetest.RBDWorld, hv.StateStopped, (*Manager).Cancel, "admit"},

@@ -552,7 +552,7 @@ func (d *daemon) offlineCopied(t *testing.T) api.Migration {
 func TestASourceThatWasWrittenBeforeDstIsNamedIsNotLeft(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.offlineCopied(t)
-		d.when("name_dst", op.EventStarted, d.runsAndIsOff)
+		d.when("name_dst_while_off", op.EventStarted, d.runsAndIsOff)
 		d.completes(mig)
 		got := d.untilItStands(mig.ID)
 		if got.State != api.MigrationCopied || got.Error == nil || got.Error.Code != api.CodeChainChanged {

@@ -28,7 +28,7 @@ type StartRequest struct {
 // has granted or refused the lock. A repeated request gets the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
-		OpID: req.OpID, Variants: move.KindsFor(move.GoalStart), Body: req,
+		OpID: req.OpID, Kind: move.KindStart, Body: req,
 		Decide: func(ctx context.Context) (request.Input, error) { return m.decideStart(ctx, req) },
 	})
 	if err != nil {
@@ -42,12 +42,12 @@ func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*history.O
 	if err != nil {
 		return nil, err
 	}
-	kind, err := m.env.KindFor(ctx, spec, move.GoalStart)
+	way, err := m.env.WayFor(ctx, spec, move.GoalStart)
 	if err != nil {
 		return nil, err
 	}
 	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: req.OpID}, Kind: kind}, nil
+	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: req.OpID}, Planned: m.env.Plan(move.GoalStart, way)}, nil
 }
 
 // specFor makes all checks of a start and returns its spec. It changes nothing.

@@ -38,6 +38,12 @@ type Varied interface {
 	Variant(kind string) string
 }
 
+// Planned is an Input that chooses the steps of its op, and their commit point.
+type Planned interface {
+	Input
+	Plan() (steps []op.StepRef, commit string)
+}
+
 // Body is the request as JSON, to distinguish a repeated request from another one with the same id.
 // It is empty for an op without a request.
 type Body struct {
@@ -152,6 +158,9 @@ func (a *Admission) Begin(ctx context.Context, opID, kind string, in Input) (op.
 	}
 	a.continueParked(ctx, in.Keys())
 	o := op.Op{ID: opID, Kind: kind, Group: in.Group(), Keys: in.Keys(), Input: data, CreatedAt: a.now().UTC()}
+	if p, chooses := in.(Planned); chooses {
+		o.Steps, o.Commit = p.Plan()
+	}
 	err = a.Runner.Submit(ctx, o)
 	if errors.Is(err, op.ErrMismatch) { // another manager has used the id since
 		return op.Op{}, usedForAnother(opID)

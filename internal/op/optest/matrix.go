@@ -19,8 +19,9 @@ import "testing"
 //	append_stored/RECORD the same, but the record is stored
 //
 // cut, crash and append come twice: for an op that is done, and (_undoing) for one undone from its
-// last possible step. The runner after a crash has the plans of a later program, which has more steps
-// in another order: the op goes on with the steps with which it is stored. With -short every fourth trial runs, which differs between steps.
+// last possible step. The runner after a crash has the plans of a later program, with more steps in
+// another order: the op goes on with its stored steps. With -short every fourth trial runs, which
+// differs between steps.
 func Matrix(t *testing.T, s Subject) {
 	for i, tr := range s.trials(t) {
 		if testing.Short() && i%4 != 0 {

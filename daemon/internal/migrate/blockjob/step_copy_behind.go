@@ -34,5 +34,5 @@ func (e *Env) StepCopyBehind() op.Step {
 		return err
 	}
 	undo := func(ctx context.Context, _ *op.Run, s *move.Spec) error { return e.limitForCommit(ctx, s, 0) }
-	return seal.JobProvided(move.Step(mirrorStep, do, undo, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
+	return seal.JobProvided(move.Step(CopyBehindStep, do, undo, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
 }

@@ -40,10 +40,14 @@ func (e *Env) StepMirror() op.Step {
 		}
 		return err
 	}
-	return seal.JobProvided(move.Step(mirrorStep, do, nil, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
+	return seal.JobProvided(move.Step(MirrorStep, do, nil, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
 }
 
-const mirrorStep = "mirror"
+// The names of the steps that fold the overlay of a running guest into dst, or mirror its src.
+const (
+	MirrorStep     = "mirror"
+	CopyBehindStep = "copy_in_background"
+)
 
 // How a mirror waits for a guest that was stopped. If the guest is started again, it is mirrored
 // from the beginning. The waiting mirror has no lock that other ops of the instance need.

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/pause"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -77,7 +79,15 @@ func (h *Migration) KeptSrc() bool {
 
 // LeavesChain reports whether the op never changes the chain of its guest, as a copy: then only
 // another program can have changed it.
-func (o *Op) LeavesChain() bool { return o.Op.Kind == move.KindCopy }
+func (o *Op) LeavesChain() bool { return o.Goal == move.GoalCopy && o.Op.Has(transfer.CopyStep) }
+
+// BeginsMirror reports whether the op only begins a mirror, with the guest suspended.
+func (o *Op) BeginsMirror() bool { return o.Goal == move.GoalCopy && o.Op.Has(pause.BeginStep) }
+
+// mirrors reports whether the op begins a mirror or continues it.
+func (o *Op) mirrors() bool {
+	return o.Goal == move.GoalCopy && (o.Op.Has(blockjob.MirrorStep) || o.BeginsMirror())
+}
 
 func (o *Op) failedWith(code api.Code) bool {
 	return o.Undone() && o.Failure != nil && o.Failure.Code == string(code)
@@ -119,7 +129,7 @@ func (r *Reader) Load(ctx context.Context, id string) (*Migration, error) {
 // CopiedBefore reports whether the built-in copier finished in one of the first i ops.
 func (h *Migration) CopiedBefore(i int) bool {
 	return slices.ContainsFunc(h.Ops[:i], func(o Op) bool {
-		return o.Goal == move.GoalCopy && o.Op.Kind != move.KindBeginMirror && o.State == op.StateDone
+		return o.Goal == move.GoalCopy && !o.BeginsMirror() && o.State == op.StateDone
 	})
 }
 
@@ -177,7 +187,7 @@ func (r *Reader) IDs(ctx context.Context) ([]string, error) {
 // Starts returns the first op of every migration, oldest first.
 func (r *Reader) Starts(ctx context.Context) ([]op.Op, error) {
 	var ops []op.Op
-	for _, kind := range []string{move.KindStart, move.KindStartOffline, move.KindStartMirror, move.KindCopySaved, move.KindMakeLive} {
+	for _, kind := range []string{move.KindStart, move.KindCopySaved, move.KindMakeLive} {
 		more, err := r.Journal.Ops(ctx, kind, false)
 		if err != nil {
 			return nil, request.JournalError(err)

@@ -53,7 +53,7 @@ func (h *Migration) nextOfMirror(last *Op) (todo move.Goal, requestID string, ok
 	case last.Goal == move.GoalCancel:
 		return move.GoalCancel, last.RequestID, last.overtaken() && h.Replans() < MaxReplans
 	case last.Goal == move.GoalStart, last.overtaken() && h.Replans() < MaxReplans,
-		last.Op.Kind == move.KindBeginMirror && last.State == op.StateDone:
+		last.BeginsMirror() && last.State == op.StateDone:
 		return move.GoalCopy, last.RequestID, true
 	case last.Goal == move.GoalCopy && last.State == op.StateDone:
 		return move.GoalComplete, last.RequestID, true

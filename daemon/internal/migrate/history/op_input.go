@@ -2,20 +2,25 @@
 
 package history
 
-import "github.com/volferry/volferry/daemon/internal/migrate/move"
+import (
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/pause"
+	"github.com/volferry/volferry/daemon/internal/migrate/plans"
+	"github.com/volferry/volferry/internal/op"
+)
 
-// OpInput is the input of an op of a migration, with the op's kind.
+// OpInput is the input of an op of a migration, with the op as it is planned.
 type OpInput struct {
 	move.Input
-	Kind string
+	Planned plans.Planned `json:"-"` // the op itself has it
 }
 
 // Keys implements request.Input.
 func (in *OpInput) Keys() []string {
 	spec := &in.Spec
-	switch move.GoalOf(in.Kind) {
+	switch move.GoalOf(in.Planned.Kind) {
 	case move.GoalCopy:
-		if in.Kind != move.KindBeginMirror { // KindBeginMirror suspends the guest
+		if !in.Planned.Has(pause.BeginStep) { // that step suspends the guest
 			return []string{spec.CopyKey()}
 		}
 	case move.GoalStart:
@@ -25,9 +30,14 @@ func (in *OpInput) Keys() []string {
 	return []string{spec.Key(), spec.CopyKey()}
 }
 
-// Variant implements request.Varied: a request has a goal, and the op kind is chosen when the
-// request is admitted.
-func (in *OpInput) Variant(string) string { return in.Kind }
+// Variant implements request.Varied: a cancel of a migration that the registry has ended is a
+// rollback.
+func (in *OpInput) Variant(string) string { return in.Planned.Kind }
+
+// Plan implements request.Planned.
+func (in *OpInput) Plan() (steps []op.StepRef, commit string) {
+	return in.Planned.Steps, in.Planned.Commit
+}
 
 // Group implements request.Input: a migration is the group of its ops.
 func (in *OpInput) Group() string { return in.Spec.MigrationID }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -30,9 +31,9 @@ func (h *Migration) State() (api.MigrationState, *api.Error) {
 			switch {
 			case o.abandoned() && h.Spec.Attached():
 				state = api.MigrationCancelling // it is taken back or released next
-			case o.abandoned(), o.Op.Kind == move.KindRelease:
+			case o.abandoned(), o.Op.Has(overlay.HandOverStep):
 				state = api.MigrationError
-			case o.Op.Kind == move.KindBeginMirror:
+			case o.BeginsMirror():
 				state = api.MigrationStarted
 			}
 			if state.Final() {
@@ -159,7 +160,7 @@ func (h *Migration) MayHaveRunAtEnd() bool {
 	if o == nil || o.Goal == move.GoalCancel || !h.Spec.Background() {
 		return h.InPivot(move.GoalCancel)
 	}
-	return h.InPivot(move.GoalComplete) || o.Goal == move.GoalComplete && o.Step == "name_dst"
+	return h.InPivot(move.GoalComplete) || o.Step == overlay.NameDstAfterPivotStep
 }
 
 // Times returns when src was frozen and when the migration ended; zero if not.
@@ -186,7 +187,7 @@ func (h *Migration) Replans() int {
 	n, last := 0, h.Ops[len(h.Ops)-1].RequestID
 	for i := len(h.Ops) - 1; i >= 0; i-- {
 		o := &h.Ops[i]
-		if (o.Op.Kind == move.KindMirror || o.Op.Kind == move.KindBeginMirror) && o.State == op.StateDone && n > 0 {
+		if o.mirrors() && o.State == op.StateDone && n > 0 {
 			continue
 		}
 		if !o.overtaken() || o.RequestID != last {

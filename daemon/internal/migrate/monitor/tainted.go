@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -74,6 +75,9 @@ func (m *Monitor) trackedProcesses(ctx context.Context) (all []askedProcess, err
 func (m *Monitor) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, move.KindStart, func(in *move.Input, st *op.Status) {
 		s := &in.Spec
+		if !st.Op.Has(overlay.SwitchStep) {
+			return
+		}
 		if api.IsNetwork(s.Src.Path) || api.IsNetwork(s.Dst.Path) || s.Src.Format == api.FormatQcow2 {
 			all = append(all, askedProcess{TaintedGuest{s.InstanceName, s.MigrationID, s.VolumeName}, s.InstanceID, s.Target, plans.SwitchedProcess(st)})
 		}

@@ -40,9 +40,6 @@ type Direction struct {
 	End   Position
 }
 
-// NameStep returns the name of the step that changes the definition to the end.
-func (to Direction) NameStep() string { return "name_" + string(to.End) }
-
 // InBackground reports whether the job of a direction writes only in the background.
 func InBackground(s *Spec, to Direction) bool { return to.Job == hv.JobActiveCommit || s.Background() }
 

@@ -53,21 +53,21 @@ func (e *Env) NameStanding(ctx context.Context, s *move.Spec, at move.Position, 
 // journal's position, unless the op waits in its switch.
 func (e *Env) leftAt(ctx context.Context, s *move.Spec, disk *move.DiskState, at move.Position, st *op.Status, records []op.Record) (move.Position, error) {
 	switch goal := move.GoalOf(st.Op.Kind); {
-	case st.Op.Kind == move.KindCancelCommitted:
+	case st.Op.Has(AdmitCommittedStep):
 		return move.OnSrc, nil // another program has committed the overlay to src
 	case goal == move.GoalStart && s.Method == move.MethodOverlay && (st.Step == nameOverlayStep || st.Step == SwitchStep):
 		return move.OnOverlay, nil // the overlay reads as src, or has the writes of a guest that was started on it
-	case goal == move.GoalCancel && st.Step == move.ToSrc.NameStep():
+	case goal == move.GoalCancel && st.Step == NameSrcStep:
 		return move.OnOverlay, nil // the same, since the guest has not run on src yet
 	case goal == move.GoalCancel && st.Step == PivotStep:
 		return e.leftInPivot(ctx, s, move.ToSrc, disk, records)
-	case goal == move.GoalComplete && s.Method == move.MethodOffline && st.Step == move.ToDst.NameStep():
+	case st.Step == NameDstWhileOffStep:
 		return e.leftOffline(ctx, s, st.Op.ID, records)
 	case goal == move.GoalComplete && s.Background() && st.Step == PivotStep:
 		return e.leftInPivot(ctx, s, move.ToDst, disk, records)
-	case goal == move.GoalComplete && s.Background() && st.Step == move.ToDst.NameStep():
+	case st.Step == NameDstAfterPivotStep:
 		return e.leftBehindJob(ctx, s, records)
-	case goal == move.GoalComplete && (st.Step == move.ToDst.NameStep() || st.Step == PivotStep):
+	case goal == move.GoalComplete && (st.Step == NameDstStep || st.Step == PivotStep):
 		return e.leftInSwitch(ctx, s, records)
 	}
 	return at, nil
@@ -77,7 +77,7 @@ func (e *Env) leftAt(ctx context.Context, s *move.Spec, disk *move.DiskState, at
 // definition is changed back from dst. dst was a copy of src when it was named, and has more if the
 // instance was started on it.
 func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, records []op.Record) (move.Position, error) {
-	note, err := notedRun(records, move.ToDst.NameStep())
+	note, err := notedRun(records, NameDstWhileOffStep)
 	if err != nil || note.DstNewer {
 		return move.OnDst, err
 	}
@@ -88,7 +88,7 @@ func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, record
 // equal. For an old image that was written since, see endHasAll. Otherwise dst has everything, and
 // more from a guest that was started on it.
 func (e *Env) leftInSwitch(ctx context.Context, s *move.Spec, records []op.Record) (move.Position, error) {
-	note, err := notedRun(records, move.ToDst.NameStep())
+	note, err := notedRun(records, NameDstStep)
 	if err != nil {
 		return move.Foreign, err
 	}

@@ -29,7 +29,7 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 		return e.endWasReached(ctx, r, s, to)
 	}
 	var note blockjob.RunNote
-	noted, err := r.Noted(move.ToDst.NameStep(), &note)
+	noted, err := r.Noted(NameDstStep, &note)
 	if err != nil || !noted || to.End != move.OnDst {
 		return err
 	}

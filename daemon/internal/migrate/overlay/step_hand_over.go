@@ -43,5 +43,8 @@ func (e *Env) StepHandOver() op.Step {
 		why.Message += fmt.Sprintf("; instance %s still runs on %s: shut it down (`%s`), and call cancel again, which ends the migration here", s.InstanceName, s.Place(disk.Live), shutdown)
 		return op.UnknownOutcome(move.Cured(&why, shutdown))
 	}
-	return move.Step("hand_over", do, nil, nil)
+	return move.Step(HandOverStep, do, nil, nil)
 }
+
+// HandOverStep is the name of StepHandOver.
+const HandOverStep = "hand_over"

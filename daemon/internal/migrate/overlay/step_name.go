@@ -66,7 +66,7 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 		}
 		return op.DoneIf(disk.Config == to.End), nil
 	}
-	named := move.Step(to.NameStep(), do, undo, observe)
+	named := move.Step(NameDstStep, do, undo, observe)
 	named.Verifies = true // SetConfigChain verifies, and StepPivot looks again
 	return seal.Provided(named, e.seal.EndUnchangedInPause(to))
 }
@@ -76,7 +76,7 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 // write to it. libvirt has changed the name in the pivot; this step verifies that. It ignores
 // another program's change, since the guest is paused: StepSettle reports it. left returns the
 // error for a disk that is on the overlay, or would be after the next start.
-func (e *Env) StepNameLeft(to move.Direction, left func(*move.Spec, *move.DiskState) *api.Error) op.Step {
+func (e *Env) StepNameLeft(to move.Direction, left func(*op.Run, *move.Spec, *move.DiskState) *api.Error) op.Step {
 	named := func(disk *move.DiskState) bool {
 		return disk.Config == to.End || disk.Config != move.OnOverlay && disk.Active && disk.Live == to.End
 	}
@@ -92,7 +92,7 @@ func (e *Env) StepNameLeft(to move.Direction, left func(*move.Spec, *move.DiskSt
 		case disk.Config == move.OnOverlay && !disk.Active && to.End == move.OnDst:
 			return e.underGuard(s, "going on with", func() error { return e.nameDstOfOff(ctx, r, s) })
 		case disk.Config == move.OnOverlay && (!disk.Active || disk.Live == move.OnOverlay):
-			return op.UnknownOutcome(left(s, disk))
+			return op.UnknownOutcome(left(r, s, disk))
 		case !disk.Active || disk.Live != to.End:
 			return op.UnknownOutcome(look.ChainChanged(s, disk))
 		}
@@ -106,7 +106,11 @@ func (e *Env) StepNameLeft(to move.Direction, left func(*move.Spec, *move.DiskSt
 		guarded, err := e.guards.Has(s.InstanceID, s.Owner())
 		return op.DoneIf(!guarded), err
 	}
-	return move.Step(to.NameStep(), do, nil, observe)
+	name := NameSrcStep
+	if to.End == move.OnDst {
+		name = NameDstAfterPivotStep
+	}
+	return move.Step(name, do, nil, observe)
 }
 
 // nameDstOfOff changes the definition to dst for a guest that went off after the pivot. Where the

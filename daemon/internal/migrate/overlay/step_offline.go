@@ -63,12 +63,15 @@ func (e *Env) StepKeepOff() op.Step {
 }
 
 // KeepOffStep is its name in journals, which is older than the holds of step_hold.go.
-const KeepOffStep = "hold"
+const (
+	KeepOffStep    = "hold"
+	EndKeepOffStep = "let_go"
+)
 
 // StepEndKeepOff ends the guard of StepKeepOff: the instance may be started.
 func (e *Env) StepEndKeepOff() op.Step {
 	do := func(_ context.Context, _ *op.Run, s *move.Spec) error { return e.endKeepOff(s) }
-	return move.Step("let_go", do, nil, nil)
+	return move.Step(EndKeepOffStep, do, nil, nil)
 }
 
 func (e *Env) endKeepOff(s *move.Spec) error {
@@ -120,5 +123,5 @@ func (e *Env) StepNameDestination() op.Step {
 		}
 		return op.DoneIf(disk.Config == move.OnDst), nil
 	}
-	return seal.Provided(move.Step("name_dst", do, undo, observe), e.seal.DstUnchanged)
+	return seal.Provided(move.Step(NameDstWhileOffStep, do, undo, observe), e.seal.DstUnchanged)
 }

@@ -97,7 +97,11 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *move.Spec, compared ima
 // the host went down. Otherwise a guest that was started on dst wrote only there.
 func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note blockjob.RunNote
-	noted, err := r.Noted(move.ToDst.NameStep(), &note)
+	step := NameDstStep
+	if r.Has(NameDstWhileOffStep) {
+		step = NameDstWhileOffStep
+	}
+	noted, err := r.Noted(step, &note)
 	if err != nil {
 		return err
 	}

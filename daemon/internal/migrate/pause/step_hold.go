@@ -22,7 +22,7 @@ var ToBegin = move.PauseWindow{Begin: "pause_to_begin", End: "resume_after_begin
 
 // The names of the steps that begin a job with the guest suspended.
 const (
-	mayBeginStep = "may_begin"
+	MayBeginStep = "may_begin"
 	BeginStep    = "begin_job"
 )
 
@@ -101,7 +101,7 @@ func (e *Env) stepMayBegin(to move.Direction) op.Step {
 		}
 		return e.seal.MayMirrorToDst(ctx, s)
 	}
-	return move.Step(mayBeginStep, do, nil, nil)
+	return move.Step(MayBeginStep, do, nil, nil)
 }
 
 // unlessAtWork makes a step do nothing if stepMayBegin has found a running job.
@@ -109,7 +109,7 @@ func unlessAtWork(st op.Step) op.Step {
 	do, undo, observe := st.Do, st.Undo, st.Observe
 	idle := func(r *op.Run) (bool, error) {
 		var out mayBeginOutput
-		_, err := r.Output(mayBeginStep, &out)
+		_, err := r.Output(MayBeginStep, &out)
 		return out.AtWork, err
 	}
 	st.Do = func(ctx context.Context, r *op.Run) error {

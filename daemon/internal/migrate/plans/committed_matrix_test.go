@@ -27,7 +27,7 @@ func TestCancelOfACommittedOverlayMatrix(t *testing.T) {
 				if state == hv.StatePaused {
 					must(t, p.SuspendByUser(testInstance))
 				}
-				p.kind = move.KindCancelCommitted
+				p.kind = cancelCommitted
 				onSrc := func(p *phase) error {
 					if !p.Exists(overlayPath) {
 						return errors.New("the overlay was not kept")

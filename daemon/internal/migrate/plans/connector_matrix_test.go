@@ -48,7 +48,7 @@ func TestStartToATargetMatrix(t *testing.T) {
 				w := migratetest.NewWorld(t, state)
 				addTarget(t, w)
 				return &phase{
-					World: w, kind: move.KindStart, spec: targetSpec(),
+					World: w, kind: startOverlay, spec: targetSpec(),
 					done: func(p *phase) error {
 						return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.isConnected(true))
 					},
@@ -61,7 +61,7 @@ func TestStartToATargetMatrix(t *testing.T) {
 
 // dst is disconnected once no definition names it.
 func TestCancelOfAMoveToATargetMatrix(t *testing.T) {
-	for kind, state := range map[string]hv.State{move.KindCancelLive: hv.StateRunning, move.KindCancelCold: hv.StateStopped} {
+	for kind, state := range map[string]hv.State{cancelLive: hv.StateRunning, cancelCold: hv.StateStopped} {
 		t.Run(kind, func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				p := started(t, state, move.MethodOverlay)
@@ -108,7 +108,7 @@ func TestStartIntoAnArrayMatrix(t *testing.T) {
 		w := migratetest.NewWorld(t, hv.StateRunning)
 		addArray(w)
 		return &phase{
-			World: w, kind: move.KindStart, spec: arraySpec(),
+			World: w, kind: startOverlay, spec: arraySpec(),
 			done: func(p *phase) error {
 				return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.isMade(true))
 			},
@@ -122,7 +122,7 @@ func TestCancelOfAMoveIntoAnArrayMatrix(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		p := started(t, hv.StateRunning, move.MethodOverlay)
 		addArray(p.World)
-		p.kind, p.spec = move.KindCancelLive, arraySpec()
+		p.kind, p.spec = cancelLive, arraySpec()
 		_, err := p.CreateVolume(context.Background(), "array", p.spec.Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		must(t, p.Copy(srcPath, p.spec.Dst.Path))

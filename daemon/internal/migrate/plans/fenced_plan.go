@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
@@ -26,27 +25,33 @@ func stepNames(names ...string) map[string]bool {
 // for the registry: the guest has priority, and the step is right for any owner of the volume.
 // Steps that only release the instance never ask.
 var (
-	doneUnfenced   = stepNames("register", pause.BeginStep, pause.ToBegin.End, pause.AbortStep, move.ToAbort.End, pause.DrainStep, move.CompareStep, move.ToDst.NameStep(), overlay.PivotStep, move.ToSrc.NameStep())
-	undoneUnfenced = stepNames("register", pause.ToBegin.Begin, pause.BeginStep, move.ToAbort.Begin, move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, move.ToDst.NameStep(), overlay.PivotStep, "guard", "hold", "commit")
+	doneUnfenced   = stepNames("register", pause.BeginStep, pause.ToBegin.End, pause.AbortStep, move.ToAbort.End, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.PivotStep, overlay.NameDstAfterPivotStep, overlay.NameDstWhileOffStep, overlay.NameSrcStep)
+	undoneUnfenced = stepNames("register", pause.ToBegin.Begin, pause.BeginStep, move.ToAbort.Begin, move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.NameDstWhileOffStep, overlay.PivotStep, "guard", "hold", "commit")
 )
 
-// fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch an
-// image. After the commit point an op only goes forward: if the registry has ended the migration by
-// then, the op ends, and its other steps do nothing.
-func (e *Env) fenced(p op.Plan) op.Plan {
-	committed := false
-	var behind []string // the names of the steps after the commit point so far
-	for i := range p.Steps {
-		st := &p.Steps[i]
-		if committed {
-			unlessAbandoned(st, behind)
-			behind = append(behind, st.Name)
-		} else {
-			st.Do, st.Undo = e.fencedDo(st), e.fencedUndo(st)
+// fenceSteps makes the steps call StillOurs before they touch an image, as long as their op is not
+// committed. After the commit point an op only goes forward: if the registry has ended the
+// migration by then, the op ends, and its other steps do nothing.
+func (e *Env) fenceSteps(steps []op.Step) {
+	for i := range steps {
+		st := &steps[i]
+		fenced, unlessAbandoned := e.fencedDo(st), unlessAbandoned(st)
+		st.Undo = e.fencedUndo(st)
+		st.Do = func(ctx context.Context, r *op.Run) error {
+			if r.Committed() {
+				return unlessAbandoned(ctx, r)
+			}
+			return fenced(ctx, r)
 		}
-		committed = committed || st.Name == p.Commit
+		if observe := st.Observe; observe != nil {
+			st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+				if over, err := foundAbandoned(r, st.Name); over || err != nil {
+					return op.Done, err
+				}
+				return observe(ctx, r)
+			}
+		}
 	}
-	return p
 }
 
 type rawFunc = func(context.Context, *op.Run) error
@@ -100,24 +105,14 @@ type abandonedOutput struct {
 	Abandoned *op.Failure `json:"abandoned,omitempty"`
 }
 
-// unlessAbandoned makes a step after the commit point do nothing once an earlier step has found the
-// migration ended, and nothing more if it finds that itself: src and dst may belong to other
-// volumes. The following cancel does the rest (history.next).
-func unlessAbandoned(st *op.Step, earlier []string) {
-	name, do, observe := st.Name, st.Do, st.Observe
-	over := func(r *op.Run) bool {
-		var out abandonedOutput
-		if _, err := r.Noted(name, &out); err == nil && out.Abandoned != nil {
-			return r.SetOutput(out) == nil
-		}
-		return slices.ContainsFunc(earlier, func(name string) bool {
-			_, err := r.Output(name, &out)
-			return err == nil && out.Abandoned != nil
-		})
-	}
-	st.Do = func(ctx context.Context, r *op.Run) error {
-		if over(r) {
-			return nil
+// unlessAbandoned is the Do of a step after the commit point. It does nothing once an earlier step
+// has found the migration ended, and nothing more if it finds that itself: src and dst may belong
+// to other volumes. The following cancel does the rest (history.next).
+func unlessAbandoned(st *op.Step) rawFunc {
+	name, do := st.Name, st.Do
+	return func(ctx context.Context, r *op.Run) error {
+		if over, err := foundAbandoned(r, name); over || err != nil {
+			return err
 		}
 		err := do(ctx, r)
 		var abandoned *move.AbandonedError
@@ -131,20 +126,26 @@ func unlessAbandoned(st *op.Step, earlier []string) {
 		}
 		return r.SetOutput(out)
 	}
-	if observe != nil {
-		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
-			if over(r) {
-				return op.Done, nil
-			}
-			return observe(ctx, r)
-		}
+}
+
+// foundAbandoned reports whether the step, or an earlier one, has found after the commit point that
+// the registry has ended the migration. What the step has found becomes its output.
+func foundAbandoned(r *op.Run, step string) (bool, error) {
+	var out abandonedOutput
+	if _, err := r.Noted(step, &out); err == nil && out.Abandoned != nil {
+		return true, r.SetOutput(out)
 	}
+	return abandonedIn(r.Outputs()) != nil, nil
 }
 
 // AbandonedBehind returns why the registry has ended the migration of an op that is done, if the op
 // found that after its commit point; otherwise nil.
 func AbandonedBehind(st *op.Status) *op.Failure {
-	for _, data := range st.Outputs {
+	return abandonedIn(st.Outputs)
+}
+
+func abandonedIn(outputs map[string]json.RawMessage) *op.Failure {
+	for _, data := range outputs {
 		var out abandonedOutput
 		if json.Unmarshal(data, &out) == nil && out.Abandoned != nil {
 			return out.Abandoned

@@ -26,17 +26,17 @@ func TestHeldMatrix(t *testing.T) {
 		folding      bool // a job remains that was not begun with the guest suspended
 		done         func(*phase) error
 	}{
-		{file, move.KindCompleteLiveHeld, move.MethodOverlay, hv.StateRunning, false, movedToDst},
-		{file, move.KindCompleteLiveHeld, move.MethodOverlay, hv.StateRunning, true, movedToDst},
-		{file, move.KindCompleteLiveHeld, move.MethodOverlay, hv.StatePaused, false, movedToDst},
-		{clone, move.KindCompleteBackgroundHeld, move.MethodOverlay, hv.StateRunning, false, movedToDst},
-		{clone, move.KindCompleteBackgroundHeld, move.MethodOverlay, hv.StatePaused, false, movedToDst},
-		{file, move.KindCancelLiveHeld, move.MethodOverlay, hv.StateRunning, false, backOnSrc},
-		{file, move.KindCancelLiveHeld, move.MethodOverlay, hv.StateRunning, true, backOnSrc},
-		{file, move.KindCancelLiveHeld, move.MethodOverlay, hv.StatePaused, false, backOnSrc},
-		{file, move.KindRollbackLiveHeld, move.MethodOverlay, hv.StateRunning, false, takenBack},
-		{file, move.KindBeginMirror, move.MethodMirror, hv.StateRunning, false, mirrorBegun},
-		{file, move.KindBeginMirror, move.MethodMirror, hv.StatePaused, false, mirrorBegun},
+		{file, completeLiveHeld, move.MethodOverlay, hv.StateRunning, false, movedToDst},
+		{file, completeLiveHeld, move.MethodOverlay, hv.StateRunning, true, movedToDst},
+		{file, completeLiveHeld, move.MethodOverlay, hv.StatePaused, false, movedToDst},
+		{clone, completeBackgroundHeld, move.MethodOverlay, hv.StateRunning, false, movedToDst},
+		{clone, completeBackgroundHeld, move.MethodOverlay, hv.StatePaused, false, movedToDst},
+		{file, cancelLiveHeld, move.MethodOverlay, hv.StateRunning, false, backOnSrc},
+		{file, cancelLiveHeld, move.MethodOverlay, hv.StateRunning, true, backOnSrc},
+		{file, cancelLiveHeld, move.MethodOverlay, hv.StatePaused, false, backOnSrc},
+		{file, rollbackLiveHeld, move.MethodOverlay, hv.StateRunning, false, takenBack},
+		{file, beginMirror, move.MethodMirror, hv.StateRunning, false, mirrorBegun},
+		{file, beginMirror, move.MethodMirror, hv.StatePaused, false, mirrorBegun},
 	} {
 		t.Run(fmt.Sprintf("%s %s folding=%t", c.kind, c.state, c.folding), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
@@ -44,7 +44,7 @@ func TestHeldMatrix(t *testing.T) {
 				if c.folding {
 					p.fold(t)
 				}
-				if c.kind == move.KindRollbackLiveHeld {
+				if c.kind == rollbackLiveHeld {
 					p.Registry.Abandon(testMigration)
 				}
 				p.kind = c.kind

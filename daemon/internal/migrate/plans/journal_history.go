@@ -256,7 +256,7 @@ func Granted(st *op.Status) bool {
 // CancelAdmitted reports whether a cancel was admitted: from then on it may have changed something.
 func CancelAdmitted(st *op.Status) bool {
 	var out admittedOutput
-	return move.DecodeOutput(st, admitStep, &out)
+	return move.DecodeOutput(st, admitStep, &out) || move.DecodeOutput(st, overlay.AdmitCommittedStep, &out)
 }
 
 // FrozenAt returns when a start saw src frozen; ok is false if it did not get so far.

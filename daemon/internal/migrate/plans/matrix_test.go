@@ -39,9 +39,10 @@ const (
 
 var must, testSpec, savedSpec = expect.OK, migratetest.NewSpec, migratetest.NewSavedSpec
 
-// phase is a world before an op of one kind of a migration, with the checks for after the op.
+// phase is a world before an op of a migration, with the checks for after the op.
 type phase struct {
 	*migratetest.World
+	// kind is a key of ways, or the kind of an op that does not choose its steps.
 	kind string
 	spec move.Spec
 	seal *image.Stamp // of src, nil if it was not frozen
@@ -57,14 +58,19 @@ type phase struct {
 
 // Plans implements optest.World.
 func (p *phase) Plans() []op.Plan {
-	host := func(context.Context) (move.Host, error) { return move.Host{ID: testHost, Epoch: 1}, nil }
-	all := plans.NewEnv(p.Ports(), migratetest.FakeHistory{Note: move.DstNote{Ours: true, Print: p.dstPrint}, Seal: p.seal, Snapshot: p.snapshot}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
+	all := p.env().Plans()
 	for _, plan := range all {
-		if plan.Kind == move.KindRelease {
+		if plan.Kind == move.KindRollback {
 			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])
 		}
 	}
 	return all
+}
+
+func (p *phase) env() *plans.Env {
+	host := func(context.Context) (move.Host, error) { return move.Host{ID: testHost, Epoch: 1}, nil }
+	history := migratetest.FakeHistory{Note: move.DstNote{Ours: true, Print: p.dstPrint}, Seal: p.seal, Snapshot: p.snapshot}
+	return plans.NewEnv(p.Ports(), history, host, func(string) {}, slog.New(slog.DiscardHandler))
 }
 
 // Op implements optest.World.
@@ -73,9 +79,13 @@ func (p *phase) Op() op.Op {
 	if err != nil {
 		panic(err)
 	}
+	planned := plans.Planned{Kind: p.kind}
+	if way, chooses := ways[p.kind]; chooses {
+		planned = p.env().Plan(way.goal, way.Way)
+	}
 	return op.Op{
-		ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa", Kind: p.kind, Group: p.spec.MigrationID,
-		Keys: []string{p.spec.Key()}, Input: in, CreatedAt: time.Unix(1, 0),
+		ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa", Kind: planned.Kind, Group: p.spec.MigrationID,
+		Keys: []string{p.spec.Key()}, Input: in, Steps: planned.Steps, Commit: planned.Commit, CreatedAt: time.Unix(1, 0),
 	}
 }
 
@@ -205,7 +215,7 @@ func TestStartMatrix(t *testing.T) {
 		onLiveKinds(t, string(state), func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) *phase {
 			t.Helper()
 			p := &phase{
-				World: world(t, state), kind: move.KindStart,
+				World: world(t, state), kind: startOverlay,
 				done: func(p *phase) error {
 					return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince(), p.snapshotIsMade())
 				},
@@ -264,7 +274,7 @@ func TestStartOfflineMatrix(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				p := &phase{
-					World: world(t, hv.StateStopped), kind: move.KindStartOffline,
+					World: world(t, hv.StateStopped), kind: startOffline,
 					done: func(p *phase) error {
 						if guards, _ := p.Guards.Of(testInstance); len(guards) != 1 {
 							return errors.New("the instance is not held")
@@ -308,17 +318,17 @@ func TestCompleteMatrix(t *testing.T) {
 		name, kind, method string
 		state              hv.State
 	}{
-		{"running", move.KindCompleteLive, move.MethodOverlay, hv.StateRunning},
-		{"paused by a person", move.KindCompleteLive, move.MethodOverlay, hv.StatePaused},
-		{"stopped", move.KindCompleteCold, move.MethodOverlay, hv.StateStopped},
-		{"offline", move.KindCompleteOffline, move.MethodOffline, hv.StateStopped},
+		{"running", completeLive, move.MethodOverlay, hv.StateRunning},
+		{"paused by a person", completeLive, move.MethodOverlay, hv.StatePaused},
+		{"stopped", completeCold, move.MethodOverlay, hv.StateStopped},
+		{"offline", completeOffline, move.MethodOffline, hv.StateStopped},
 	} {
 		onLiveKinds(t, c.name, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) *phase {
 			t.Helper()
 			p := startedOn(t, world, c.state, c.method)
 			p.kind = c.kind
-			if p.kind == move.KindCompleteLive && p.spec.Background() {
-				p.kind = move.KindCompleteBackground
+			if p.kind == completeLive && p.spec.Background() {
+				p.kind = completeBackground
 			}
 			p.done = func(p *phase) error {
 				err := errors.Join(p.SettledOn(p.spec.DstImage()), p.row(api.MigrationCompleted))
@@ -344,9 +354,9 @@ func TestMatrixOfACompleteThatDeletesItsSource(t *testing.T) {
 		kind, method string
 		state        hv.State
 	}{
-		{move.KindCompleteLive, move.MethodOverlay, hv.StateRunning},
-		{move.KindCompleteCold, move.MethodOverlay, hv.StateStopped},
-		{move.KindCompleteOffline, move.MethodOffline, hv.StateStopped},
+		{completeLive, move.MethodOverlay, hv.StateRunning},
+		{completeCold, move.MethodOverlay, hv.StateStopped},
+		{completeOffline, move.MethodOffline, hv.StateStopped},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
@@ -376,12 +386,12 @@ func TestCancelMatrix(t *testing.T) {
 		state              hv.State
 		folding            bool
 	}{
-		{"running", move.KindCancelLive, move.MethodOverlay, hv.StateRunning, false},
-		{"paused by a person", move.KindCancelLive, move.MethodOverlay, hv.StatePaused, false},
-		{"running, in a fold", move.KindCancelLive, move.MethodOverlay, hv.StateRunning, true},
-		{"paused by a person, in a fold", move.KindCancelLive, move.MethodOverlay, hv.StatePaused, true},
-		{"stopped", move.KindCancelCold, move.MethodOverlay, hv.StateStopped, false},
-		{"offline", move.KindCancelOffline, move.MethodOffline, hv.StateStopped, false},
+		{"running", cancelLive, move.MethodOverlay, hv.StateRunning, false},
+		{"paused by a person", cancelLive, move.MethodOverlay, hv.StatePaused, false},
+		{"running, in a fold", cancelLive, move.MethodOverlay, hv.StateRunning, true},
+		{"paused by a person, in a fold", cancelLive, move.MethodOverlay, hv.StatePaused, true},
+		{"stopped", cancelCold, move.MethodOverlay, hv.StateStopped, false},
+		{"offline", cancelOffline, move.MethodOffline, hv.StateStopped, false},
 	} {
 		onLiveKinds(t, c.name, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) *phase {
 			t.Helper()
@@ -407,7 +417,7 @@ func TestCancelMatrix(t *testing.T) {
 func TestStartMirrorMatrix(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		return &phase{
-			World: migratetest.NewWorld(t, hv.StateRunning), kind: move.KindStartMirror, spec: testSpec(move.MethodMirror),
+			World: migratetest.NewWorld(t, hv.StateRunning), kind: startMirror, spec: testSpec(move.MethodMirror),
 			done: func(p *phase) error {
 				if !p.Exists(dstPath) {
 					return errors.New("dst is not made")
@@ -424,7 +434,7 @@ func TestMirrorMatrix(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				p := started(t, state, move.MethodMirror)
-				p.kind = move.KindMirror
+				p.kind = mirror
 				p.done = (*phase).mirrored
 				p.undone = func(p *phase) error { // the job may remain, for the cancel
 					p.SetQuiet()
@@ -456,7 +466,7 @@ func TestCompleteMirrorMatrix(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				p := mirroring(t, state)
-				p.kind, p.spec.Verify = move.KindCompleteMirror, move.VerifyFull
+				p.kind, p.spec.Verify = completeMirror, move.VerifyFull
 				p.done = func(p *phase) error {
 					return errors.Join(p.Settled(dstPath), p.row(api.MigrationCompleted))
 				}
@@ -473,7 +483,7 @@ func TestCancelMirrorMatrix(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				p := mirroring(t, state)
-				p.kind = move.KindCancelMirror
+				p.kind = cancelMirror
 				p.done = func(p *phase) error {
 					err := errors.Join(onSrcStill(p), p.row(api.MigrationCancelled))
 					if p.Exists(dstPath) {

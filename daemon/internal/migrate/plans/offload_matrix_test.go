@@ -29,7 +29,7 @@ func offloading(t *testing.T, fault *hvtest.Fault) *phase {
 	must(t, err)
 	p.spec.SrcBlock, p.spec.DstBlock = true, true
 	p.OfferCopy(srcPath, dstPath, testSize)
-	p.kind = move.KindCopy
+	p.kind = copyFrozen
 	if fault != nil {
 		p.Inject(*fault)
 	}
@@ -103,7 +103,7 @@ func TestACopyGoesOnAfterEachFailureOfTheStorage(t *testing.T) {
 func TestACompleteIsRefusedWhileAStorageMayWriteToDst(t *testing.T) {
 	p := started(t, hv.StateStopped, move.MethodOverlay)
 	p.Copier.Asked[p.spec.CopyKey()] = true
-	p.kind = move.KindCompleteCold
+	p.kind = completeCold
 	if st := p.run(t); st.State != op.StateUndone || st.Failure == nil || st.Failure.Code != string(api.CodeStateForbidden) {
 		t.Errorf("the op is %s: %+v, want undone because of %s", st.State, st.Failure, api.CodeStateForbidden)
 	}
@@ -116,7 +116,7 @@ func TestACompleteIsRefusedWhileAStorageMayWriteToDst(t *testing.T) {
 func TestACancelSaysThatAStorageMayWriteToWhatItLeaves(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		p := started(t, hv.StateStopped, move.MethodOverlay)
-		p.spec.CreateDst, p.kind = false, move.KindCancelCold
+		p.spec.CreateDst, p.kind = false, cancelCold
 		p.Copier.Asked[p.spec.CopyKey()] = asked
 		st := p.run(t)
 		if says := strings.Contains(request.Remark(&st), "has not answered"); st.State != op.StateDone || says != asked {

@@ -34,7 +34,7 @@ func TestReleaseMatrix(t *testing.T) {
 				} else if p = started(t, c.state, c.method); c.state.Active() {
 					p.fold(t)
 				}
-				p.kind = move.KindRelease
+				p.kind = release
 				p.done = func(p *phase) error {
 					var err error
 					if !p.Exists(dstPath) || !p.Exists(srcPath) {
@@ -63,10 +63,10 @@ func TestRollbackMatrix(t *testing.T) {
 		state   hv.State
 		folding bool
 	}{
-		{move.KindRollbackLive, hv.StateRunning, false},
-		{move.KindRollbackLive, hv.StateRunning, true},
-		{move.KindRollbackLive, hv.StatePaused, false},
-		{move.KindRollbackCold, hv.StateStopped, false},
+		{rollbackLive, hv.StateRunning, false},
+		{rollbackLive, hv.StateRunning, true},
+		{rollbackLive, hv.StatePaused, false},
+		{rollbackCold, hv.StateStopped, false},
 	} {
 		t.Run(fmt.Sprintf("%s folding=%t", c.state, c.folding), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {

@@ -27,11 +27,11 @@ func TestMatrixOfEndsWithoutTheRegistryOrTheOverlayThatLeaveNoSnapshotOfAnRBDIma
 		prepare func(*testing.T, *phase)
 		done    func(*phase) error
 	}{
-		{move.KindRelease, hv.StateRunning, func(t *testing.T, p *phase) { t.Helper(); p.fold(t) }, onOverlay},
-		{move.KindRelease, hv.StateStopped, nil, onOverlay},
-		{move.KindRollbackLive, hv.StateRunning, func(_ *testing.T, p *phase) { p.Registry.Abandon(testMigration) }, onSrc},
-		{move.KindRollbackCold, hv.StateStopped, func(_ *testing.T, p *phase) { p.Registry.Abandon(testMigration) }, onSrc},
-		{move.KindCancelCommitted, hv.StateRunning, func(t *testing.T, p *phase) {
+		{release, hv.StateRunning, func(t *testing.T, p *phase) { t.Helper(); p.fold(t) }, onOverlay},
+		{release, hv.StateStopped, nil, onOverlay},
+		{rollbackLive, hv.StateRunning, func(_ *testing.T, p *phase) { p.Registry.Abandon(testMigration) }, onSrc},
+		{rollbackCold, hv.StateStopped, func(_ *testing.T, p *phase) { p.Registry.Abandon(testMigration) }, onSrc},
+		{cancelCommitted, hv.StateRunning, func(t *testing.T, p *phase) {
 			t.Helper()
 			must(t, p.Stop(testInstance))
 			must(t, p.Start(testInstance))

@@ -22,13 +22,13 @@ type admittedOutput struct {
 
 // stepAdmitCancel admits a cancel that brings the instance back to src.
 func (e *Env) stepAdmitCancel() op.Step {
-	return e.stepAdmit(e.mayBringBack, func(*move.Spec) string { return "" })
+	return e.stepAdmit(admitStep, e.mayBringBack, func(*move.Spec) string { return "" })
 }
 
 // stepAdmit is the first step of a cancel, when no other op of the instance is at work: an earlier
 // complete may have passed its commit point. check refuses a cancel that cannot succeed, before any
 // change. The copy so far is worthless once src is written again, so the next copy starts over.
-func (e *Env) stepAdmit(check func(ctx context.Context, s *move.Spec, opID string) error, remark func(*move.Spec) string) op.Step {
+func (e *Env) stepAdmit(name string, check func(ctx context.Context, s *move.Spec, opID string) error, remark func(*move.Spec) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		yes, err := e.history.Completed(ctx, s)
 		if err != nil {
@@ -45,7 +45,7 @@ func (e *Env) stepAdmit(check func(ctx context.Context, s *move.Spec, opID strin
 		}
 		return r.SetOutput(admittedOutput{Admitted: true, Remark: remark(s)})
 	}
-	return move.Step(admitStep, do, nil, nil)
+	return move.Step(name, do, nil, nil)
 }
 
 // mayBringBack refuses a cancel that cannot succeed, before any change: the disk is no longer on

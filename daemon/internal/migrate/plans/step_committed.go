@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -16,7 +17,7 @@ import (
 
 // stepAdmitCommitted is stepAdmitCancel for a guest that is already on src.
 func (e *Env) stepAdmitCommitted() op.Step {
-	return e.stepAdmit(e.wasCommitted, func(s *move.Spec) string {
+	return e.stepAdmit(overlay.AdmitCommittedStep, e.wasCommitted, func(s *move.Spec) string {
 		remark := fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
 			s.InstanceName, s.Src.Path, s.Overlay)
 		if left := e.Overlay.BesideOverlay(s); left != "" {

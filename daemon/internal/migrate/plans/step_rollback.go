@@ -25,5 +25,5 @@ func (e *Env) stepAdmitRollback() op.Step {
 		e.fence.Confirm(s, epoch)
 		return e.copier.Forget(ctx, s.CopyKey())
 	}
-	return move.Step("admit", do, nil, nil)
+	return move.Step(admitStep, do, nil, nil)
 }

@@ -99,6 +99,16 @@ func (e *Env) SealsLeft(st op.Step) op.Step {
 	})
 }
 
+// SealsMirrored is SealsLeft for a src that was not frozen, because of its method.
+func (e *Env) SealsMirrored(st op.Step) op.Step {
+	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
+		if s.Method != move.MethodMirror {
+			return nil
+		}
+		return e.SealLeft(ctx, r, s.Src.Path, st.Name)
+	})
+}
+
 // SealLeft notes the stamp of a src that its volume leaves. It does so once, so that a write
 // between two tries of a step counts. The move does not fail without a stamp; then it stays unknown
 // whether src was written later.

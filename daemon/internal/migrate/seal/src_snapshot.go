@@ -117,6 +117,12 @@ func (e *Env) EndsSnapshot(st op.Step, end func(context.Context, *move.Spec) (re
 	return st
 }
 
+// StepDropSnapshot removes the snapshot of src, for a cancel that keeps the overlay.
+func (e *Env) StepDropSnapshot() op.Step {
+	nothing := move.Step("drop_snapshot", func(context.Context, *op.Run, *move.Spec) error { return nil }, nil, nil)
+	return e.EndsSnapshot(nothing, e.DropSnapshot)
+}
+
 // DropSnapshot removes the snapshot of src that the journal knows, and returns a remark if it
 // remains.
 func (e *Env) DropSnapshot(ctx context.Context, s *move.Spec) (left string, err error) {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+// The names of the steps that change the definition of a guest to the end of its switch.
+const (
+	NameDstStep           = "name_dst"
+	NameDstAfterPivotStep = "name_dst_after_pivot" // of a job that writes in the background
+	NameDstWhileOffStep   = "name_dst_while_off"
+	NameSrcStep           = "name_src"
+)
+
+// AdmitCommittedStep is the name of the first step of a cancel after another program has committed
+// the overlay.
+const AdmitCommittedStep = "admit_committed"
