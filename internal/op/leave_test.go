@@ -47,7 +47,13 @@ func TestAJournalThatTakesNothingEndsACriticalSection(t *testing.T) {
 				s.last.Critical = true
 				switched := func(context.Context, *op.Run) error { s.mark("switch"); return nil }
 				s.commit.Do = then(switched, down)
-				s.last.Do = func(context.Context, *op.Run) error { s.mark("let run"); return nil }
+				s.last.Do = func(_ context.Context, r *op.Run) error {
+					if !r.Committed() {
+						s.t.Error("the step does not see that its op is committed")
+					}
+					s.mark("let run")
+					return nil
+				}
 			},
 			[]string{"pause", "switch", "let run"},
 			op.StateDone,
