@@ -64,7 +64,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	}
 	metrics.Watch(db, log)
 
-	hosts := relay.New(relay.Config{Store: db, Log: log, OnBreak: db.BrokeOff})
+	hosts := relay.New(relay.Config{Tasks: db.Tasks, Store: db, Log: log, OnBreak: db.BrokeOff})
 	defer hosts.Close()
 	health := healthOf(db)
 	metrics.WatchDatabase(func() bool { return health.Up(databaseProbe) })
@@ -99,9 +99,16 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 	tasks := []service.Task{
 		&housekeeper{store: db, log: log, ready: make(chan struct{})},
 		&auditor{store: db, log: log, ready: make(chan struct{})},
-		drain.New(drain.Config{Store: db, Relay: hosts, Placement: relay.Placement{Store: db, Present: hosts.Present}, MoveShared: relay.SharedMoves{Store: db, Relay: hosts}.Begin, Log: log}),
-		pauseall.New(pauseall.Config{Store: db, Relay: hosts, Log: log}),
-		liveshared.New(liveshared.Config{Store: db, Relay: hosts, Log: log}),
+		drain.New(drain.Config{
+			Drains: db.Drains, Tasks: db.Tasks, Store: db, Relay: hosts, Placement: relay.Placement{Store: db, Present: hosts.Present},
+			MoveShared: relay.SharedMoves{Hosts: db, Pauses: db.Pauses, LiveMoves: db.LiveMoves, Relay: hosts}.Begin, Log: log,
+		}),
+		pauseall.New(pauseall.Config{
+			Moves: db.Pauses, Phases: db.Pauses, Results: db.Pauses, LiveMoves: db.LiveMoves, Tasks: db.Tasks, Relay: hosts, Log: log,
+		}),
+		liveshared.New(liveshared.Config{
+			Moves: db.Pauses, LiveMoves: db.LiveMoves, Phases: db.Pauses, Rates: db.Rates, Tasks: db.Tasks, Relay: hosts, Log: log,
+		}),
 		service.SocketServer(c.Socket, gid, api, log),
 	}
 	if gate != nil {

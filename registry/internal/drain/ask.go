@@ -134,7 +134,7 @@ func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) e
 
 // waits reports whether a volume is still moving without a known migration.
 func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
-	moving, _, err := l.cfg.Store.NextDrainVolumes(ctx, d.ID)
+	moving, _, err := l.cfg.Drains.NextVolumes(ctx, d.ID)
 	return slices.ContainsFunc(moving, func(now api.DrainVolume) bool { return now.VolumeID == v.VolumeID && now.MigrationID == "" }), err
 }
 

@@ -22,7 +22,7 @@ import (
 func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, wanted func(id string, a api.TaskAnswer) (bool, error)) (string, error) {
 	for n := 0; ; n++ {
 		id := taskID(d.ID, v.VolumeID, n)
-		_, answer, err := l.cfg.Store.Task(ctx, id)
+		_, answer, err := l.cfg.Tasks.Get(ctx, id)
 		if api.CodeOf(err) == api.CodeNotFound {
 			return id, nil
 		}

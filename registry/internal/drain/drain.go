@@ -17,14 +17,22 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Store has the drains and their volumes.
+// Drains has the drains and their volumes.
+type Drains interface {
+	Open(ctx context.Context) ([]api.Drain, error)
+	RefreshVolumes(ctx context.Context, call store.Call, drainID string) error
+	NextVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error)
+	SetVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error
+	Finish(ctx context.Context, call store.Call, drainID string) (api.Drain, error)
+}
+
+// Tasks has the tasks for hosts.
+type Tasks interface {
+	Get(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
+}
+
+// Store has the objects of a drain's moves.
 type Store interface {
-	OpenDrains(ctx context.Context) ([]api.Drain, error)
-	RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error
-	NextDrainVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error)
-	SetDrainVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error
-	FinishDrain(ctx context.Context, call store.Call, drainID string) (api.Drain, error)
-	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
 	Volume(ctx context.Context, ref string, as store.Viewer) (api.Volume, error)
 	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
 	Instance(ctx context.Context, ref string, as store.Viewer) (api.Instance, error)
@@ -38,6 +46,8 @@ type Relay interface {
 
 // Config has the dependencies of a Loop.
 type Config struct {
+	Drains    Drains
+	Tasks     Tasks
 	Store     Store
 	Relay     Relay
 	Placement relay.Placement
@@ -65,7 +75,7 @@ var call = store.Call{Who: "drain"}
 
 func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state string, why *api.Error) error {
 	v.State, v.Error = state, why
-	if err := l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v); err != nil {
+	if err := l.cfg.Drains.SetVolume(ctx, call, d.ID, v); err != nil {
 		return err
 	}
 	if state != api.DrainVolumePending && state != api.DrainVolumeMoving {

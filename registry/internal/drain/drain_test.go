@@ -184,7 +184,7 @@ func TestAVolumeInWhosePlaceIsALinkIsSkippedInTheWordsOfItsHost(t *testing.T) {
 		id := s.drain(1)
 		s.until(id)
 		s.want(id, "done: v0 skipped permission_denied, v1 moved")
-		if e := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T).Volumes[0].Error; e == nil || e.Message != says {
+		if e := expect.Value(s.Store.Drains.Get(s.T.Context(), id))(s.T).Volumes[0].Error; e == nil || e.Message != says {
 			s.T.Errorf("the drain says %v", e)
 		}
 	})
@@ -264,7 +264,7 @@ func TestADrainNamesTheCommandThatTellsOfAStandstill(t *testing.T) {
 		s.hosts["a"].why["v0"] = api.Errorf(api.CodeNeedsOperator, "somebody mirrors disk vda").With(api.DetailCure, cure)
 		id := s.drain(1)
 		s.until(id)
-		v := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T).Volumes[0]
+		v := expect.Value(s.Store.Drains.Get(s.T.Context(), id))(s.T).Volumes[0]
 		expect.Code(s.T, v.Error, api.CodeNeedsOperator, "Next: volferryctl volume which v0; ")
 		if strings.Contains(v.Error.Message, cure) {
 			s.T.Errorf("the error has the commands of the host: %s", v.Error.Message)
@@ -282,7 +282,7 @@ func TestFailedVolumeShowsTheReasonOfItsHost(t *testing.T) {
 		s.hosts["a"].end["v0"] = api.MigrationError
 		id := s.drain(1)
 		s.until(id)
-		d, err := s.Store.Drain(s.T.Context(), id)
+		d, err := s.Store.Drains.Get(s.T.Context(), id)
 		if err != nil || len(d.Volumes) != 1 {
 			s.T.Fatalf("%+v, %v", d, err)
 		}

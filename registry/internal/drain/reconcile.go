@@ -19,7 +19,7 @@ func New(c Config) *Loop {
 
 // reconcile advances every drain as far as possible now.
 func (l *Loop) reconcile(ctx context.Context) error {
-	drains, err := l.cfg.Store.OpenDrains(ctx)
+	drains, err := l.cfg.Drains.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,11 +33,11 @@ func (l *Loop) reconcile(ctx context.Context) error {
 
 func (l *Loop) advance(ctx context.Context, d api.Drain) error {
 	if d.State == api.DrainRunning {
-		if err := l.cfg.Store.RefreshDrainVolumes(ctx, call, d.ID); err != nil {
+		if err := l.cfg.Drains.RefreshVolumes(ctx, call, d.ID); err != nil {
 			return err
 		}
 	}
-	moving, pending, err := l.cfg.Store.NextDrainVolumes(ctx, d.ID)
+	moving, pending, err := l.cfg.Drains.NextVolumes(ctx, d.ID)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (l *Loop) advance(ctx context.Context, d api.Drain) error {
 }
 
 func (l *Loop) finish(ctx context.Context, d api.Drain) error {
-	_, err := l.cfg.Store.FinishDrain(ctx, call, d.ID)
+	_, err := l.cfg.Drains.Finish(ctx, call, d.ID)
 	switch {
 	case api.CodeOf(err) == api.CodeConflict: // a volume has just come into the pool
 		return nil
@@ -130,7 +130,7 @@ func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 // take records a volume as moving, by a host or by the registry, and requests the move.
 func (l *Loop) take(ctx context.Context, d api.Drain, v api.DrainVolume, host string) (bool, error) {
 	v.State, v.Host, v.MigrationID, v.Error = api.DrainVolumeMoving, host, "", nil
-	err := l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v)
+	err := l.cfg.Drains.SetVolume(ctx, call, d.ID, v)
 	if api.CodeOf(err) == api.CodeConflict {
 		return false, nil // the drain was just paused or stopped
 	}

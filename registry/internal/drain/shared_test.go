@@ -41,7 +41,7 @@ func (s *site) drainShared(how api.PoolDrain, announced protocol.Announcement) s
 	s.T.Helper()
 	s.Relay.Announced(storetest.HostA, announced)
 	how.ToPool, how.Parallel, how.BandwidthBytesPerSecond, how.DeleteSource = "slow", 2, 1000, true
-	return expect.Value(s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", how))(s.T).ID
+	return expect.Value(s.Store.Drains.Create(s.T.Context(), store.Call{}, "fast", how))(s.T).ID
 }
 
 func TestAVolumeOfSeveralInstancesMovesWithThemIfThatIsAskedFor(t *testing.T) {
@@ -74,8 +74,8 @@ func (s *site) movesShared(how api.PoolDrain, asked func(p workflow.Pause) bool)
 	s.Relay.Announced(storetest.HostA, protocol.Own())
 	relaytest.Pass(time.Minute)
 	s.want(id, "running: shared moving, v0 moved")
-	d := expect.Value(s.Store.Drain(t.Context(), id))(t)
-	p := expect.Value(s.Store.Pause(t.Context(), d.Volumes[0].MigrationID))(t)
+	d := expect.Value(s.Store.Drains.Get(t.Context(), id))(t)
+	p := expect.Value(s.Store.Pauses.Get(t.Context(), d.Volumes[0].MigrationID))(t)
 	if !asked(p) || !p.Request.DeleteSource || p.Request.BandwidthBytesPerSecond != 1000 || s.moves()["shared"] != 1 {
 		t.Errorf("it is moved %d times, by %+v", s.moves()["shared"], p.Request)
 	}
@@ -89,7 +89,7 @@ func (s *site) bring(p workflow.Pause, state string) workflow.Pause {
 	s.T.Helper()
 	for _, g := range p.Instances {
 		g.State = state
-		p = expect.Value(s.Store.SetPauseInstance(s.T.Context(), store.Call{}, p.Migration.ID, p.Phase, g))(s.T)
+		p = expect.Value(s.Store.Pauses.SetInstance(s.T.Context(), store.Call{}, p.Migration.ID, p.Phase, g))(s.T)
 	}
 	return p
 }
@@ -98,8 +98,8 @@ func (s *site) bring(p workflow.Pause, state string) workflow.Pause {
 func (s *site) takeBack(id string) {
 	t := s.T
 	t.Helper()
-	p := s.bring(expect.Value(s.Store.CancelPause(t.Context(), store.Call{}, id, nil))(t), workflow.PauseRestored)
-	s.finishShared(expect.Value(s.Store.ResumePause(t.Context(), store.Call{}, p.Migration.ID))(t))
+	p := s.bring(expect.Value(s.Store.Pauses.Cancel(t.Context(), store.Call{}, id, nil))(t), workflow.PauseRestored)
+	s.finishShared(expect.Value(s.Store.Pauses.Resume(t.Context(), store.Call{}, p.Migration.ID))(t))
 }
 
 // bringOver takes such a move to its end like its own loop, with all guests paused.
@@ -107,21 +107,21 @@ func (s *site) bringOver(id string) {
 	t := s.T
 	t.Helper()
 	ctx, call := t.Context(), store.Call{}
-	s.bring(expect.Value(s.Store.Pause(ctx, id))(t), workflow.PauseChecked)
-	s.bring(expect.Value(s.Store.SuspendPause(ctx, call, id))(t), workflow.PauseSuspended)
-	s.bring(expect.Value(s.Store.SavePause(ctx, call, id))(t), workflow.PauseSaved)
-	dst := expect.Value(s.Store.CopyPause(ctx, call, id))(t).Migration.Dst
+	s.bring(expect.Value(s.Store.Pauses.Get(ctx, id))(t), workflow.PauseChecked)
+	s.bring(expect.Value(s.Store.Pauses.Suspend(ctx, call, id))(t), workflow.PauseSuspended)
+	s.bring(expect.Value(s.Store.Pauses.Save(ctx, call, id))(t), workflow.PauseSaved)
+	dst := expect.Value(s.Store.Pauses.Copy(ctx, call, id))(t).Migration.Dst
 	dst.Path = "/" + dst.Pool + "/" + dst.Name
-	s.bring(expect.Value(s.Store.FlipPause(ctx, call, id, dst))(t), workflow.PauseReady)
-	s.finishShared(s.bring(expect.Value(s.Store.ResumePause(ctx, call, id))(t), workflow.PauseRestored))
+	s.bring(expect.Value(s.Store.Pauses.Flip(ctx, call, id, dst))(t), workflow.PauseReady)
+	s.finishShared(s.bring(expect.Value(s.Store.Pauses.Resume(ctx, call, id))(t), workflow.PauseRestored))
 }
 
 // finishShared ends a move with resumed guests, after the other end of the move is removed.
 func (s *site) finishShared(p workflow.Pause) {
 	t := s.T
 	t.Helper()
-	expect.Value(s.Store.SetPauseCopy(t.Context(), store.Call{}, p.Migration.ID, p.Phase, 0, "", nil))(t)
-	expect.Value(s.Store.FinishPause(t.Context(), store.Call{}, p.Migration.ID))(t)
+	expect.Value(s.Store.Pauses.SetCopy(t.Context(), store.Call{}, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	expect.Value(s.Store.Pauses.Finish(t.Context(), store.Call{}, p.Migration.ID))(t)
 }
 
 // A registry that crashes while it begins such a move finds it by the id that follows from drain
@@ -143,7 +143,7 @@ func TestADrainFollowsASharedVolumeToItsEndAcrossRestartsAndAStop(t *testing.T) 
 				s.restart()
 				relaytest.Pass(time.Minute)
 				s.want(id, "stopped: shared moving, v0 moved")
-				s.bringOver(expect.Value(s.Store.Drain(t.Context(), id))(t).Volumes[0].MigrationID)
+				s.bringOver(expect.Value(s.Store.Drains.Get(t.Context(), id))(t).Volumes[0].MigrationID)
 				relaytest.Pass(5 * time.Second)
 				s.want(id, "stopped: shared moved, v0 moved")
 				if moves := s.moves(); moves["shared"] != 1 || moves["v0"] != 1 {
@@ -175,7 +175,7 @@ func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 		s.give("other", "gold", "vdc", "g1", "g2")
 		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
 		relaytest.Pass(time.Minute)
-		d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
+		d := expect.Value(s.Store.Drains.Get(s.T.Context(), id))(s.T)
 		i := slices.IndexFunc(d.Volumes, func(v api.DrainVolume) bool { return v.MigrationID != "" && v.State == api.DrainVolumeMoving })
 		first := d.Volumes[i]
 		other := map[string]string{"shared": "other", "other": "shared"}[first.VolumeName]
@@ -202,7 +202,7 @@ func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
 		s.wantVolume(id, "shared", api.DrainVolumeMoving)
 		s.wantVolume(id, "single", api.DrainVolumePending)
 		s.hosts["a"].refusesNothing()
-		s.bringOver(expect.Value(s.Store.Drain(s.T.Context(), id))(s.T).Volumes[0].MigrationID)
+		s.bringOver(expect.Value(s.Store.Drains.Get(s.T.Context(), id))(s.T).Volumes[0].MigrationID)
 		s.until(id)
 		s.want(id, "done: shared moved, single moved, v0 moved")
 	})
@@ -211,7 +211,7 @@ func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
 // wantVolume requires the state of a volume of a drain.
 func (s *site) wantVolume(id, name, state string) {
 	s.T.Helper()
-	d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
+	d := expect.Value(s.Store.Drains.Get(s.T.Context(), id))(s.T)
 	for _, v := range d.Volumes {
 		if v.VolumeName == name && v.State != state {
 			s.T.Errorf("volume %s is %s, want %s (%v)", name, v.State, state, v.Error)
@@ -248,8 +248,8 @@ func TestADrainLosesDirtyBitmapsOfVolumesOfOneInstanceIfThatIsAskedFor(t *testin
 				t.Errorf("v0 is moved by %+v", target)
 			}
 		}
-		d := expect.Value(s.Store.Drain(t.Context(), id))(t)
-		p := expect.Value(s.Store.Pause(t.Context(), d.Volumes[0].MigrationID))(t)
+		d := expect.Value(s.Store.Drains.Get(t.Context(), id))(t)
+		p := expect.Value(s.Store.Pauses.Get(t.Context(), d.Volumes[0].MigrationID))(t)
 		if p.Request.Checkpoints != "" || d.Checkpoints != api.CheckpointsDrop {
 			t.Errorf("shared is moved by %+v, for %+v", p.Request, d)
 		}
@@ -258,7 +258,7 @@ func TestADrainLosesDirtyBitmapsOfVolumesOfOneInstanceIfThatIsAskedFor(t *testin
 
 func TestADrainMovesSharedVolumesInOneWayOnly(t *testing.T) {
 	bubble(t, func(s *site) {
-		_, err := s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", LiveShared: true, PauseAll: true})
+		_, err := s.Store.Drains.Create(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", LiveShared: true, PauseAll: true})
 		if api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("both ways at once: %v", err)
 		}

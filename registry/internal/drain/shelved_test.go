@@ -26,7 +26,7 @@ func (s *site) shelved() {
 // shelf makes a transition of the instance.
 func (s *site) shelf(in api.InstanceTransition) {
 	s.T.Helper()
-	expect.Value(s.Store.TransitionInstance(s.T.Context(), store.Call{}, storetest.Web, in))(s.T)
+	expect.Value(s.Store.Shelf.Transition(s.T.Context(), store.Call{}, storetest.Web, in))(s.T)
 }
 
 // The instance's last host is lost, and another host reaches both pools. The instance can be
@@ -42,8 +42,8 @@ func TestVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.T
 		id := s.drain(1)
 		relaytest.Pass(5 * time.Second)
 		s.want(id, "running: v0 moving")
-		expect.OK(s.T, s.Store.AskUnshelve(s.T.Context(), store.Call{}, "web", s.hosts["b"].ID))
-		_, err := s.Store.PlanUnshelve(s.T.Context(), "web", "b")
+		expect.OK(s.T, s.Store.Shelf.AskUnshelve(s.T.Context(), store.Call{}, "web", s.hosts["b"].ID))
+		_, err := s.Store.Shelf.PlanUnshelve(s.T.Context(), "web", "b")
 		if api.CodeOf(err) != api.CodeMigrationActive {
 			s.T.Errorf("unshelve while it moves: %v", err)
 		}

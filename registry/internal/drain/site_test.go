@@ -47,7 +47,11 @@ func bubble(t *testing.T, f func(s *site)) {
 
 func (s *site) begin() {
 	placement := relay.Placement{Store: s.Store, Present: s.Relay.Present}
-	s.Run(drain.New(drain.Config{Store: s.Store, Relay: s.Relay, Placement: placement, MoveShared: relay.SharedMoves{Store: s.Store, Relay: s.Relay}.Begin, Log: slog.New(slog.DiscardHandler)}))
+	s.Run(drain.New(drain.Config{
+		Drains: s.Store.Drains, Tasks: s.Store.Tasks, Store: s.Store, Relay: s.Relay, Placement: placement,
+		MoveShared: relay.SharedMoves{Hosts: s.Store, Pauses: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Relay: s.Relay}.Begin,
+		Log:        slog.New(slog.DiscardHandler),
+	}))
 }
 
 func (s *site) restart() {
@@ -72,19 +76,19 @@ func (s *site) volumes(n int, hosts ...string) {
 // drain drains pool fast, with the guests of shared volumes paused.
 func (s *site) drain(parallel int) string {
 	s.T.Helper()
-	d := expect.Value(s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000, Verify: api.VerifyFull, DeleteSource: true, PauseAll: true}))(s.T)
+	d := expect.Value(s.Store.Drains.Create(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000, Verify: api.VerifyFull, DeleteSource: true, PauseAll: true}))(s.T)
 	return d.ID
 }
 
 func (s *site) set(id, to string) {
 	s.T.Helper()
-	expect.Value(s.Store.SetDrainState(s.T.Context(), store.Call{}, id, to))(s.T)
+	expect.Value(s.Store.Drains.SetState(s.T.Context(), store.Call{}, id, to))(s.T)
 }
 
 // states formats a drain like "running: v0 moved, v1 skipped multiattached".
 func (s *site) states(id string) string {
 	s.T.Helper()
-	d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
+	d := expect.Value(s.Store.Drains.Get(s.T.Context(), id))(s.T)
 	lines := []string{}
 	for _, v := range d.Volumes {
 		line := v.VolumeName + " " + v.State
@@ -107,7 +111,7 @@ func (s *site) want(id, want string) {
 func (s *site) until(id string) {
 	s.T.Helper()
 	for range 3600 {
-		if d, err := s.Store.Drain(s.T.Context(), id); err != nil || d.State == api.DrainDone {
+		if d, err := s.Store.Drains.Get(s.T.Context(), id); err != nil || d.State == api.DrainDone {
 			return
 		}
 		relaytest.Pass(time.Second)

@@ -80,7 +80,7 @@ func (w *walk) share() {
 // advanceShared sometimes ends moves of shared volumes.
 func (w *walk) advanceShared() {
 	w.T.Helper()
-	for _, p := range expect.Value(w.Store.OpenPauses(w.T.Context()))(w.T) {
+	for _, p := range expect.Value(w.Store.Pauses.Open(w.T.Context()))(w.T) {
 		switch ends := w.want[p.Migration.VolumeName]; {
 		case w.random.IntN(8) > 0:
 		case ends == api.DrainVolumeMoved:
@@ -127,7 +127,7 @@ func (w *walk) goWrong(id string, left *int) {
 // ask requests a state of the drain, which may have ended.
 func (w *walk) ask(id, to string) {
 	w.T.Helper()
-	if _, err := w.Store.SetDrainState(w.T.Context(), store.Call{}, id, to); err != nil && api.CodeOf(err) != api.CodeStateForbidden {
+	if _, err := w.Store.Drains.SetState(w.T.Context(), store.Call{}, id, to); err != nil && api.CodeOf(err) != api.CodeStateForbidden {
 		w.T.Errorf("the drain is to be %s: %v", to, err)
 	}
 }
@@ -144,7 +144,7 @@ func (w *walk) toTheEnd() []api.DrainVolume {
 	}
 	id := w.drain(parallel)
 	for range 5000 {
-		d := expect.Value(w.Store.Drain(w.T.Context(), id))(w.T)
+		d := expect.Value(w.Store.Drains.Get(w.T.Context(), id))(w.T)
 		moving := 0
 		for _, v := range d.Volumes {
 			if v.State == api.DrainVolumeMoving {
@@ -178,18 +178,18 @@ func (w *walk) wantDone(id string) {
 	}
 	relaytest.Pass(time.Minute)
 	moves := w.moves()
-	for _, line := range expect.Value(w.Store.Drain(ctx, id))(w.T).Volumes {
+	for _, line := range expect.Value(w.Store.Drains.Get(ctx, id))(w.T).Volumes {
 		v := expect.Value(w.Store.Volume(ctx, line.VolumeName, store.Viewer{}))(w.T)
 		stands := line.Error != nil && line.Error.Code == api.CodeNeedsOperator
 		if line.State != w.want[line.VolumeName] || (v.Location.Pool == "slow") != (line.State == api.DrainVolumeMoved) || (v.MigrationID != "") != stands || moves[v.Name] > 1 {
 			w.T.Errorf("volume %s: want %s, was moved %d times; its part is %+v, and it is %+v", v.Name, w.want[v.Name], moves[v.Name], line, v)
 		}
 	}
-	if open := expect.Value(w.Store.OpenDrains(ctx))(w.T); len(open) > 0 {
+	if open := expect.Value(w.Store.Drains.Open(ctx))(w.T); len(open) > 0 {
 		w.T.Errorf("a drain is open: %+v", open)
 	}
 	for _, d := range w.hosts {
-		if tasks := expect.Value(w.Store.PendingTasks(ctx, d.ID))(w.T); len(tasks) > 0 {
+		if tasks := expect.Value(w.Store.Tasks.Pending(ctx, d.ID))(w.T); len(tasks) > 0 {
 			w.T.Errorf("host %s has still to do %+v", d.Name, tasks)
 		}
 		d.mu.Lock()

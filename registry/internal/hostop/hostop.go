@@ -20,10 +20,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Store has the tasks for hosts.
-type Store interface {
-	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
-	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
+// Tasks has the tasks for hosts.
+type Tasks interface {
+	Get(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
+	Withdraw(ctx context.Context, call store.Call, id string) (bool, error)
 }
 
 // Relay sends requests to hosts.
@@ -33,7 +33,7 @@ type Relay interface {
 
 // Client makes calls of hosts.
 type Client struct {
-	Store Store
+	Tasks Tasks
 	Relay Relay
 	// Call identifies the caller for the audit trail.
 	Call store.Call
@@ -153,7 +153,7 @@ func (c *Client) AskSurely(ctx context.Context, r Request) (Outcome, error) {
 // Begun reports whether a host may have begun the call with this key. It withdraws a call that the
 // host has not fetched.
 func (c *Client) Begun(ctx context.Context, key string) (bool, error) {
-	task, answer, err := c.Store.Task(ctx, key)
+	task, answer, err := c.Tasks.Get(ctx, key)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 		return false, nil
@@ -164,7 +164,7 @@ func (c *Client) Begun(ctx context.Context, key string) (bool, error) {
 	case task.State == api.TaskTaken:
 		return true, nil
 	}
-	withdrawn, err := c.Store.WithdrawTask(ctx, c.Call, key)
+	withdrawn, err := c.Tasks.Withdraw(ctx, c.Call, key)
 	return !withdrawn, err
 }
 

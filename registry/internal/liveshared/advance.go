@@ -99,7 +99,7 @@ func (l *Loop) pass(ctx context.Context, p *workflow.Pause) error {
 }
 
 func (l *Loop) enter(ctx context.Context, p *workflow.Pause, to workflow.PausePhase) error {
-	_, err := l.cfg.Store.PassLive(ctx, call, p.Migration.ID, p.Phase, to)
+	_, err := l.cfg.LiveMoves.Pass(ctx, call, p.Migration.ID, p.Phase, to)
 	return l.orCancel(ctx, p, err, "volume %s cannot be moved on", p.Migration.VolumeName)
 }
 
@@ -116,7 +116,7 @@ func (l *Loop) made(ctx context.Context, p *workflow.Pause) error {
 		case v.Failed != nil || v.Op.Location == nil:
 			return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has made the destination of volume %s and does not say where", h.Name, p.Migration.VolumeName))
 		}
-		_, err = l.cfg.Store.MadeLive(ctx, call, p.Migration.ID, *v.Op.Location)
+		_, err = l.cfg.LiveMoves.Made(ctx, call, p.Migration.ID, *v.Op.Location)
 		return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
 	}
 	return nil
@@ -129,7 +129,7 @@ func (l *Loop) flip(ctx context.Context, p *workflow.Pause) error {
 			return nil
 		}
 	}
-	_, err := l.cfg.Store.FlipPause(ctx, call, p.Migration.ID, p.Migration.Dst)
+	_, err := l.cfg.Phases.Flip(ctx, call, p.Migration.ID, p.Migration.Dst)
 	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
 }
 

@@ -21,7 +21,7 @@ func (l *Loop) bring(ctx context.Context, p *workflow.Pause, h workflow.LiveHost
 	if h.State == workflow.LiveAsked && h.Call != c {
 		return l.settle(ctx, p, h)
 	}
-	if _, err := l.cfg.Store.AskLive(ctx, call, p.Migration.ID, p.Phase, h.ID, c); err != nil {
+	if _, err := l.cfg.LiveMoves.Ask(ctx, call, p.Migration.ID, p.Phase, h.ID, c); err != nil {
 		return err
 	}
 	v, err := l.ask(ctx, p, h, c)
@@ -51,7 +51,7 @@ func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHos
 	if c.Verb == workflow.LiveCheck {
 		a.Memory = memories(v.Answer)
 	}
-	_, err := l.cfg.Store.AnswerLive(ctx, call, p.Migration.ID, h.ID, c, a)
+	_, err := l.cfg.LiveMoves.Answer(ctx, call, p.Migration.ID, h.ID, c, a)
 	return err
 }
 
@@ -88,7 +88,7 @@ func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHos
 	case stop != nil:
 		return nil //nolint:nilerr // it waits for an operator
 	case v.Failed.Code == api.CodeBitmapLost:
-		_, err := l.cfg.Store.AgainLive(ctx, call, p.Migration.ID, p.Phase, why)
+		_, err := l.cfg.LiveMoves.Again(ctx, call, p.Migration.ID, p.Phase, why)
 		return err
 	case c.Verb == workflow.LiveRound && !v.Untouched && c.Attempt+1 < mostAttempts && !final(v.Failed):
 		return v.Failed // the storage may work again later

@@ -30,7 +30,7 @@ func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]s
 				of.bytes += g.MemoryBytes
 			}
 		}
-		rate, err := l.cfg.Store.MemoryRate(ctx, h.Name, of.bytes)
+		rate, err := l.cfg.Rates.Memory(ctx, h.Name, of.bytes)
 		if err != nil {
 			return nil, err
 		}

@@ -15,25 +15,36 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Store has the moves.
-type Store interface {
-	pauseall.Opener
-	AskLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error)
-	AnswerLive(ctx context.Context, call store.Call, id, hostID string, c workflow.LiveCall, a workflow.LiveAnswer) (workflow.Pause, error)
-	PassLive(ctx context.Context, call store.Call, id string, from, to workflow.PausePhase) (workflow.Pause, error)
-	MadeLive(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
-	AgainLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
-	FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
-	MemoryRate(ctx context.Context, host string, bytes int64) (workflow.MemoryRate, error)
+// LiveMoves records the calls of hosts and their results, and begins the phases before the guests
+// are paused.
+type LiveMoves interface {
+	Ask(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error)
+	Answer(ctx context.Context, call store.Call, id, hostID string, c workflow.LiveCall, a workflow.LiveAnswer) (workflow.Pause, error)
+	Pass(ctx context.Context, call store.Call, id string, from, to workflow.PausePhase) (workflow.Pause, error)
+	Made(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
+	Again(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
+}
+
+// Phases moves the volume to dst, or cancels its move.
+type Phases interface {
+	Flip(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
 	pauseall.Canceller
-	hostop.Store
+}
+
+// Rates has the speed of hosts.
+type Rates interface {
+	Memory(ctx context.Context, host string, bytes int64) (workflow.MemoryRate, error)
 }
 
 // Config has the dependencies of a Loop.
 type Config struct {
-	Store Store
-	Relay hostop.Relay
-	Log   *slog.Logger
+	Moves     pauseall.Moves
+	LiveMoves LiveMoves
+	Phases    Phases
+	Rates     Rates
+	Tasks     hostop.Tasks
+	Relay     hostop.Relay
+	Log       *slog.Logger
 	// Every is the interval of the loop and of its queries of ops; 0 means reconcile.DefaultEvery.
 	Every time.Duration
 }
@@ -50,5 +61,5 @@ type Loop struct {
 var call = store.Call{Who: "live-shared"}
 
 func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {
-	return pauseall.Cancel(ctx, l.cfg.Store, l.cfg.Log, call, p, why)
+	return pauseall.Cancel(ctx, l.cfg.Phases, l.cfg.Log, call, p, why)
 }

@@ -45,7 +45,7 @@ func (d *daemon) paused(verb, id string, body []byte) func() (bool, *api.Error) 
 // permitted asks the registry, as a daemon does immediately before the effect.
 func (d *daemon) permitted(migration string, g *guest, to string) *api.Error {
 	in := api.PausePermit{InstanceID: storetest.NamedID(storetest.InstanceKind, g.name), To: to, Host: d.Name, Epoch: 1}
-	if _, err := d.site.Store.PermitPause(d.site.T.Context(), store.Call{}, migration, in); err != nil {
+	if _, err := d.site.Store.Pauses.Permit(d.site.T.Context(), store.Call{}, migration, in); err != nil {
 		return api.AsError(err)
 	}
 	return nil

@@ -127,24 +127,28 @@ func (l loops) Ready() <-chan struct{} {
 	return ready
 }
 
-// changes is the part of a store that both loops need.
-type changes interface {
-	liveshared.Store
-	pauseall.Store
+// pauses has the moves for both loops.
+type pauses interface {
+	pauseall.Moves
+	pauseall.Phases
+	pauseall.Results
 }
 
 func (s *site) start() {
 	var (
-		changes changes      = s.Store
-		relay   hostop.Relay = s.Relay
-		log                  = slog.New(slog.DiscardHandler)
+		pauses pauses               = s.Store.Pauses
+		live   liveshared.LiveMoves = s.Store.LiveMoves
+		tasks  hostop.Tasks         = s.Store.Tasks
+		relay  hostop.Relay         = s.Relay
+		log                         = slog.New(slog.DiscardHandler)
 	)
 	if s.mortal != nil {
-		changes, relay = relaytest.MortalStore{Store: s.Store, Mortal: s.mortal}, relaytest.MortalRelay{Relay: s.Relay, Mortal: s.mortal}
+		pauses, live = relaytest.MortalPauses{Pauses: s.Store.Pauses, Mortal: s.mortal}, relaytest.MortalLiveMoves{LiveMoves: s.Store.LiveMoves, Mortal: s.mortal}
+		tasks, relay = relaytest.MortalTasks{Tasks: s.Store.Tasks, Mortal: s.mortal}, relaytest.MortalRelay{Relay: s.Relay, Mortal: s.mortal}
 	}
 	both := loops{
-		liveshared.New(liveshared.Config{Store: changes, Relay: relay, Log: log}),
-		pauseall.New(pauseall.Config{Store: changes, Relay: relay, Log: log}),
+		liveshared.New(liveshared.Config{Moves: pauses, LiveMoves: live, Phases: pauses, Rates: s.Store.Rates, Tasks: tasks, Relay: relay, Log: log}),
+		pauseall.New(pauseall.Config{Moves: pauses, Phases: pauses, Results: pauses, LiveMoves: live, Tasks: tasks, Relay: relay, Log: log}),
 	}
 	if s.mortal == nil {
 		s.Run(both)
@@ -163,7 +167,7 @@ func (s *site) move() string {
 	s.T.Helper()
 	in := api.MigrationTarget{ToPool: "new", DeleteSource: true}
 	all := func(workflow.PauseHost) error { return nil }
-	return expect.Value(s.Store.RegisterLive(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}, all))(s.T).ID
+	return expect.Value(s.Store.LiveMoves.Register(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}, all))(s.T).ID
 }
 
 func (s *site) migration(id string) api.Migration {

@@ -65,7 +65,7 @@ func (s *site) goWrong(id string, left *troubles) {
 		s.restart()
 	case n == 3 && left.cancel > 0 && s.random.IntN(4) == 0:
 		left.cancel--
-		_, err := s.Store.CancelPause(s.T.Context(), store.Call{}, id, nil)
+		_, err := s.Store.Pauses.Cancel(s.T.Context(), store.Call{}, id, nil)
 		over := api.CodeOf(err) == api.CodeNoMigration && s.migration(id).State.Final()
 		if err != nil && !over && api.CodeOf(err) != api.CodePastPointOfNoReturn {
 			s.T.Errorf("cancel: %v", err)

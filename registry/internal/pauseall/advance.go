@@ -52,7 +52,7 @@ func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 		case v.Failed == nil:
 			return l.flip(ctx, p, v.Op.Location)
 		case v.Again && p.Attempt+1 < mostAttempts:
-			if _, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
+			if _, err := l.cfg.Results.SetCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
 				return err
 			}
 			return v.Failed
@@ -68,7 +68,7 @@ func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) e
 	if dst == nil {
 		return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has copied volume %s and does not say where to", p.CopyHost.Name, p.Migration.VolumeName))
 	}
-	_, err := l.cfg.Store.FlipPause(ctx, call, p.Migration.ID, *dst)
+	_, err := l.cfg.Phases.Flip(ctx, call, p.Migration.ID, *dst)
 	switch api.CodeOf(err) { //nolint:exhaustive // what else is refused stays refused
 	case "":
 		l.cfg.Log.Info("a volume was moved with all guests paused; they are woken", "migration", p.Migration.ID, "volume", p.Migration.VolumeName)
@@ -87,7 +87,7 @@ func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	if !p.CanResume() {
 		return false, nil
 	}
-	_, err := l.cfg.Store.ResumePause(ctx, call, p.Migration.ID)
+	_, err := l.cfg.Phases.Resume(ctx, call, p.Migration.ID)
 	return true, err
 }
 
@@ -109,7 +109,7 @@ func (l *Loop) end(ctx context.Context, p *workflow.Pause) error {
 	case !awake:
 		return nil
 	}
-	done, err := l.cfg.Store.FinishPause(ctx, call, p.Migration.ID)
+	done, err := l.cfg.Phases.Finish(ctx, call, p.Migration.ID)
 	if err == nil {
 		l.cfg.Log.Info("a move with all guests paused is over", "migration", p.Migration.ID, "volume", p.Migration.VolumeName, "state", done.Migration.State)
 	}

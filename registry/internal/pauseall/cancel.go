@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Canceller is the part of a Store that cancels moves.
+// Canceller cancels moves.
 type Canceller interface {
-	CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error)
+	Cancel(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error)
 }
 
 // Cancel cancels a move. It does nothing if the volume has moved since, or the move has ended.
 func Cancel(ctx context.Context, s Canceller, log *slog.Logger, call store.Call, p *workflow.Pause, why *api.Error) error {
-	_, err := s.CancelPause(ctx, call, p.Migration.ID, why)
+	_, err := s.Cancel(ctx, call, p.Migration.ID, why)
 	switch api.CodeOf(err) { //nolint:exhaustive // those say that it went on meanwhile
 	case api.CodePastPointOfNoReturn, api.CodeNoMigration:
 		return nil

@@ -243,7 +243,7 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 		d.read(body, &in)
 		return func() *api.Error {
 			// The copy of a move that was cancelled since is not used.
-			p, err := s.Store.Pause(s.T.Context(), in.MigrationID)
+			p, err := s.Store.Pauses.Get(s.T.Context(), in.MigrationID)
 			wanted := err == nil && p.Phase == workflow.PauseCopying
 			for _, h := range s.hosts {
 				for name, g := range h.guests {

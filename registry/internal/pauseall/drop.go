@@ -37,7 +37,7 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 		case v.Failed == nil:
 			return l.dropped(ctx, p, nil)
 		case v.Again:
-			if _, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
+			if _, err := l.cfg.Results.SetCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
 				return err
 			}
 			return v.Failed // try again after a delay
@@ -45,7 +45,7 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 			return l.dropped(ctx, p, hostop.About(v.Failed, "volume %s was moved, and its source not deleted on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		}
 		// Another program may still write to dst: it stays reserved until an operator has checked.
-		_, err = l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, p.DropEnd,
+		_, err = l.cfg.Results.SetCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, p.DropEnd,
 			hostop.About(v.Failed, "cannot remove the copy of volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		return err
 	})
@@ -54,7 +54,7 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 
 // dropped records that the copy host has nothing more to remove.
 func (l *Loop) dropped(ctx context.Context, p *workflow.Pause, why *api.Error) error {
-	_, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, "", why)
+	_, err := l.cfg.Results.SetCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, "", why)
 	return err
 }
 

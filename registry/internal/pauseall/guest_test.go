@@ -18,7 +18,7 @@ func (d *daemon) permitted(migration, guest, to string) *api.Error {
 	ctx := d.site.T.Context()
 	h, err := d.site.Store.Host(ctx, d.Name)
 	if err == nil {
-		_, err = d.site.Store.PermitPause(ctx, store.Call{}, migration, api.PausePermit{InstanceID: guest, To: to, Host: d.Name, Epoch: h.Epoch})
+		_, err = d.site.Store.Pauses.Permit(ctx, store.Call{}, migration, api.PausePermit{InstanceID: guest, To: to, Host: d.Name, Epoch: h.Epoch})
 	}
 	if err != nil {
 		return api.AsError(err)
@@ -132,7 +132,7 @@ func (s *site) eachOther(id string, yield func(name string, g *guest)) {
 
 // noneIsLeftBehind records a violation if a guest is resumed while another must still be restored.
 func (s *site) noneIsLeftBehind(migration string) {
-	p, err := s.Store.Pause(s.T.Context(), migration)
+	p, err := s.Store.Pauses.Get(s.T.Context(), migration)
 	if err != nil {
 		s.wrong("read move: %v", err)
 	}

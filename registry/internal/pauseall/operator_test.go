@@ -37,7 +37,7 @@ func (s *site) types(line string) {
 	}
 	err := s.Type(line)
 	if words[2] == "complete" && api.CodeOf(err) == api.CodeNotFound {
-		err = s.adopt(words[3], s.Store.AdoptMovedPause)
+		err = s.adopt(words[3], s.Store.Pauses.AdoptMoved)
 	}
 	if err != nil {
 		s.T.Errorf("%s: %v", line, err)

@@ -20,7 +20,7 @@ func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
 	s.T.Helper()
 	relaytest.Pass(5 * time.Minute)
 	for _, retry := range []func() error{
-		func() error { _, err := s.Store.CompletePause(s.T.Context(), store.Call{}, id); return err },
+		func() error { _, err := s.Store.Pauses.Complete(s.T.Context(), store.Call{}, id); return err },
 		func() error { return s.cancel(id) },
 	} {
 		if err := retry(); err == nil {

@@ -26,33 +26,43 @@ const mostAttempts = 5
 // can be resumed without loss.
 const suspendWithin = 10 * time.Second
 
-// Opener has the open moves, and announces their changes.
-type Opener interface {
-	OpenPauses(ctx context.Context) ([]workflow.Pause, error)
-	PauseChanged() <-chan struct{}
+// Moves has the open moves, and announces their changes.
+type Moves interface {
+	Open(ctx context.Context) ([]workflow.Pause, error)
+	Changed() <-chan struct{}
 }
 
-// Store has the moves with all guests paused.
-type Store interface {
-	Opener
-	SetPauseInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error)
-	SetPauseCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error)
-	SuspendPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
-	SavePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
-	CopyPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
-	ResumePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
-	FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
-	AgainLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
+// Phases begins the phases of moves with all guests paused, and ends the moves.
+type Phases interface {
+	Suspend(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+	Save(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+	Copy(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+	Flip(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
+	Resume(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
 	Canceller
-	FinishPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
-	hostop.Store
+	Finish(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+}
+
+// Results records the results of hosts' calls.
+type Results interface {
+	SetInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error)
+	SetCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error)
+}
+
+// LiveMoves begins another generation of a live move with suspended guests.
+type LiveMoves interface {
+	Again(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
 }
 
 // Config has the dependencies of a Loop.
 type Config struct {
-	Store Store
-	Relay hostop.Relay
-	Log   *slog.Logger
+	Moves     Moves
+	Phases    Phases
+	Results   Results
+	LiveMoves LiveMoves
+	Tasks     hostop.Tasks
+	Relay     hostop.Relay
+	Log       *slog.Logger
 	// Every is the interval of the loop and of its queries of ops; 0 means reconcile.DefaultEvery.
 	Every time.Duration
 }

@@ -365,7 +365,7 @@ func (s *site) wantLostUntilTheWord(name, id string) {
 			s.T.Errorf("the lock says %q", i.LockReason)
 		}
 	}
-	if _, err := s.Store.DiscardPaused(s.T.Context(), store.Call{}, id); (err == nil) != (withMemory > 0) {
+	if _, err := s.Store.Pauses.Discard(s.T.Context(), store.Call{}, id); (err == nil) != (withMemory > 0) {
 		s.T.Errorf("%d guests have memory to give up: %v", withMemory, err)
 	}
 	relaytest.Pass(time.Minute)

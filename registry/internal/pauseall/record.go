@@ -10,11 +10,11 @@ import (
 )
 
 func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {
-	return Cancel(ctx, l.cfg.Store, l.cfg.Log, call, p, why)
+	return Cancel(ctx, l.cfg.Phases, l.cfg.Log, call, p, why)
 }
 
 // set records the state of an instance.
 func (l *Loop) set(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
-	_, err := l.cfg.Store.SetPauseInstance(ctx, call, p.Migration.ID, p.Phase, g)
+	_, err := l.cfg.Results.SetInstance(ctx, call, p.Migration.ID, p.Phase, g)
 	return err
 }

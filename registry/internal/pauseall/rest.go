@@ -38,7 +38,7 @@ func (l *Loop) check(ctx context.Context, p *workflow.Pause) error {
 		case v.Failed != nil:
 			return l.cancel(ctx, p, hostop.About(v.Failed, "cannot copy volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		}
-		_, err = l.cfg.Store.SuspendPause(ctx, call, p.Migration.ID)
+		_, err = l.cfg.Phases.Suspend(ctx, call, p.Migration.ID)
 		return err
 	})
 	return nil
@@ -57,12 +57,12 @@ func (l *Loop) suspend(ctx context.Context, p *workflow.Pause) error {
 		}
 		why := api.Errorf(api.CodeInstanceBusy, "not all guests of volume %s stood still within %s; the others were let go on", p.Migration.VolumeName, suspendWithin)
 		if p.Live != nil {
-			_, err := l.cfg.Store.AgainLive(ctx, call, p.Migration.ID, p.Phase, why)
+			_, err := l.cfg.LiveMoves.Again(ctx, call, p.Migration.ID, p.Phase, why)
 			return err
 		}
 		return l.cancel(ctx, p, why)
 	}
-	_, err = l.cfg.Store.SavePause(ctx, call, p.Migration.ID)
+	_, err = l.cfg.Phases.Save(ctx, call, p.Migration.ID)
 	return err
 }
 
@@ -77,7 +77,7 @@ func (l *Loop) save(ctx context.Context, p *workflow.Pause) error {
 	if left || err != nil || p.Live != nil {
 		return err
 	}
-	_, err = l.cfg.Store.CopyPause(ctx, call, p.Migration.ID)
+	_, err = l.cfg.Phases.Copy(ctx, call, p.Migration.ID)
 	return err
 }
 

@@ -96,7 +96,7 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrWhereItsGuestsRun(t *te
 			relaytest.Pass(when)
 			before := s.asked()
 			s.restoredFrom(backup)
-			err := s.adopt(id, s.Store.AdoptPause)
+			err := s.adopt(id, s.Store.Pauses.Adopt)
 			ends[api.CodeOf(err)]++
 			switch api.CodeOf(err) { //nolint:exhaustive // others are wrong
 			case "":
@@ -166,7 +166,7 @@ func TestWhatAHostSaysOfTheGuestsOfOthersMovesNoVolume(t *testing.T) {
 		s.hosts["b"].guests[guestID("g1")] = &guest{at: dst.Path} // as it reports
 		s.mu.Unlock()
 		for name, take := range map[string]func(context.Context, store.Call, string, map[string][]api.SavedInstance, []string) (workflow.Pause, error){
-			"cancel": s.Store.AdoptPause, "complete": s.Store.AdoptMovedPause,
+			"cancel": s.Store.Pauses.Adopt, "complete": s.Store.Pauses.AdoptMoved,
 		} {
 			if err := s.adopt(id, take); api.CodeOf(err) != api.CodeChainChanged {
 				t.Errorf("%s: %v", name, err)

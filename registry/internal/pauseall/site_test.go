@@ -91,12 +91,18 @@ func (s *site) found() {
 }
 
 func (s *site) begin() {
-	cfg := pauseall.Config{Store: s.Store, Relay: s.Relay, Log: slog.New(slog.DiscardHandler)}
+	cfg := pauseall.Config{
+		Moves: s.Store.Pauses, Phases: s.Store.Pauses, Results: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Tasks: s.Store.Tasks,
+		Relay: s.Relay, Log: slog.New(slog.DiscardHandler),
+	}
 	if s.mortal == nil {
 		s.Run(pauseall.New(cfg))
 		return
 	}
-	cfg.Store, cfg.Relay = relaytest.MortalStore{Store: s.Store, Mortal: s.mortal}, relaytest.MortalRelay{Relay: s.Relay, Mortal: s.mortal}
+	pauses := relaytest.MortalPauses{Pauses: s.Store.Pauses, Mortal: s.mortal}
+	cfg.Moves, cfg.Phases, cfg.Results = pauses, pauses, pauses
+	cfg.LiveMoves = relaytest.MortalLiveMoves{LiveMoves: s.Store.LiveMoves, Mortal: s.mortal}
+	cfg.Tasks, cfg.Relay = relaytest.MortalTasks{Tasks: s.Store.Tasks, Mortal: s.mortal}, relaytest.MortalRelay{Relay: s.Relay, Mortal: s.mortal}
 	s.Run(relaytest.MortalLoop{Loop: pauseall.New(cfg), Mortal: s.mortal})
 }
 
@@ -117,11 +123,11 @@ func (s *site) restartDead() {
 func (s *site) move() string {
 	s.T.Helper()
 	in := api.MigrationTarget{ToPool: "new", PauseAll: true, DeleteSource: true}
-	return expect.Value(s.Store.RegisterPause(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}))(s.T).ID
+	return expect.Value(s.Store.Pauses.Register(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}))(s.T).ID
 }
 
 func (s *site) cancel(id string) error {
-	_, err := s.Store.CancelPause(s.T.Context(), store.Call{}, id, nil)
+	_, err := s.Store.Pauses.Cancel(s.T.Context(), store.Call{}, id, nil)
 	return err
 }
 
@@ -169,7 +175,7 @@ func (s *site) until(id string) api.Migration {
 		relaytest.Pass(time.Second)
 		s.restartDead()
 	}
-	s.T.Fatalf("the migration is not over within an hour: %s: %+v", s.state(id), expect.Value(s.Store.Pause(s.T.Context(), id))(s.T))
+	s.T.Fatalf("the migration is not over within an hour: %s: %+v", s.state(id), expect.Value(s.Store.Pauses.Get(s.T.Context(), id))(s.T))
 	return api.Migration{}
 }
 

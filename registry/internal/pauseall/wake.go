@@ -11,7 +11,7 @@ import (
 )
 
 // wakeAll advances every instance by a step. It restores a host's instances one after the other and
-// leaves them paused; after ResumePause it resumes all at once. An instance that waits for an
+// leaves them paused; after Pauses.Resume it resumes all at once. An instance that waits for an
 // operator does not delay the others.
 func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 	begun := map[string]bool{} // by host

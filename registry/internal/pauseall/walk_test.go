@@ -174,7 +174,7 @@ func (w *walk) toTheEnd() api.Migration {
 			w.T.Fatalf("in phase %s: %s", m.Phase, w.broken[0])
 		}
 	}
-	w.T.Fatalf("not over: %s: %+v", w.state(id), expect.Value(w.Store.Pause(w.T.Context(), id))(w.T))
+	w.T.Fatalf("not over: %s: %+v", w.state(id), expect.Value(w.Store.Pauses.Get(w.T.Context(), id))(w.T))
 	return api.Migration{}
 }
 
@@ -183,11 +183,11 @@ func (w *walk) toTheEnd() api.Migration {
 func (s *site) wantNothingOpen(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()
-	if open := expect.Value(s.Store.OpenPauses(ctx))(s.T); len(open) > 0 {
+	if open := expect.Value(s.Store.Pauses.Open(ctx))(s.T); len(open) > 0 {
 		s.T.Errorf("a move is open: %+v", open)
 	}
 	for _, d := range s.hosts {
-		if tasks := expect.Value(s.Store.PendingTasks(ctx, d.ID))(s.T); len(tasks) > 0 {
+		if tasks := expect.Value(s.Store.Tasks.Pending(ctx, d.ID))(s.T); len(tasks) > 0 {
 			s.T.Errorf("host %s has still to do %+v", d.Name, tasks)
 		}
 		s.mu.Lock()

@@ -73,7 +73,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pen
 		return nil, api.Errorf(api.CodeInvalidArgument, "the op id %s begins with %s, as those do of what only reads; use another one", task.ID, readPrefix)
 	}
 	// Wait for a known task even if its host is away: it may be done.
-	known, _, err := r.cfg.Store.Task(ctx, task.ID)
+	known, _, err := r.cfg.Tasks.Get(ctx, task.ID)
 	if err != nil && api.CodeOf(err) != api.CodeNotFound {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pen
 		r.settle(e, *refused)
 		return e, nil
 	}
-	stored, answer, err := r.cfg.Store.CreateTask(ctx, store.Call{Who: req.Who}, task, req.asked())
+	stored, answer, err := r.cfg.Tasks.Create(ctx, store.Call{Who: req.Who}, task, req.asked())
 	if err != nil {
 		r.leave(e)
 		return nil, err

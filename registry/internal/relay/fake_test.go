@@ -41,7 +41,7 @@ func (s *tasks) lock() (unlock func(), err error) {
 	return s.mu.Unlock, err
 }
 
-func (s *tasks) CreateTask(_ context.Context, _ store.Call, in api.Task, asked workflow.TaskRequest) (api.Task, *api.TaskAnswer, error) {
+func (s *tasks) Create(_ context.Context, _ store.Call, in api.Task, asked workflow.TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *tasks) CreateTask(_ context.Context, _ store.Call, in api.Task, asked w
 	return s.rows[in.ID], s.answer[in.ID], nil
 }
 
-func (s *tasks) Task(_ context.Context, id string) (api.Task, *api.TaskAnswer, error) {
+func (s *tasks) Get(_ context.Context, id string) (api.Task, *api.TaskAnswer, error) {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *tasks) Task(_ context.Context, id string) (api.Task, *api.TaskAnswer, e
 	return row, s.answer[id], nil
 }
 
-func (s *tasks) PendingTasks(_ context.Context, hostID string) ([]api.Task, error) {
+func (s *tasks) Pending(_ context.Context, hostID string) ([]api.Task, error) {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *tasks) PendingTasks(_ context.Context, hostID string) ([]api.Task, erro
 	return pending, nil
 }
 
-func (s *tasks) TakeTasks(_ context.Context, _ store.Call, hostID string, ids []string) ([]api.Task, error) {
+func (s *tasks) Take(_ context.Context, _ store.Call, hostID string, ids []string) ([]api.Task, error) {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *tasks) TakeTasks(_ context.Context, _ store.Call, hostID string, ids []
 	return taken, nil
 }
 
-func (s *tasks) AnswerTask(_ context.Context, _ store.Call, hostID, taskID string, in api.TaskAnswer) error {
+func (s *tasks) Answer(_ context.Context, _ store.Call, hostID, taskID string, in api.TaskAnswer) error {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *tasks) AnswerTask(_ context.Context, _ store.Call, hostID, taskID strin
 	return nil
 }
 
-func (s *tasks) WithdrawTask(_ context.Context, _ store.Call, id string) (bool, error) {
+func (s *tasks) Withdraw(_ context.Context, _ store.Call, id string) (bool, error) {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {

@@ -101,14 +101,14 @@ func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, se
 	if same {
 		return nil
 	}
-	pending, err := r.cfg.Store.PendingTasks(ctx, hostID)
+	pending, err := r.cfg.Tasks.Pending(ctx, hostID)
 	if err != nil {
 		return err
 	}
 	for _, task := range pending {
 		if task.State == api.TaskQueued && r.forgotten(task.ID) {
 			// Its caller's wait ended before the host polled.
-			if _, err := r.cfg.Store.WithdrawTask(ctx, store.Call{Who: call.Who}, task.ID); err != nil {
+			if _, err := r.cfg.Tasks.Withdraw(ctx, store.Call{Who: call.Who}, task.ID); err != nil {
 				return err
 			}
 			continue
@@ -148,8 +148,8 @@ func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, 
 	}
 	taken := map[string]api.Task{}
 	if len(ids) > 0 {
-		// The end of this poll must not leave the result of TakeTasks unknown.
-		tasks, err := r.cfg.Store.TakeTasks(context.WithoutCancel(ctx), call, hostID, ids)
+		// The end of this poll must not leave the result of Take unknown.
+		tasks, err := r.cfg.Tasks.Take(context.WithoutCancel(ctx), call, hostID, ids)
 		if err != nil {
 			r.Lost(hostID)
 			return nil, err
@@ -192,7 +192,7 @@ func (r *Relay) dequeue(h *host, p *poll) []*pendingTask {
 // lookAgain handles a task that the store did not mark as taken: it has an answer, or it was
 // withdrawn and its wait ends by itself.
 func (r *Relay) lookAgain(ctx context.Context, e *pendingTask) {
-	if _, answer, err := r.cfg.Store.Task(ctx, e.id); err == nil && answer != nil {
+	if _, answer, err := r.cfg.Tasks.Get(ctx, e.id); err == nil && answer != nil {
 		r.settle(e, *answer)
 	}
 }
@@ -207,7 +207,7 @@ func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID stri
 	if isRead(taskID) {
 		return r.answerRead(hostID, taskID, a)
 	}
-	if err := r.cfg.Store.AnswerTask(ctx, call, hostID, taskID, a); err != nil {
+	if err := r.cfg.Tasks.Answer(ctx, call, hostID, taskID, a); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -216,7 +216,7 @@ func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID stri
 	if e == nil {
 		return nil
 	}
-	_, stored, err := r.cfg.Store.Task(ctx, taskID)
+	_, stored, err := r.cfg.Tasks.Get(ctx, taskID)
 	if err != nil {
 		return err
 	}

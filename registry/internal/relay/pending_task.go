@@ -132,14 +132,14 @@ func (r *Relay) giveUp(e *pendingTask) (api.TaskAnswer, error) {
 			"host %s does not answer within %s; look at volferryd on that host", e.name, r.cfg.AnswerTimeout)
 	}
 	ctx := context.Background()
-	withdrawn, err := r.cfg.Store.WithdrawTask(ctx, store.Call{Who: e.task.Who}, e.id)
+	withdrawn, err := r.cfg.Tasks.Withdraw(ctx, store.Call{Who: e.task.Who}, e.id)
 	if err == nil && withdrawn {
 		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
 			"host %s did not fetch the request within %s; it was withdrawn and nothing was done; look at volferryd on that host", e.name, r.cfg.AnswerTimeout)
 	}
 	if err != nil {
 		r.cfg.Log.Warn("it is not known whether a host took its task", "task", e.id, "host", e.name, "err", err)
-	} else if _, answer, err := r.cfg.Store.Task(ctx, e.id); err == nil && answer != nil {
+	} else if _, answer, err := r.cfg.Tasks.Get(ctx, e.id); err == nil && answer != nil {
 		return *answer, nil
 	}
 	return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,

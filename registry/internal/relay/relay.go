@@ -68,20 +68,25 @@ const (
 // a waiting caller is dropped.
 const readPrefix = "read-"
 
-// Store has the tasks that may change something.
+// Tasks has the tasks that may change something.
+type Tasks interface {
+	Create(ctx context.Context, call store.Call, in api.Task, asked workflow.TaskRequest) (api.Task, *api.TaskAnswer, error)
+	Get(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
+	Pending(ctx context.Context, hostID string) ([]api.Task, error)
+	Take(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error)
+	Answer(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error
+	Withdraw(ctx context.Context, call store.Call, id string) (bool, error)
+}
+
+// Store has the hosts, and the audit trail.
 type Store interface {
-	CreateTask(ctx context.Context, call store.Call, in api.Task, asked workflow.TaskRequest) (api.Task, *api.TaskAnswer, error)
-	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
-	PendingTasks(ctx context.Context, hostID string) ([]api.Task, error)
-	TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error)
-	AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error
-	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
 	Host(ctx context.Context, ref string) (api.Host, error)
 	AuditSeen(ctx context.Context, what, object string) error
 }
 
 // Config has the dependencies of a Relay.
 type Config struct {
+	Tasks Tasks
 	Store Store
 	Log   *slog.Logger
 	// OnBreak, if not nil, is called with the id of a host when its newest poll ends with a broken

@@ -13,10 +13,12 @@ import (
 
 // SharedMoves begins moves of volumes of several instances, which the registry leads.
 type SharedMoves struct {
-	Store interface {
-		KnownHosts
-		RegisterLive(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(workflow.PauseHost) error) (api.Migration, error)
-		RegisterPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error)
+	Hosts  KnownHosts
+	Pauses interface {
+		Register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error)
+	}
+	LiveMoves interface {
+		Register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(workflow.PauseHost) error) (api.Migration, error)
 	}
 	// Relay knows which hosts are present, and their daemons' announcements.
 	Relay *Relay
@@ -27,18 +29,18 @@ type SharedMoves struct {
 // holds for a live move if a daemon cannot track its guests' writes, or cannot throttle them if
 // requested.
 func (r SharedMoves) Begin(ctx context.Context, call store.Call, ref string, in api.MigrationTarget) (api.Migration, error) {
-	present, err := r.Relay.PresentHosts(ctx, r.Store)
+	present, err := r.Relay.PresentHosts(ctx, r.Hosts)
 	if err != nil {
 		return api.Migration{}, err
 	}
 	if in.Method != api.MethodLive {
-		return r.Store.RegisterPause(ctx, call, ref, in, present)
+		return r.Pauses.Register(ctx, call, ref, in, present)
 	}
 	needs := []string{protocol.LiveShared}
 	if in.ThrottleWriters {
 		needs = append(needs, protocol.ThrottleWriters)
 	}
-	return r.Store.RegisterLive(ctx, call, ref, in, present, func(host workflow.PauseHost) error {
+	return r.LiveMoves.Register(ctx, call, ref, in, present, func(host workflow.PauseHost) error {
 		has, _ := r.Relay.Announcement(host.ID)
 		return has.Check("the daemon of host "+host.Name, needs)
 	})

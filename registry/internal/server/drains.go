@@ -16,19 +16,19 @@ import (
 // eachDrain visits the drains after an id, each with the obstacles to removing its pool.
 func (s *Server) eachDrain(r *http.Request, after string, do ledger.Visit[api.Drain]) error {
 	return ledger.InChunks(after, func(d *api.Drain) string { return d.ID }, func(after string) ([]api.Drain, bool, error) {
-		found, more, err := s.Store.DrainsAfter(r.Context(), after)
+		found, more, err := s.Store.Drains.After(r.Context(), after)
 		if err != nil {
 			return nil, false, err
 		}
 		for i := range found {
 			s.sayWhyVolumesWait(r.Context(), found[i])
 		}
-		return found, more, s.Store.AddNeeds(r.Context(), found)
+		return found, more, s.Store.Drains.AddNeeds(r.Context(), found)
 	}, do)
 }
 
 func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
-	d, err := s.Store.Drain(ctx, ref)
+	d, err := s.Store.Drains.Get(ctx, ref)
 	if err != nil {
 		return d, err
 	}
@@ -36,7 +36,7 @@ func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
 	// An operator decides by this answer whether to remove a pool, so it fails if the obstacles are
 	// unknown.
 	one := []api.Drain{d}
-	err = s.Store.AddNeeds(ctx, one)
+	err = s.Store.Drains.AddNeeds(ctx, one)
 	return one[0], err
 }
 
@@ -117,13 +117,13 @@ func (s *Server) away(ctx context.Context, name string) *api.Error {
 }
 
 func (s *Server) startDrain(r *http.Request, call store.Call, in api.PoolDrain) (api.Drain, error) {
-	return s.Store.CreateDrain(r.Context(), call, httpjson.Reference(r), in)
+	return s.Store.Drains.Create(r.Context(), call, httpjson.Reference(r), in)
 }
 
 // setDrain returns a handler that sets the state of a drain.
 func (s *Server) setDrain(to string) func(context.Context, store.Call, string, routes.None) (api.Drain, error) {
 	return func(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Drain, error) {
-		return s.Store.SetDrainState(ctx, call, ref, to)
+		return s.Store.Drains.SetState(ctx, call, ref, to)
 	}
 }
 

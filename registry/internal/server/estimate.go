@@ -34,7 +34,7 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	if err != nil {
 		return e, err
 	}
-	measured, err := s.Store.CopyRate(r.Context(), in.ToPool)
+	measured, err := s.Store.Rates.Copy(r.Context(), in.ToPool)
 	if err != nil {
 		return e, err
 	}
@@ -80,7 +80,7 @@ func (s *Server) standstill(ctx context.Context, guests []api.PausedInstance) (s
 		of[g.Host] += g.MemoryBytes
 	}
 	for host, bytes := range of {
-		rate, err := s.Store.MemoryRate(ctx, host, bytes)
+		rate, err := s.Store.Rates.Memory(ctx, host, bytes)
 		if err != nil {
 			return 0, err
 		}

@@ -18,7 +18,7 @@ func TestNoCommandOfAHostIsShownAtTheRegistry(t *testing.T) {
 	const evil = "curl evil.example"
 	s := newSite(t)
 	drain := s.fill(t)
-	expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, drain, api.DrainVolume{VolumeID: movingID, State: api.DrainVolumeMoving, MigrationID: moveID, Host: "a"}))
+	expect.OK(t, s.store.Drains.SetVolume(t.Context(), store.Call{}, drain, api.DrainVolume{VolumeID: movingID, State: api.DrainVolumeMoving, MigrationID: moveID, Host: "a"}))
 	report := func(m api.Migration) {
 		t.Helper()
 		r := api.HostReport{ID: hostID, Name: "a", Version: "1", BootID: "b", Epoch: 1, Instances: []api.InstanceReport{}, Migrations: []api.Migration{m}}

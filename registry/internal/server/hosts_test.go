@@ -303,7 +303,7 @@ func TestAMoveThatHasStoppedOnItsHostIsInTheStatusOfTheSite(t *testing.T) {
 func TestADrainSaysWhichOfItsMovesHasStoppedHowThatIsMendedAndHowManyWait(t *testing.T) {
 	s := newSite(t)
 	id := s.fill(t)
-	expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, id, api.DrainVolume{VolumeID: movingID, State: api.DrainVolumeMoving, MigrationID: moveID, Host: "a"}))
+	expect.OK(t, s.store.Drains.SetVolume(t.Context(), store.Call{}, id, api.DrainVolume{VolumeID: movingID, State: api.DrainVolumeMoving, MigrationID: moveID, Host: "a"}))
 	moving := func() api.DrainVolume {
 		t.Helper()
 		var d api.Drain

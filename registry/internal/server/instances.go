@@ -24,7 +24,7 @@ func (s *Server) transitionInstance(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	v, err := s.Store.TransitionInstance(r.Context(), call, httpjson.Reference(r), in)
+	v, err := s.Store.Shelf.Transition(r.Context(), call, httpjson.Reference(r), in)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *Server) isTask(r *http.Request, call store.Call) (bool, error) {
 	if call.Key == "" || call.Host != nil {
 		return false, nil
 	}
-	task, _, err := s.Store.Task(r.Context(), call.Key)
+	task, _, err := s.Store.Tasks.Get(r.Context(), call.Key)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return false, nil
 	}

@@ -50,7 +50,7 @@ func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) 
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)
 	if err == nil && m.LedByRegistry() {
-		if m.PauseSteps, err = s.Store.PauseSteps(ctx, m.ID); err != nil {
+		if m.PauseSteps, err = s.Store.Pauses.Steps(ctx, m.ID); err != nil {
 			return m, err
 		}
 		if stall := float64(api.StoodStill(m.PauseSteps).Milliseconds()); stall > 0 {

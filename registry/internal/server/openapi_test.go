@@ -130,7 +130,7 @@ func (s *site) failed(t *testing.T, drain string) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	v := api.DrainVolume{VolumeID: volumeID, State: api.DrainVolumeSkipped, Error: why}
-	expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, drain, v))
+	expect.OK(t, s.store.Drains.SetVolume(t.Context(), store.Call{}, drain, v))
 }
 
 // Required members are required whatever their type: an empty object must not turn off a policy.

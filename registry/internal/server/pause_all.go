@@ -35,7 +35,7 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toMigrate))
 	}
-	m, err := relay.SharedMoves{Store: s.Store, Relay: s.Relay}.Begin(r.Context(), call, httpjson.Reference(r), in)
+	m, err := relay.SharedMoves{Hosts: s.Store, Pauses: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Relay: s.Relay}.Begin(r.Context(), call, httpjson.Reference(r), in)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.C
 		}
 		end := do // do must not change for later requests
 		if in.DiscardMemory {
-			end = s.Store.DiscardPaused
+			end = s.Store.Pauses.Discard
 		}
 		p, err := end(r.Context(), call, m.ID)
 		if err != nil {
@@ -89,7 +89,7 @@ func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.C
 }
 
 func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) (workflow.Pause, error) {
-	return s.Store.CancelPause(ctx, call, ref, nil)
+	return s.Store.Pauses.Cancel(ctx, call, ref, nil)
 }
 
 // notPaused refuses a request that a move led by the registry does not support.
@@ -149,7 +149,7 @@ func ends(phase workflow.PausePhase) bool {
 // waitsFor names the disconnected hosts that a move led by the registry waits for, nil if there are
 // none. A failure to find out must not fail the view.
 func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
-	p, err := s.Store.Pause(ctx, id)
+	p, err := s.Store.Pauses.Get(ctx, id)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}

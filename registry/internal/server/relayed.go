@@ -155,7 +155,7 @@ func (s *Server) askedBefore(ctx context.Context, key string) (relay.Request, er
 	if key == "" {
 		return relay.Request{}, nil
 	}
-	task, _, err := s.Store.Task(ctx, key)
+	task, _, err := s.Store.Tasks.Get(ctx, key)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound || err == nil && task.State == api.TaskWithdrawn:
 		return relay.Request{}, nil

@@ -141,7 +141,7 @@ func TestHostThatIsNotThereIsUnavailableAtOnce(t *testing.T) {
 		if got := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow"}`).code(); got != api.CodeHypervisorUnavailable || time.Since(begin) != 0 {
 			t.Errorf("code = %s after %s", got, time.Since(begin))
 		}
-		if _, _, err := s.store.Task(t.Context(), "k"); api.CodeOf(err) != api.CodeNotFound {
+		if _, _, err := s.store.Tasks.Get(t.Context(), "k"); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("the task was stored: %v", err)
 		}
 		s.fetch(t, hostID)

@@ -203,7 +203,7 @@ func TestTheHostThatWasAskedToDeleteAVolumeMayForgetIt(t *testing.T) {
 // take makes host b take a task.
 func (s *site) take(t *testing.T, method, path string) {
 	t.Helper()
-	task, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: "task-of-b", Host: "b", Who: "x", Method: method, Path: path}, workflow.TaskRequest{})
+	task, _, err := s.store.Tasks.Create(t.Context(), store.Call{}, api.Task{ID: "task-of-b", Host: "b", Who: "x", Method: method, Path: path}, workflow.TaskRequest{})
 	expect.OK(t, err)
 	as := speaker{cert: certificate(otherID, "b"), epoch: "1"}
 	if w := s.speak(t, as, http.MethodGet, "/v1/hosts/"+otherID+"/tasks?session=s&wait_seconds=1", ""); !strings.Contains(w.Body.String(), task.ID) {

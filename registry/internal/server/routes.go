@@ -92,8 +92,8 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		write(routes.SetVolumeSize, http.StatusOK, s.setVolumeSize),
 		routes.RetypeVolume.ServedByRegistry(s.retype),
 		write(routes.PlanRetype, http.StatusOK, s.planRetype),
-		shelvedOr(s, routes.AttachVolume, db.AttachShelved, s.toAttach),
-		shelvedOr(s, routes.DetachVolume, db.DetachShelved, s.toDetach),
+		shelvedOr(s, routes.AttachVolume, db.Shelf.Attach, s.toAttach),
+		shelvedOr(s, routes.DetachVolume, db.Shelf.Detach, s.toDetach),
 		routes.MigrateVolume.ServedByRegistry(s.migrateVolume),
 		relayed(s, routes.PlanMigration, s.toMigrate),
 		write(routes.EstimateMigration, http.StatusOK, s.estimateMove),
@@ -159,13 +159,13 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		routes.FollowMigration.ServedByRegistry(s.watchMigration),
 		s.notPaused(relayed(s, routes.UpdateMigration, ofMigration[api.MigrationUpdate](s)), "change"),
 		s.notPaused(relayed(s, routes.CopyMigration, ofMigration[routes.None](s)), "copy"),
-		s.orAdopted(s.orPaused(relayed(s, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s)), db.CompletePause), anyOf, db.AdoptMovedPause),
-		s.orAdopted(s.orPaused(relayed(s, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s)), s.cancelPaused), asleep, db.AdoptPause),
+		s.orAdopted(s.orPaused(relayed(s, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s)), db.Pauses.Complete), anyOf, db.Pauses.AdoptMoved),
+		s.orAdopted(s.orPaused(relayed(s, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s)), s.cancelPaused), asleep, db.Pauses.Adopt),
 		drastic(s, routes.AbandonMigration, db.AbandonMigration),
 
 		create(routes.RegisterMigration, db.RegisterMigration),
 		change(routes.TransitionMigration, db.TransitionMigration),
-		change(routes.PermitPause, db.PermitPause),
+		change(routes.PermitPause, db.Pauses.Permit),
 	}
 }
 

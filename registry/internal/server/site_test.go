@@ -66,7 +66,7 @@ func openSite(path string) (*site, error) {
 		return nil, err
 	}
 	m.Watch(db, log)
-	hosts := relay.New(relay.Config{Store: db, Log: log, OnBreak: db.BrokeOff})
+	hosts := relay.New(relay.Config{Tasks: db.Tasks, Store: db, Log: log, OnBreak: db.BrokeOff})
 	srv := server.New(server.Config{
 		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
 	})
@@ -197,9 +197,9 @@ func (s *site) fill(t testing.TB) (drainID string) {
 	move.VolumeID, move.SrcAttachmentID, move.DstAttachmentID, move.Dst = movingID, movedID, dstID, storetest.At("/slow/moving")
 	expect.Value(s.store.RegisterMigration(ctx, nobody, move))(t)
 	expect.Value(s.store.CreateType(ctx, nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
-	_, _, err := s.store.CreateTask(ctx, nobody, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, workflow.TaskRequest{})
+	_, _, err := s.store.Tasks.Create(ctx, nobody, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, workflow.TaskRequest{})
 	expect.OK(t, err)
-	return expect.Value(s.store.CreateDrain(ctx, nobody, "fast", api.PoolDrain{ToPool: "slow"}))(t).ID
+	return expect.Value(s.store.Drains.Create(ctx, nobody, "fast", api.PoolDrain{ToPool: "slow"}))(t).ID
 }
 
 // seenAt matches times of reports, which are not changes.

@@ -222,7 +222,7 @@ func TestDrainIsShownFollowedAndStopped(t *testing.T) {
 		}
 		p := s.begin(t, "GET", "/v1/drains/"+d.ID+"/events", "", "")
 		moving := api.DrainVolume{VolumeID: freeID, State: api.DrainVolumeMoving}
-		expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, d.ID, moving))
+		expect.OK(t, s.store.Drains.SetVolume(t.Context(), store.Call{}, d.ID, moving))
 		pass(time.Second)
 		for _, verb := range []string{"pause", "resume", "stop"} {
 			s.ok(t, "POST", "/v1/drains/"+d.ID+"/"+verb, "")

@@ -124,7 +124,7 @@ func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done boo
 		return false, err
 	}
 	done, err = s.shelvedAlone(w, r, call, func(ctx context.Context) (api.Attachment, error) {
-		return s.Store.DeleteShelvedAttachment(ctx, call, httpjson.Reference(r))
+		return s.Store.Shelf.DeleteAttachment(ctx, call, httpjson.Reference(r))
 	})
 	if api.CodeOf(err) == api.CodeNotFound && call.Host == nil {
 		return false, nil // its host or a migration may know what happened to it
@@ -142,7 +142,7 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 		return false, err
 	}
 	if call.Key != "" {
-		if _, _, err := s.Store.Task(r.Context(), call.Key); api.CodeOf(err) != api.CodeNotFound {
+		if _, _, err := s.Store.Tasks.Get(r.Context(), call.Key); api.CodeOf(err) != api.CodeNotFound {
 			return false, err
 		}
 	}

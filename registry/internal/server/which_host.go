@@ -137,7 +137,7 @@ func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.Migrati
 // toUnshelve targets the first connected host of those that may unshelve the instance. It first
 // stores the operator's request, without which the host may not claim the instance.
 func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.InstanceUnshelve) (target, error) {
-	plan, err := s.Store.PlanUnshelve(ctx, httpjson.Reference(r), in.Host)
+	plan, err := s.Store.Shelf.PlanUnshelve(ctx, httpjson.Reference(r), in.Host)
 	if err != nil {
 		return target{}, err
 	}
@@ -145,7 +145,7 @@ func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.Instan
 	if err != nil || !s.Relay.Present(host.ID) {
 		return target{host, plan.Instance.ID}, err
 	}
-	return target{host, plan.Instance.ID}, s.Store.AskUnshelve(ctx, store.Call{Who: whoIs(r)}, plan.Instance.ID, host.ID)
+	return target{host, plan.Instance.ID}, s.Store.Shelf.AskUnshelve(ctx, store.Call{Who: whoIs(r)}, plan.Instance.ID, host.ID)
 }
 
 func (s *Server) toAttach(ctx context.Context, r *http.Request, in *api.VolumeAttach) (target, error) {
@@ -210,7 +210,7 @@ func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *routes.None) (to 
 }
 
 func (s *Server) hostOfOp(ctx context.Context, id string) (api.Host, error) {
-	task, _, err := s.Store.Task(ctx, api.AskedOp(id))
+	task, _, err := s.Store.Tasks.Get(ctx, api.AskedOp(id))
 	if api.CodeOf(err) == api.CodeNotFound {
 		return api.Host{}, api.NotFound("operation", id)
 	}

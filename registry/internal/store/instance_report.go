@@ -70,7 +70,7 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 
 // noteRanOn records that a host newly reports a guest as running. If a move with all guests paused
 // has suspended this guest and not resumed any guest yet, another program has resumed it: the saved
-// memory of the other guests is older than its writes (workflow.Store.PermitPause). Reports arrive
+// memory of the other guests is older than its writes (workflow.Pauses.Permit). Reports arrive
 // in order, so this is not the state from before the suspension.
 func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 	type resting struct {

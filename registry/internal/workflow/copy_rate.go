@@ -7,12 +7,16 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// CopyRate returns the recent rate of moves into a pool, in bytes per second from start to end, by
+// Rates are measured by the newest moves of the site.
+type Rates struct{ db *store.Store }
+
+// Copy returns the recent rate of moves into a pool, in bytes per second from start to end, by
 // its newest completed migrations; 0 if unknown.
-func (s *Store) CopyRate(ctx context.Context, pool string) (float64, error) {
-	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (rate float64, err error) {
+func (s *Rates) Copy(ctx context.Context, pool string) (float64, error) {
+	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) (rate float64, err error) {
 		if err = q.QueryRowContext(ctx, `SELECT COALESCE(SUM(bytes) * 1e6 / SUM(took_us), 0) FROM (
 				SELECT json_extract(dst, '$.size_bytes') AS bytes, finished_us - started_us AS took_us FROM migrations
 				WHERE state = 'completed' AND json_extract(dst, '$.pool') = ? AND finished_us > started_us AND method NOT IN ('save', 'live')

@@ -21,14 +21,14 @@ import (
 // maxParallel bounds the volumes that a drain moves at once.
 const maxParallel = 64
 
-// CreateDrain starts a drain of a pool with every volume that is now in it. It first stops an open
+// Create starts a drain of a pool with every volume that is now in it. It first stops an open
 // drain between the same pools that has failed or skipped volumes, so that these are tried again.
-func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
+func (s *Drains) Create(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
 	in.Parallel = cmp.Or(in.Parallel, 1)
 	if err := checkDrain(pool, in); err != nil {
 		return api.Drain{}, err
 	}
-	return mutate(ctx, s, call, "drain.create", []any{pool, in}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
+	return mutate(ctx, s.db, call, "drain.create", []any{pool, in}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
 		if err := cmp.Or(store.CheckPoolKnown(ctx, tx, pool), store.CheckPoolKnown(ctx, tx, in.ToPool), store.CheckPoolActive(ctx, tx, in.ToPool)); err != nil {
 			return api.Drain{}, err
 		}
@@ -48,7 +48,7 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 		if _, err := tx.addArrived(ctx, id, pool); err != nil {
 			return api.Drain{}, err
 		}
-		d, err := s.drainByID(ctx, tx, id)
+		d, err := s.byID(ctx, tx, id)
 		if err != nil {
 			return d, err
 		}
@@ -62,7 +62,7 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 // supersede stops an open drain from pool to toPool that has failed or skipped volumes, so that a
 // new drain can try them again. Running moves continue. It does not stop other drains: to move the
 // volumes to another pool, the operator must stop the drain first.
-func (s *Store) supersede(ctx context.Context, tx *changeTx, pool, toPool string) error {
+func (s *Drains) supersede(ctx context.Context, tx *changeTx, pool, toPool string) error {
 	var id string
 	err := tx.QueryRowContext(ctx, "SELECT id FROM drains WHERE pool = ? AND to_pool = ? AND state IN ('running', 'paused')", pool, toPool).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -71,7 +71,7 @@ func (s *Store) supersede(ctx context.Context, tx *changeTx, pool, toPool string
 	if err != nil {
 		return fmt.Errorf("read drain of pool: %w", err)
 	}
-	d, err := s.drainByID(ctx, tx, id)
+	d, err := s.byID(ctx, tx, id)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Store) supersede(ctx context.Context, tx *changeTx, pool, toPool string
 	}) {
 		return nil
 	}
-	_, err = s.setDrainState(ctx, tx, d, api.DrainStopped)
+	_, err = s.setState(ctx, tx, d, api.DrainStopped)
 	return err
 }
 

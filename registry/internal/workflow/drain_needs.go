@@ -35,26 +35,26 @@ func scanOutside(row ledger.Scanner) (v api.Volume, err error) {
 // outside of the pool that need an image below its path become skipped volumes, with advice. Files
 // in the pool that domains need become uses. These obstacles are not stored, and the drain does not
 // move them.
-func (s *Store) AddNeeds(ctx context.Context, drains []api.Drain) error {
+func (s *Drains) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	if len(drains) == 0 {
 		return nil
 	}
-	outside, err := ledger.ReadAll(ctx, s.Reader(), scanOutside, outsideQuery)
+	outside, err := ledger.ReadAll(ctx, s.db.Reader(), scanOutside, outsideQuery)
 	if err != nil {
 		return err
 	}
-	pools, err := s.Pools(ctx)
+	pools, err := s.db.Pools(ctx)
 	if err != nil {
 		return err
 	}
-	shelved, err := ledger.ReadAll(ctx, s.Reader(), scanShelved, "SELECT i.name, s.definition FROM shelves s JOIN instances i ON i.id = s.instance_id ORDER BY i.name")
+	shelved, err := ledger.ReadAll(ctx, s.db.Reader(), scanShelved, "SELECT i.name, s.definition FROM shelves s JOIN instances i ON i.id = s.instance_id ORDER BY i.name")
 	if err != nil {
 		return err
 	}
 	for i := range drains {
 		d := &drains[i]
 		var last bool
-		if err := s.Reader().QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM drains WHERE pool = ? AND started_us > ?)", d.Pool, d.StartedAt.UnixMicro()).Scan(&last); err != nil {
+		if err := s.db.Reader().QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM drains WHERE pool = ? AND started_us > ?)", d.Pool, d.StartedAt.UnixMicro()).Scan(&last); err != nil {
 			return fmt.Errorf("look up later drains: %w", err)
 		}
 		if last {

@@ -44,8 +44,8 @@ func migrateAs(t *testing.T, s *Store, n, generation int, dst api.Location) {
 // shown returns a drain as in a view.
 func shown(t *testing.T, s *Store, drain string) api.Drain {
 	t.Helper()
-	one := []api.Drain{must(s.Drain(t.Context(), drain))(t)}
-	if err := s.AddNeeds(t.Context(), one); err != nil {
+	one := []api.Drain{must(s.Drains.Get(t.Context(), drain))(t)}
+	if err := s.Drains.AddNeeds(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}
 	return one[0]
@@ -83,15 +83,15 @@ func TestADrainNamesVolumesElsewhereThatReadABaseImageInThePool(t *testing.T) {
 	for _, v := range d.Volumes {
 		mustSet(t, s, d.ID, v.VolumeID, api.DrainVolumeMoving, api.DrainVolumeMoved)
 	}
-	for _, v := range must(s.Drain(t.Context(), d.ID))(t).Volumes {
+	for _, v := range must(s.Drains.Get(t.Context(), d.ID))(t).Volumes {
 		if v.VolumeName == "late" {
 			t.Errorf("the drain itself has the volume: %+v", v)
 		}
 	}
 	// Only the last drain of the pool lists it.
-	must(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainStopped))(t)
-	later := must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
-	slow := must(s.CreateDrain(t.Context(), nobody, "slow", toNFS))(t)
+	must(s.Drains.SetState(t.Context(), nobody, d.ID, api.DrainStopped))(t)
+	later := must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
+	slow := must(s.Drains.Create(t.Context(), nobody, "slow", toNFS))(t)
 	wantReaders(t, shown(t, s, d.ID))
 	wantReaders(t, shown(t, s, later.ID), "late")
 	wantReaders(t, shown(t, s, slow.ID))
@@ -100,10 +100,10 @@ func TestADrainNamesVolumesElsewhereThatReadABaseImageInThePool(t *testing.T) {
 func TestAVolumeThatLeftAPoolWithoutItsBaseImageIsNotMoved(t *testing.T) {
 	s := newSite(t)
 	addClone(t, s, "more", "/fast/more")
-	d := must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
+	d := must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
 	wantReaders(t, shown(t, s, d.ID)) // the drain moves it, and copies the base image
 	migrateAs(t, s, 3, 1, cloneAt("/slow/more"))
-	if err := s.RefreshDrainVolumes(t.Context(), nobody, d.ID); err != nil {
+	if err := s.Drains.RefreshVolumes(t.Context(), nobody, d.ID); err != nil {
 		t.Fatal(err)
 	}
 	if got := lines(t, s, d.ID)["more"]; got != api.DrainVolumeMoved {
@@ -188,7 +188,7 @@ func TestADrainNamesTheVolumesOfAnotherPoolAtItsPath(t *testing.T) {
 	there := at("/fast/twins")
 	there.Pool = "twin"
 	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: addedID["more"], Name: "more", Status: api.VolumeAvailable, Host: "b", Location: there}))(t)
-	d := must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
+	d := must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
 	if !slices.ContainsFunc(shown(t, s, d.ID).Volumes, func(v api.DrainVolume) bool { return v.VolumeName == "more" && v.Outside() }) {
 		t.Errorf("volumes = %+v, want more below the pool", shown(t, s, d.ID).Volumes)
 	}

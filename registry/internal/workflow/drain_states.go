@@ -17,37 +17,37 @@ var drainNext = map[string][]string{
 	api.DrainPaused:  {api.DrainRunning, api.DrainStopped},
 }
 
-// SetDrainState pauses, resumes or stops a drain. Running moves continue to their end. Setting the
+// SetState pauses, resumes or stops a drain. Running moves continue to their end. Setting the
 // present state changes nothing.
-func (s *Store) SetDrainState(ctx context.Context, call store.Call, ref, to string) (api.Drain, error) {
+func (s *Drains) SetState(ctx context.Context, call store.Call, ref, to string) (api.Drain, error) {
 	if !slices.Contains([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped}, to) {
 		return api.Drain{}, validate.Invalid("a drain cannot be made %s", validate.Quote(to))
 	}
-	return mutate(ctx, s, call, "drain.state", []any{ref, to}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
+	return mutate(ctx, s.db, call, "drain.state", []any{ref, to}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
 		id, err := store.Resolve(ctx, tx, kindDrain, ref)
 		if err != nil {
 			return api.Drain{}, err
 		}
-		d, err := s.drainByID(ctx, tx, id)
+		d, err := s.byID(ctx, tx, id)
 		if err != nil || d.State == to {
 			return d, err
 		}
 		if !slices.Contains(drainNext[d.State], to) {
 			return d, api.Errorf(api.CodeStateForbidden, "drain %s is %s and cannot become %s; begin another one", d.ID, d.State, to).With("state", d.State)
 		}
-		return s.setDrainState(ctx, tx, d, to)
+		return s.setState(ctx, tx, d, to)
 	})
 }
 
-// FinishDrain ends a running drain without remaining work. It returns conflict while a volume is
+// Finish ends a running drain without remaining work. It returns conflict while a volume is
 // pending or moving, or is in the pool and not in the drain yet.
-func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string) (api.Drain, error) {
-	return mutate(ctx, s, call, "drain.finish", drainID, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
+func (s *Drains) Finish(ctx context.Context, call store.Call, drainID string) (api.Drain, error) {
+	return mutate(ctx, s.db, call, "drain.finish", drainID, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
 		id, err := store.Resolve(ctx, tx, kindDrain, drainID)
 		if err != nil {
 			return api.Drain{}, err
 		}
-		d, err := s.drainByID(ctx, tx, id)
+		d, err := s.byID(ctx, tx, id)
 		if err != nil || d.State == api.DrainDone {
 			return d, err
 		}
@@ -66,11 +66,11 @@ func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string
 		if arrived > 0 {
 			return d, api.Errorf(api.CodeConflict, "drain %s has %s left", d.ID, api.Count(arrived, "volume"))
 		}
-		return s.setDrainState(ctx, tx, d, api.DrainDone)
+		return s.setState(ctx, tx, d, api.DrainDone)
 	})
 }
 
-func (s *Store) setDrainState(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
+func (s *Drains) setState(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
 	var finished any
 	if to == api.DrainStopped || to == api.DrainDone {
 		finished = tx.At.UnixMicro()
@@ -81,5 +81,5 @@ func (s *Store) setDrainState(ctx context.Context, tx *changeTx, d api.Drain, to
 	if err := tx.auditDrain(ctx, d, "drain.state", d.State, to, nil); err != nil {
 		return d, err
 	}
-	return s.drainByID(ctx, tx, d.ID)
+	return s.byID(ctx, tx, d.ID)
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RefreshDrainVolumes adds volumes that have come into the pool to a running drain, and settles
+// RefreshVolumes adds volumes that have come into the pool to a running drain, and settles
 // pending volumes that have left it. It writes only changes, so it may be called often.
-func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error {
-	d, err := s.Drain(ctx, drainID)
+func (s *Drains) RefreshVolumes(ctx context.Context, call store.Call, drainID string) error {
+	d, err := s.Get(ctx, drainID)
 	if err != nil || d.State != api.DrainRunning {
 		return err
 	}
-	if current, err := s.drainCurrent(ctx, d); current || err != nil {
+	if current, err := s.current(ctx, d); current || err != nil {
 		return err
 	}
 	call.Key = ""
-	_, err = mutate(ctx, s, call, "drain.refresh", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+	_, err = mutate(ctx, s.db, call, "drain.refresh", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 		// The drain may have been stopped since.
-		if d, err = s.drainByID(ctx, tx, d.ID); err != nil || d.State != api.DrainRunning {
+		if d, err = s.byID(ctx, tx, d.ID); err != nil || d.State != api.DrainRunning {
 			return none, err
 		}
 		arrived, err := tx.addArrived(ctx, d.ID, d.Pool)
@@ -45,15 +45,15 @@ func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainI
 	return err
 }
 
-// drainCurrent reports whether the lines of a drain match the present contents of the pool.
-func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
+// current reports whether the lines of a drain match the present contents of the pool.
+func (s *Drains) current(ctx context.Context, d api.Drain) (bool, error) {
 	waits := map[string]bool{}
 	settled := map[string]bool{}
 	for _, v := range d.Volumes {
 		waits[v.VolumeID] = v.State == api.DrainVolumePending
 		settled[v.VolumeID] = v.State != api.DrainVolumePending && v.State != api.DrainVolumeMoved
 	}
-	inPool, err := ledger.ReadAll(ctx, s.Reader(), scanDrainVolume, inPoolQuery, d.Pool)
+	inPool, err := ledger.ReadAll(ctx, s.db.Reader(), scanDrainVolume, inPoolQuery, d.Pool)
 	if err != nil {
 		return false, err
 	}
@@ -71,10 +71,10 @@ func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 	return true, nil
 }
 
-// NextDrainVolumes returns the moving volumes of a drain and, if the drain runs, its pending
+// NextVolumes returns the moving volumes of a drain and, if the drain runs, its pending
 // volumes. The caller may start pending volumes while fewer than Parallel move.
-func (s *Store) NextDrainVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error) {
-	d, err := s.Drain(ctx, drainID)
+func (s *Drains) NextVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error) {
+	d, err := s.Get(ctx, drainID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,19 +96,19 @@ var drainVolumeNext = map[string][]string{
 	api.DrainVolumeMoving:  {api.DrainVolumePending, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
 }
 
-// SetDrainVolume records the state, migration, host and error of a volume of a drain. It returns
+// SetVolume records the state, migration, host and error of a volume of a drain. It returns
 // conflict for moving, unless the drain runs and fewer than Parallel volumes move. Recording the
 // same values again changes nothing.
-func (s *Store) SetDrainVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error {
+func (s *Drains) SetVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error {
 	if err := cmp.Or(validate.ID("volume id", v.VolumeID), validate.Text("migration id", v.MigrationID), validate.Text("host", v.Host)); err != nil {
 		return err
 	}
-	_, err := mutate(ctx, s, call, "drain.volume", []any{drainID, v}, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+	_, err := mutate(ctx, s.db, call, "drain.volume", []any{drainID, v}, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 		id, err := store.Resolve(ctx, tx, kindDrain, drainID)
 		if err != nil {
 			return none, err
 		}
-		d, err := s.drainByID(ctx, tx, id)
+		d, err := s.byID(ctx, tx, id)
 		if err != nil {
 			return none, err
 		}

@@ -11,6 +11,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
+// Drains are the drains of pools, with their volumes.
+type Drains struct{ db *store.Store }
+
 var kindDrain = store.Kind{Noun: "drain", Table: "drains"}
 
 func (tx *changeTx) auditDrain(ctx context.Context, d api.Drain, what, from, to string, details map[string]any) error {
@@ -25,38 +28,38 @@ func withPool(details map[string]any, pool string) map[string]any {
 	return details
 }
 
-// Drains returns every drain with its volumes, newest first.
-func (s *Store) Drains(ctx context.Context) ([]api.Drain, error) {
-	return s.drains(ctx, "ORDER BY started_us DESC, id")
+// All returns every drain with its volumes, newest first.
+func (s *Drains) All(ctx context.Context) ([]api.Drain, error) {
+	return s.list(ctx, "ORDER BY started_us DESC, id")
 }
 
 // drainRows is the number of drains read at a time; each may have thousands of volumes.
 const drainRows = 16
 
-// DrainsAfter returns a chunk of the drains after this id, in order of ids, and whether there may
+// After returns a chunk of the drains after this id, in order of ids, and whether there may
 // be more.
-func (s *Store) DrainsAfter(ctx context.Context, id string) (drains []api.Drain, more bool, err error) {
-	drains, err = s.drains(ctx, "WHERE id > ? ORDER BY id LIMIT ?", id, drainRows)
+func (s *Drains) After(ctx context.Context, id string) (drains []api.Drain, more bool, err error) {
+	drains, err = s.list(ctx, "WHERE id > ? ORDER BY id LIMIT ?", id, drainRows)
 	return drains, len(drains) == drainRows, err
 }
 
-// OpenDrains returns, oldest first, the drains that the loop has to advance: running and paused
+// Open returns, oldest first, the drains that the loop has to advance: running and paused
 // ones, and stopped ones with a running move.
-func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
-	return s.drains(ctx, `WHERE state IN ('running', 'paused')
+func (s *Drains) Open(ctx context.Context) ([]api.Drain, error) {
+	return s.list(ctx, `WHERE state IN ('running', 'paused')
 		OR EXISTS (SELECT 1 FROM drain_volumes v WHERE v.drain_id = drains.id AND v.state = 'moving')
 		ORDER BY started_us, id`)
 }
 
-func (s *Store) drains(ctx context.Context, which string, args ...any) ([]api.Drain, error) {
-	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) ([]api.Drain, error) {
+func (s *Drains) list(ctx context.Context, which string, args ...any) ([]api.Drain, error) {
+	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) ([]api.Drain, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM drains "+which, args...)
 		if err != nil {
 			return nil, err
 		}
 		drains := make([]api.Drain, 0, len(ids))
 		for _, id := range ids {
-			d, err := s.drainByID(ctx, q, id)
+			d, err := s.byID(ctx, q, id)
 			if err != nil {
 				return nil, err
 			}
@@ -66,12 +69,12 @@ func (s *Store) drains(ctx context.Context, which string, args ...any) ([]api.Dr
 	})
 }
 
-// Drain returns the drain that ref names, with the last reported progress of its moves.
-func (s *Store) Drain(ctx context.Context, ref string) (api.Drain, error) {
-	return store.ViewOne(ctx, s.Store, kindDrain, ref, s.drainByID)
+// Get returns the drain that ref names, with the last reported progress of its moves.
+func (s *Drains) Get(ctx context.Context, ref string) (api.Drain, error) {
+	return store.ViewOne(ctx, s.db, kindDrain, ref, s.byID)
 }
 
-func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api.Drain, error) {
+func (s *Drains) byID(ctx context.Context, q ledger.Querier, id string) (api.Drain, error) {
 	var (
 		d        = api.Drain{ID: id}
 		started  int64
@@ -104,12 +107,12 @@ func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api
 }
 
 // addProgress sets the moved bytes of a volume.
-func (s *Store) addProgress(v *api.DrainVolume) {
+func (s *Drains) addProgress(v *api.DrainVolume) {
 	switch v.State {
 	case api.DrainVolumeMoved:
 		v.BytesDone = v.SizeBytes
 	case api.DrainVolumeMoving:
-		if live, ok := s.MigrationProgress(v.MigrationID); ok {
+		if live, ok := s.db.MigrationProgress(v.MigrationID); ok {
 			v.BytesDone = min(max(live.BytesDone, 0), v.SizeBytes)
 		}
 	}

@@ -23,7 +23,7 @@ func drainSite(t *testing.T) (*Store, api.Drain) {
 	t.Helper()
 	s := newSite(t)
 	addVolume(t, s, "more", "b", "/fast/more")
-	return s, must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
+	return s, must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
 }
 
 var addedID = map[string]string{"more": id(volumeKind, 50), "late": id(volumeKind, 51)}
@@ -45,7 +45,7 @@ func deleteVolume(t *testing.T, s *Store, name string) {
 func lines(t *testing.T, s *Store, drain string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, v := range must(s.Drain(t.Context(), drain))(t).Volumes {
+	for _, v := range must(s.Drains.Get(t.Context(), drain))(t).Volumes {
 		out[v.VolumeName] = v.State
 	}
 	return out
@@ -61,7 +61,7 @@ func wantLines(t *testing.T, s *Store, drain string, want map[string]string) {
 // set sets the state of a volume of a drain.
 func set(t *testing.T, s *Store, drain, volume, state string) error {
 	t.Helper()
-	return s.SetDrainVolume(t.Context(), nobody, drain, api.DrainVolume{VolumeID: volume, State: state})
+	return s.Drains.SetVolume(t.Context(), nobody, drain, api.DrainVolume{VolumeID: volume, State: state})
 }
 
 func mustSet(t *testing.T, s *Store, drain, volume string, states ...string) {
@@ -97,10 +97,10 @@ func TestADrainHasALineForEveryVolumeOfThePoolOnEveryHost(t *testing.T) {
 	if e := lastEvent(t, s); e.What != "drain.create" || e.Object != "drain/"+d.ID || e.Details["pool"] != "fast" {
 		t.Errorf("event = %+v", e)
 	}
-	if diff := cmp.Diff(d, must(s.Drain(t.Context(), d.ID[:8]))(t)); diff != "" {
+	if diff := cmp.Diff(d, must(s.Drains.Get(t.Context(), d.ID[:8]))(t)); diff != "" {
 		t.Errorf("drain by the beginning of its id (-created +read):\n%s", diff)
 	}
-	if all := must(s.Drains(t.Context()))(t); len(all) != 1 || cmp.Diff(d, all[0]) != "" {
+	if all := must(s.Drains.All(t.Context()))(t); len(all) != 1 || cmp.Diff(d, all[0]) != "" {
 		t.Errorf("drains = %+v", all)
 	}
 }
@@ -124,17 +124,17 @@ func TestDrainsThatAreRefused(t *testing.T) {
 		"to lose what is unread":   {"nfs", api.PoolDrain{ToPool: "fast", Verify: api.VerifyNone, DeleteSource: true}, api.CodeInvalidArgument},
 		"a negative bandwidth":     {"nfs", api.PoolDrain{ToPool: "fast", BandwidthBytesPerSecond: -1}, api.CodeInvalidArgument},
 	} {
-		err := unchanged(t, s, func() error { return second(s.CreateDrain(t.Context(), nobody, tc.pool, tc.in)) })
+		err := unchanged(t, s, func() error { return second(s.Drains.Create(t.Context(), nobody, tc.pool, tc.in)) })
 		if api.CodeOf(err) != tc.code {
 			t.Errorf("%s: %v, want %s", name, err, tc.code)
 		}
 	}
-	_, err := s.CreateDrain(t.Context(), nobody, "fast", toNFS)
+	_, err := s.Drains.Create(t.Context(), nobody, "fast", toNFS)
 	wantCode(t, err, api.CodeConflict, d.ID)
 	if api.AsError(err).Details["drain_id"] != d.ID {
 		t.Errorf("details = %v", api.AsError(err).Details)
 	}
-	if other := must(s.CreateDrain(t.Context(), nobody, "nfs", api.PoolDrain{ToPool: "fast"}))(t); other.Parallel != 1 {
+	if other := must(s.Drains.Create(t.Context(), nobody, "nfs", api.PoolDrain{ToPool: "fast"}))(t); other.Parallel != 1 {
 		t.Errorf("drain = %+v, want one at a time", other)
 	}
 }
@@ -142,11 +142,11 @@ func TestDrainsThatAreRefused(t *testing.T) {
 func TestOfConcurrentDrainsOfAPoolOneWins(t *testing.T) {
 	s := newSite(t)
 	first := store.Call{Who: "test", Key: "key-1"}
-	d := must(s.CreateDrain(t.Context(), first, "fast", toNFS))(t)
-	if again := must(s.CreateDrain(t.Context(), first, "fast", toNFS))(t); again.ID != d.ID {
+	d := must(s.Drains.Create(t.Context(), first, "fast", toNFS))(t)
+	if again := must(s.Drains.Create(t.Context(), first, "fast", toNFS))(t); again.ID != d.ID {
 		t.Errorf("the same request made another drain, %s", again.ID)
 	}
-	err := second(mutate(t.Context(), s, nobody, "drain", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+	err := second(mutate(t.Context(), s.Store, nobody, "drain", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 		return none, second(tx.ExecContext(ctx, "INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us) SELECT 'x', pool, to_pool, parallel, 0, 0, 'paused', 1 FROM drains"))
 	}))
 	if !sqlitedb.Violates(err, "drains.pool") {
@@ -171,7 +171,7 @@ func TestTheStatesOfADrain(t *testing.T) {
 			var err error
 			for i, to := range tc.path {
 				var got api.Drain
-				if got, err = s.SetDrainState(t.Context(), nobody, d.ID, to); err == nil && got.State != to {
+				if got, err = s.Drains.SetState(t.Context(), nobody, d.ID, to); err == nil && got.State != to {
 					t.Errorf("state = %s, want %s", got.State, to)
 				}
 				if i < len(tc.path)-1 && err != nil {
@@ -184,27 +184,27 @@ func TestTheStatesOfADrain(t *testing.T) {
 		})
 	}
 	s, d := drainSite(t)
-	if got := must(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainStopped))(t); got.FinishedAt == nil {
+	if got := must(s.Drains.SetState(t.Context(), nobody, d.ID, api.DrainStopped))(t); got.FinishedAt == nil {
 		t.Errorf("drain = %+v", got)
 	}
 	if e := lastEvent(t, s); e.What != "drain.state" || e.From != api.DrainRunning || e.To != api.DrainStopped {
 		t.Errorf("event = %+v", e)
 	}
-	must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t) // another drain of the pool may begin
+	must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t) // another drain of the pool may begin
 }
 
 func TestNoMoreMoveAtOnceThanWasAskedAndNoneUnlessItRuns(t *testing.T) {
 	s, d := drainSite(t)
 	mustSet(t, s, d.ID, root, api.DrainVolumeMoving)
-	if moving, pending, err := s.NextDrainVolumes(t.Context(), d.ID); err != nil || len(moving) != 1 || len(pending) != 2 || moving[0].VolumeID != root {
+	if moving, pending, err := s.Drains.NextVolumes(t.Context(), d.ID); err != nil || len(moving) != 1 || len(pending) != 2 || moving[0].VolumeID != root {
 		t.Errorf("moving %+v, pending %+v (%v)", moving, pending, err)
 	}
-	must(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainPaused))(t)
+	must(s.Drains.SetState(t.Context(), nobody, d.ID, api.DrainPaused))(t)
 	wantCode(t, set(t, s, d.ID, data, api.DrainVolumeMoving), api.CodeConflict, "paused")
-	if moving, pending, err := s.NextDrainVolumes(t.Context(), d.ID); err != nil || len(moving) != 1 || len(pending) != 0 {
+	if moving, pending, err := s.Drains.NextVolumes(t.Context(), d.ID); err != nil || len(moving) != 1 || len(pending) != 0 {
 		t.Errorf("moving %+v, pending %+v (%v)", moving, pending, err)
 	}
-	must(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainRunning))(t)
+	must(s.Drains.SetState(t.Context(), nobody, d.ID, api.DrainRunning))(t)
 	mustSet(t, s, d.ID, data, api.DrainVolumeMoving, api.DrainVolumeMoving)
 	wantCode(t, set(t, s, d.ID, addedID["more"], api.DrainVolumeMoving), api.CodeConflict, "2 volumes")
 	mustSet(t, s, d.ID, data, api.DrainVolumeMoved)
@@ -241,10 +241,10 @@ func TestWhatASkippedVolumeSaysIsKept(t *testing.T) {
 	s, d := drainSite(t)
 	why := api.Errorf(api.CodeMultiattached, "cannot migrate volume root: it has 2 attachments").With("attachments", "2")
 	line := api.DrainVolume{VolumeID: root, State: api.DrainVolumeSkipped, Error: why}
-	if err := s.SetDrainVolume(t.Context(), nobody, d.ID, line); err != nil {
+	if err := s.Drains.SetVolume(t.Context(), nobody, d.ID, line); err != nil {
 		t.Fatal(err)
 	}
-	got := must(s.Drain(t.Context(), d.ID))(t)
+	got := must(s.Drains.Get(t.Context(), d.ID))(t)
 	if diff := cmp.Diff(why, got.Volumes[2].Error); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}
@@ -259,17 +259,17 @@ func TestWhatASkippedVolumeSaysIsKept(t *testing.T) {
 func TestProgressOfADrainIsThatOfItsMigrations(t *testing.T) {
 	s, d := drainSite(t)
 	migrating(t, s)
-	if err := s.SetDrainVolume(t.Context(), nobody, d.ID, api.DrainVolume{VolumeID: root, State: api.DrainVolumeMoving, MigrationID: move}); err != nil {
+	if err := s.Drains.SetVolume(t.Context(), nobody, d.ID, api.DrainVolume{VolumeID: root, State: api.DrainVolumeMoving, MigrationID: move}); err != nil {
 		t.Fatal(err)
 	}
 	mustSet(t, s, d.ID, data, api.DrainVolumeMoving, api.DrainVolumeMoved)
 	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 1000)))(t)
-	got := must(s.Drain(t.Context(), d.ID))(t)
+	got := must(s.Drains.Get(t.Context(), d.ID))(t)
 	if got.BytesDone != size+1000 || got.Volumes[2].BytesDone != 1000 || got.Volumes[0].BytesDone != size {
 		t.Errorf("drain = %+v", got)
 	}
 	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 2*size)))(t)
-	if got := must(s.Drain(t.Context(), d.ID))(t); got.BytesDone != 2*size {
+	if got := must(s.Drains.Get(t.Context(), d.ID))(t); got.BytesDone != 2*size {
 		t.Errorf("a host that says too much makes %d bytes done", got.BytesDone)
 	}
 }
@@ -278,11 +278,11 @@ func TestRefreshTakesInWhatArrivesAndSettlesWhatIsGone(t *testing.T) {
 	s, d := drainSite(t)
 	refresh := func() {
 		t.Helper()
-		if err := s.RefreshDrainVolumes(t.Context(), nobody, d.ID); err != nil {
+		if err := s.Drains.RefreshVolumes(t.Context(), nobody, d.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := unchanged(t, s, func() error { return s.RefreshDrainVolumes(t.Context(), nobody, d.ID) }); err != nil {
+	if err := unchanged(t, s, func() error { return s.Drains.RefreshVolumes(t.Context(), nobody, d.ID) }); err != nil {
 		t.Error(err)
 	}
 	addVolume(t, s, "late", "b", "/fast/late")
@@ -295,7 +295,7 @@ func TestRefreshTakesInWhatArrivesAndSettlesWhatIsGone(t *testing.T) {
 	if e := lastEvent(t, s); e.What != "drain.refresh" || e.Details["arrived"] != 1.0 || e.Details["gone"] != 2.0 {
 		t.Errorf("event = %+v", e)
 	}
-	if err := unchanged(t, s, func() error { return s.RefreshDrainVolumes(t.Context(), nobody, d.ID) }); err != nil {
+	if err := unchanged(t, s, func() error { return s.Drains.RefreshVolumes(t.Context(), nobody, d.ID) }); err != nil {
 		t.Error(err)
 	}
 
@@ -310,9 +310,9 @@ func TestRefreshTakesInWhatArrivesAndSettlesWhatIsGone(t *testing.T) {
 		t.Errorf("a volume that came back is %s", got)
 	}
 
-	must(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainStopped))(t)
+	must(s.Drains.SetState(t.Context(), nobody, d.ID, api.DrainStopped))(t)
 	deleteVolume(t, s, "late")
-	if err := unchanged(t, s, func() error { return s.RefreshDrainVolumes(t.Context(), nobody, d.ID) }); err != nil {
+	if err := unchanged(t, s, func() error { return s.Drains.RefreshVolumes(t.Context(), nobody, d.ID) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -324,7 +324,7 @@ func TestADrainTakesInWhatIsOnItsWayIntoThePool(t *testing.T) {
 	mustSet(t, s, d.ID, addedID["more"], api.DrainVolumeSkipped)
 	refresh := func() {
 		t.Helper()
-		if err := s.RefreshDrainVolumes(t.Context(), nobody, d.ID); err != nil {
+		if err := s.Drains.RefreshVolumes(t.Context(), nobody, d.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -332,7 +332,7 @@ func TestADrainTakesInWhatIsOnItsWayIntoThePool(t *testing.T) {
 	back := dataMigration()
 	back.ID, back.Generation, back.Dst = id(migrationKind, 3), 2, at("/fast/data")
 	must(s.RegisterMigration(t.Context(), nobody, back))(t)
-	wantCode(t, second(s.FinishDrain(t.Context(), nobody, d.ID)), api.CodeConflict, "1 volume left")
+	wantCode(t, second(s.Drains.Finish(t.Context(), nobody, d.ID)), api.CodeConflict, "1 volume left")
 	refresh()
 	if got := lines(t, s, d.ID)["data"]; got != api.DrainVolumePending {
 		t.Errorf("a volume on its way into the pool is %s", got)
@@ -343,14 +343,14 @@ func TestADrainTakesInWhatIsOnItsWayIntoThePool(t *testing.T) {
 	if got := lines(t, s, d.ID)["data"]; got != api.DrainVolumeMoved {
 		t.Errorf("a volume that did not come is %s", got)
 	}
-	if got := must(s.FinishDrain(t.Context(), nobody, d.ID))(t); got.State != api.DrainDone {
+	if got := must(s.Drains.Finish(t.Context(), nobody, d.ID))(t); got.State != api.DrainDone {
 		t.Errorf("drain = %+v", got)
 	}
 }
 
 func TestADrainIsDoneWhenNothingIsLeft(t *testing.T) {
 	s, d := drainSite(t)
-	finish := func() error { return second(s.FinishDrain(t.Context(), nobody, d.ID)) }
+	finish := func() error { return second(s.Drains.Finish(t.Context(), nobody, d.ID)) }
 	wantCode(t, unchanged(t, s, finish), api.CodeConflict, "3 volumes left")
 	mustSet(t, s, d.ID, root, api.DrainVolumeSkipped)
 	mustSet(t, s, d.ID, addedID["more"], api.DrainVolumeMoving, api.DrainVolumeFailed)
@@ -361,22 +361,22 @@ func TestADrainIsDoneWhenNothingIsLeft(t *testing.T) {
 	addVolume(t, s, "late", "b", "/fast/late")
 	wantCode(t, unchanged(t, s, finish), api.CodeConflict, "1 volume left")
 	deleteVolume(t, s, "late")
-	got := must(s.FinishDrain(t.Context(), nobody, d.ID))(t)
+	got := must(s.Drains.Finish(t.Context(), nobody, d.ID))(t)
 	if got.State != api.DrainDone || got.FinishedAt == nil {
 		t.Errorf("drain = %+v", got)
 	}
 	if err := unchanged(t, s, finish); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
-	wantCode(t, second(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainRunning)), api.CodeStateForbidden, "done")
+	wantCode(t, second(s.Drains.SetState(t.Context(), nobody, d.ID, api.DrainRunning)), api.CodeStateForbidden, "done")
 }
 
 func TestOpenDrainsAreThoseWithSomethingToLookAfter(t *testing.T) {
 	s, d := drainSite(t)
-	open := func() int { return len(must(s.OpenDrains(t.Context()))(t)) }
+	open := func() int { return len(must(s.Drains.Open(t.Context()))(t)) }
 	mustSet(t, s, d.ID, root, api.DrainVolumeMoving)
-	must(s.SetDrainState(t.Context(), nobody, d.ID, api.DrainStopped))(t)
-	wantCode(t, second(s.FinishDrain(t.Context(), nobody, d.ID)), api.CodeConflict, "stopped")
+	must(s.Drains.SetState(t.Context(), nobody, d.ID, api.DrainStopped))(t)
+	wantCode(t, second(s.Drains.Finish(t.Context(), nobody, d.ID)), api.CodeConflict, "stopped")
 	if open() != 1 {
 		t.Error("a stopped drain of which a volume moves is not looked after")
 	}
@@ -392,11 +392,11 @@ func TestADrainToAPoolThatIsActiveNowhereIsRefused(t *testing.T) {
 	in.Pools = []api.Pool{{Name: "fast", Active: true}, {Name: "cold"}}
 	must(s.Report(t.Context(), nobody, in))(t)
 	to := api.PoolDrain{ToPool: "cold"}
-	err := unchanged(t, s, func() error { return second(s.CreateDrain(t.Context(), nobody, "fast", to)) })
+	err := unchanged(t, s, func() error { return second(s.Drains.Create(t.Context(), nobody, "fast", to)) })
 	wantCode(t, err, api.CodeStateForbidden, "virsh pool-start cold")
 	in.Pools[1].Active = true
 	must(s.Report(t.Context(), nobody, in))(t)
-	must(s.CreateDrain(t.Context(), nobody, "fast", to))(t)
+	must(s.Drains.Create(t.Context(), nobody, "fast", to))(t)
 }
 
 func TestADrainGoesOnAfterARestart(t *testing.T) {
@@ -405,11 +405,11 @@ func TestADrainGoesOnAfterARestart(t *testing.T) {
 	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs", Active: true}}
 	must(s.Report(t.Context(), nobody, in))(t)
 	addVolume(t, s, "more", "a", "/fast/more")
-	d := must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
+	d := must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
 	mustSet(t, s, d.ID, addedID["more"], api.DrainVolumeMoving)
-	before := must(s.Drain(t.Context(), d.ID))(t)
+	before := must(s.Drains.Get(t.Context(), d.ID))(t)
 	s = reopen()
-	if diff := cmp.Diff(before, must(s.Drain(t.Context(), d.ID))(t)); diff != "" {
+	if diff := cmp.Diff(before, must(s.Drains.Get(t.Context(), d.ID))(t)); diff != "" {
 		t.Errorf("drain (-before +after):\n%s", diff)
 	}
 }
@@ -421,11 +421,11 @@ func TestADrainThatGaveUpVolumesIsReplacedByOneToItsPoolAlone(t *testing.T) {
 	must(s.Report(t.Context(), nobody, in))(t)
 	mustSet(t, s, d.ID, root, api.DrainVolumeSkipped)
 	elsewhere := func() error {
-		return second(s.CreateDrain(t.Context(), nobody, "fast", api.PoolDrain{ToPool: "third"}))
+		return second(s.Drains.Create(t.Context(), nobody, "fast", api.PoolDrain{ToPool: "third"}))
 	}
 	wantCode(t, unchanged(t, s, elsewhere), api.CodeConflict, d.ID)
-	must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
-	if got := must(s.Drain(t.Context(), d.ID))(t); got.State != api.DrainStopped {
+	must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
+	if got := must(s.Drains.Get(t.Context(), d.ID))(t); got.State != api.DrainStopped {
 		t.Errorf("the drain before is %s, want it stopped", got.State)
 	}
 }

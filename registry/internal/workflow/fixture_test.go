@@ -137,7 +137,7 @@ func checkClusterRefusals(t *testing.T, cases map[string]refusal) {
 func rawSQL(query string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(mutate(t.Context(), s, nobody, "test.sql", query, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+		must(mutate(t.Context(), s.Store, nobody, "test.sql", query, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 			return none, tx.Exec(ctx, query)
 		}))(t)
 	}

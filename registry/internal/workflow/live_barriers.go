@@ -22,11 +22,11 @@ var liveNext = map[PausePhase][]PausePhase{
 	PauseLast:     {PauseSaving},
 }
 
-// PassLive passes the barrier of a phase: all hosts have ended its action and may get the next
-// phase's. At the end of phase again, all guests must also be resumed at src. PassLive refuses if
+// Pass passes the barrier of a phase: all hosts have ended its action and may get the next
+// phase's. At the end of phase again, all guests must also be resumed at src. Pass refuses if
 // an instance runs on a second host, because its writes are not tracked.
-func (s *Store) PassLive(ctx context.Context, call store.Call, id string, from, to PausePhase) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.live_"+string(to), from, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *LiveMoves) Pass(ctx context.Context, call store.Call, id string, from, to PausePhase) (Pause, error) {
+	return s.pauses.change(ctx, call, id, "migration.live_"+string(to), from, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
 			return err
 		}
@@ -75,12 +75,12 @@ func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 	return nil
 }
 
-// MadeLive passes the barrier of phase making: the copy host has made dst, and tracking may begin.
-func (s *Store) MadeLive(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
+// Made passes the barrier of phase making: the copy host has made dst, and tracking may begin.
+func (s *LiveMoves) Made(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
 	}
-	return s.changePause(ctx, call, id, "migration.live_made", dst, func(ctx context.Context, tx *changeTx, p Pause) error {
+	return s.pauses.change(ctx, call, id, "migration.live_made", dst, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(PauseMaking); err != nil {
 			return err
 		}
@@ -101,11 +101,11 @@ func (s *Store) MadeLive(ctx context.Context, call store.Call, id string, dst ap
 // move is cancelled.
 const mostTries = 3
 
-// AgainLive begins the next generation of a move, because a bitmap is missing or not all guests
+// Again begins the next generation of a move, because a bitmap is missing or not all guests
 // could be suspended. Suspended guests are resumed at src. After mostTries failures the move is
 // cancelled instead.
-func (s *Store) AgainLive(ctx context.Context, call store.Call, id string, phase PausePhase, why *api.Error) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.live_again", []any{phase, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *LiveMoves) Again(ctx context.Context, call store.Call, id string, phase PausePhase, why *api.Error) (Pause, error) {
+	return s.pauses.change(ctx, call, id, "migration.live_again", []any{phase, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {
 			return err
 		}

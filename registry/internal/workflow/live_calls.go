@@ -13,6 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
+// LiveMoves has the changes of live moves before their guests are paused.
+type LiveMoves struct{ pauses *Pauses }
+
 // LiveAnswer is the result of a call. Without Done, the call was undone, refused or withdrawn, and
 // the host will not continue it.
 type LiveAnswer struct {
@@ -28,10 +31,10 @@ type LiveAnswer struct {
 	Error *api.Error
 }
 
-// AskLive records a call before it is made. It returns conflict if the move does not need this call
+// Ask records a call before it is made. It returns conflict if the move does not need this call
 // of the host in this phase, or if the host's last call may not have ended.
-func (s *Store) AskLive(ctx context.Context, call store.Call, id string, phase PausePhase, hostID string, c LiveCall) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.live_ask", []any{phase, hostID, c}, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *LiveMoves) Ask(ctx context.Context, call store.Call, id string, phase PausePhase, hostID string, c LiveCall) (Pause, error) {
+	return s.pauses.change(ctx, call, id, "migration.live_ask", []any{phase, hostID, c}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {
 			return err
 		}
@@ -56,10 +59,10 @@ func (s *Store) AskLive(ctx context.Context, call store.Call, id string, phase P
 	})
 }
 
-// AnswerLive records the result of a call, in any phase. It returns conflict if the result is
+// Answer records the result of a call, in any phase. It returns conflict if the result is
 // already known.
-func (s *Store) AnswerLive(ctx context.Context, call store.Call, id, hostID string, c LiveCall, a LiveAnswer) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.live_answer", []any{hostID, c, a}, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *LiveMoves) Answer(ctx context.Context, call store.Call, id, hostID string, c LiveCall, a LiveAnswer) (Pause, error) {
+	return s.pauses.change(ctx, call, id, "migration.live_answer", []any{hostID, c, a}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		h, err := p.liveHost(hostID)
 		if err != nil {
 			return err

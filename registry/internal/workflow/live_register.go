@@ -13,12 +13,12 @@ import (
 // change and write the same block of this size.
 const liveAlignment = 4096
 
-// RegisterLive begins a move of a volume while its guests write, with the checks and locks of
-// RegisterPause. lacks must return an error that names a host without support for it; RegisterLive
+// Register begins a move of a volume while its guests write, with the checks and locks of
+// Pauses.Register. lacks must return an error that names a host without support for it; Register
 // then changes nothing.
-func (s *Store) RegisterLive(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(PauseHost) error) (api.Migration, error) {
+func (s *LiveMoves) Register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(PauseHost) error) (api.Migration, error) {
 	in.Method = api.MethodLive // whatever method the caller has set
-	return s.register(ctx, call, ref, in, present, kind{
+	return s.pauses.register(ctx, call, ref, in, present, kind{
 		method: api.MethodLive, what: "migration.live", manner: "while its guests write", request: "method " + api.MethodLive,
 		admits: func(v api.Volume, host PauseHost) error {
 			switch src := v.Location; {

@@ -21,8 +21,8 @@ func able(PauseHost) error { return nil }
 func newLive(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s := newPauseSite(t)
-	m := must(s.RegisterLive(t.Context(), nobody, "disk", liveToSAN, bothHere, able))(t)
-	return s, must(s.Pause(t.Context(), m.ID))(t)
+	m := must(s.LiveMoves.Register(t.Context(), nobody, "disk", liveToSAN, bothHere, able))(t)
+	return s, must(s.Pauses.Get(t.Context(), m.ID))(t)
 }
 
 // hostDoes makes a host complete its next call.
@@ -32,8 +32,8 @@ func hostDoes(t *testing.T, s *Store, p Pause, host string) Pause {
 	if !left {
 		t.Fatalf("in phase %s nothing is wanted of host %s", p.Phase, host)
 	}
-	must(s.AskLive(t.Context(), nobody, p.Migration.ID, p.Phase, host, c))(t)
-	return must(s.AnswerLive(t.Context(), nobody, p.Migration.ID, host, c, LiveAnswer{Done: true}))(t)
+	must(s.LiveMoves.Ask(t.Context(), nobody, p.Migration.ID, p.Phase, host, c))(t)
+	return must(s.LiveMoves.Answer(t.Context(), nobody, p.Migration.ID, host, c, LiveAnswer{Done: true}))(t)
 }
 
 func hostsDo(t *testing.T, s *Store, p Pause) Pause {
@@ -62,15 +62,15 @@ func liveAt(t *testing.T, s *Store, p Pause, phase PausePhase) Pause {
 		p = hostsDo(t, s, p)
 		switch p.Phase {
 		case PauseMaking:
-			p = must(s.MadeLive(t.Context(), nobody, id, made(p)))(t)
+			p = must(s.LiveMoves.Made(t.Context(), nobody, id, made(p)))(t)
 		case PauseSuspending:
 			bring(t, s, p, PauseSuspended)
-			p = must(s.SavePause(t.Context(), nobody, id))(t)
+			p = must(s.Pauses.Save(t.Context(), nobody, id))(t)
 		case PauseSaving:
 			bring(t, s, p, PauseSaved)
-			p = must(s.FlipPause(t.Context(), nobody, id, p.Migration.Dst))(t)
+			p = must(s.Pauses.Flip(t.Context(), nobody, id, p.Migration.Dst))(t)
 		default:
-			p = must(s.PassLive(t.Context(), nobody, id, p.Phase, to))(t)
+			p = must(s.LiveMoves.Pass(t.Context(), nobody, id, p.Phase, to))(t)
 		}
 	}
 	t.Fatalf("the move does not get to %s", phase)
@@ -110,7 +110,7 @@ func TestAMoveWhileGuestsWriteGoesThroughItsPhases(t *testing.T) {
 			t.Errorf("in %s the migration is %s %s", step.phase, p.Migration.State, p.Migration.Phase)
 		}
 	}
-	if steps := must(s.PauseSteps(t.Context(), m.ID))(t); reached(steps) != "suspending, suspended app a, suspended db b, last, read a, read b, saving, last a, last b, saved app a, saved db b, restoring" {
+	if steps := must(s.Pauses.Steps(t.Context(), m.ID))(t); reached(steps) != "suspending, suspended app a, suspended db b, last, read a, read b, saving, last a, last b, saved app a, saved db b, restoring" {
 		t.Errorf("in the pause it has noted %s", reached(steps))
 	}
 	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.Path != made(p).Path || v.Generation != 2 {
@@ -118,8 +118,8 @@ func TestAMoveWhileGuestsWriteGoesThroughItsPhases(t *testing.T) {
 	}
 	p = hostsDo(t, s, p)
 	awake(t, s, p)
-	must(s.SetPauseCopy(t.Context(), nobody, m.ID, p.Phase, 0, "", nil))(t)
-	if p = must(s.FinishPause(t.Context(), nobody, m.ID))(t); p.Migration.State != api.MigrationCompleted {
+	must(s.Pauses.SetCopy(t.Context(), nobody, m.ID, p.Phase, 0, "", nil))(t)
+	if p = must(s.Pauses.Finish(t.Context(), nobody, m.ID))(t); p.Migration.State != api.MigrationCompleted {
 		t.Errorf("move = %+v", p)
 	}
 	wantLocks(t, s, map[string]string{})
@@ -136,7 +136,7 @@ func TestNoBarrierIsPassedBeforeAllHostsHaveReachedIt(t *testing.T) {
 			p = liveAt(t, s, p, phase)
 			refused := func(what string) {
 				t.Helper()
-				_, err := s.PassLive(t.Context(), nobody, p.Migration.ID, phase, to)
+				_, err := s.LiveMoves.Pass(t.Context(), nobody, p.Migration.ID, phase, to)
 				wantCode(t, err, api.CodeConflict, "not all hosts")
 				if t.Failed() {
 					t.Fatal(what)
@@ -146,15 +146,15 @@ func TestNoBarrierIsPassedBeforeAllHostsHaveReachedIt(t *testing.T) {
 			p = hostDoes(t, s, p, hostA)
 			refused("one was asked")
 			c, _ := p.LiveNext(must(p.liveHost(hostB))(t))
-			must(s.AskLive(t.Context(), nobody, p.Migration.ID, phase, hostB, c))(t)
+			must(s.LiveMoves.Ask(t.Context(), nobody, p.Migration.ID, phase, hostB, c))(t)
 			refused("the other one is at it")
-			must(s.AnswerLive(t.Context(), nobody, p.Migration.ID, hostB, c, LiveAnswer{}))(t)
+			must(s.LiveMoves.Answer(t.Context(), nobody, p.Migration.ID, hostB, c, LiveAnswer{}))(t)
 			refused("the other one has failed")
-			p = hostDoes(t, s, must(s.Pause(t.Context(), p.Migration.ID))(t), hostB)
+			p = hostDoes(t, s, must(s.Pauses.Get(t.Context(), p.Migration.ID))(t), hostB)
 			if h := must(p.liveHost(hostB))(t); h.Call.Attempt != 1 {
 				t.Errorf("the second time is attempt %d", h.Call.Attempt)
 			}
-			if p = must(s.PassLive(t.Context(), nobody, p.Migration.ID, phase, to))(t); p.Phase != to {
+			if p = must(s.LiveMoves.Pass(t.Context(), nobody, p.Migration.ID, phase, to))(t); p.Phase != to {
 				t.Errorf("phase = %s", p.Phase)
 			}
 		})
@@ -166,11 +166,11 @@ func TestAHostThatMayStillCopyIsAskedForNothingAndKeepsDst(t *testing.T) {
 	for name, lead := range map[string]func(*testing.T, *Store, Pause) Pause{
 		"again": func(t *testing.T, s *Store, p Pause) Pause {
 			t.Helper()
-			return must(s.AgainLive(t.Context(), nobody, p.Migration.ID, p.Phase, lost))(t)
+			return must(s.LiveMoves.Again(t.Context(), nobody, p.Migration.ID, p.Phase, lost))(t)
 		},
 		"cancelling": func(t *testing.T, s *Store, p Pause) Pause {
 			t.Helper()
-			return must(s.CancelPause(t.Context(), nobody, p.Migration.ID, lost))(t)
+			return must(s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, lost))(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,31 +178,31 @@ func TestAHostThatMayStillCopyIsAskedForNothingAndKeepsDst(t *testing.T) {
 			p = hostDoes(t, s, liveAt(t, s, p, PauseCopying), hostA)
 			id := p.Migration.ID
 			copying, _ := p.LiveNext(must(p.liveHost(hostB))(t))
-			must(s.AskLive(t.Context(), nobody, id, PauseCopying, hostB, copying))(t)
+			must(s.LiveMoves.Ask(t.Context(), nobody, id, PauseCopying, hostB, copying))(t)
 			p = bring(t, s, lead(t, s, p), PauseRestored)
 
 			p = hostDoes(t, s, p, hostA)
 			next, _ := p.LiveNext(must(p.liveHost(hostB))(t))
-			_, err := s.AskLive(t.Context(), nobody, id, p.Phase, hostB, next)
+			_, err := s.LiveMoves.Ask(t.Context(), nobody, id, p.Phase, hostB, next)
 			wantCode(t, err, api.CodeConflict, "may still be doing")
 			if name == "again" {
-				_, err = s.PassLive(t.Context(), nobody, id, p.Phase, PauseTracking)
+				_, err = s.LiveMoves.Pass(t.Context(), nobody, id, p.Phase, PauseTracking)
 			} else {
-				_, err = s.SetPauseCopy(t.Context(), nobody, id, p.Phase, 0, "", nil)
+				_, err = s.Pauses.SetCopy(t.Context(), nobody, id, p.Phase, 0, "", nil)
 			}
 			wantCode(t, err, api.CodeConflict, "not all hosts")
 
-			must(s.AnswerLive(t.Context(), nobody, id, hostB, copying, LiveAnswer{}))(t)
-			p = hostDoes(t, s, must(s.Pause(t.Context(), id))(t), hostB)
+			must(s.LiveMoves.Answer(t.Context(), nobody, id, hostB, copying, LiveAnswer{}))(t)
+			p = hostDoes(t, s, must(s.Pauses.Get(t.Context(), id))(t), hostB)
 			if name == "again" {
-				p = must(s.PassLive(t.Context(), nobody, id, p.Phase, PauseTracking))(t)
+				p = must(s.LiveMoves.Pass(t.Context(), nobody, id, p.Phase, PauseTracking))(t)
 				if p.Live.Generation != 2 || p.Live.Round != 0 || p.Instances[0].State != PauseChecked {
 					t.Errorf("the next generation is %+v", p)
 				}
 				wantLocks(t, s, map[string]string{app: id, db: id})
 				return
 			}
-			must(s.SetPauseCopy(t.Context(), nobody, id, p.Phase, 0, "", nil))(t)
+			must(s.Pauses.SetCopy(t.Context(), nobody, id, p.Phase, 0, "", nil))(t)
 			wantLocks(t, s, map[string]string{})
 		})
 	}
@@ -212,7 +212,7 @@ func TestAHostThatMayStillCopyIsAskedForNothingAndKeepsDst(t *testing.T) {
 func TestTheVolumeMovesOnlyWhenAllAreSavedAndAllIsCopied(t *testing.T) {
 	s, p := newLive(t)
 	p = liveAt(t, s, p, PauseSaving)
-	flip := func() error { return second(s.FlipPause(t.Context(), nobody, p.Migration.ID, p.Migration.Dst)) }
+	flip := func() error { return second(s.Pauses.Flip(t.Context(), nobody, p.Migration.ID, p.Migration.Dst)) }
 	wantCode(t, flip(), api.CodeConflict, "not all hosts")
 	p = hostsDo(t, s, p)
 	wantCode(t, flip(), api.CodeConflict, "not saved")
@@ -221,8 +221,8 @@ func TestTheVolumeMovesOnlyWhenAllAreSavedAndAllIsCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCode(t, flip(), api.CodeConflict, "restoring")
-	wantCode(t, second(s.CancelPause(t.Context(), nobody, p.Migration.ID, nil)), api.CodePastPointOfNoReturn, "")
-	wantCode(t, second(s.AgainLive(t.Context(), nobody, p.Migration.ID, PauseRestoring, lost)), api.CodeConflict, "cannot begin again")
+	wantCode(t, second(s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, nil)), api.CodePastPointOfNoReturn, "")
+	wantCode(t, second(s.LiveMoves.Again(t.Context(), nobody, p.Migration.ID, PauseRestoring, lost)), api.CodeConflict, "cannot begin again")
 }
 
 func TestGenerationsThatComeToNothingEndTheMove(t *testing.T) {
@@ -240,14 +240,14 @@ func TestGenerationsThatComeToNothingEndTheMove(t *testing.T) {
 				}
 				p = liveAt(t, s, p, phase)
 				if p.Phase == PauseLast {
-					p = must(s.AgainLive(t.Context(), nobody, p.Migration.ID, phase, lost))(t)
+					p = must(s.LiveMoves.Again(t.Context(), nobody, p.Migration.ID, phase, lost))(t)
 					if p.Phase == PauseAgain {
 						p = bring(t, s, p, PauseReady)
-						p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+						p = must(s.Pauses.Resume(t.Context(), nobody, p.Migration.ID))(t)
 					}
 					continue
 				}
-				p = must(s.AgainLive(t.Context(), nobody, p.Migration.ID, phase, lost))(t)
+				p = must(s.LiveMoves.Again(t.Context(), nobody, p.Migration.ID, phase, lost))(t)
 			}
 			if p.Phase != end || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeBitmapLost {
 				t.Errorf("after %v it is %s: %v", phases, p.Phase, p.Migration.Error)
@@ -259,12 +259,12 @@ func TestGenerationsThatComeToNothingEndTheMove(t *testing.T) {
 // A cancel before the next generation must not lock guests that were already resumed for it.
 func TestACancelBeforeTheNextGenerationUnlocksWhatRunsOn(t *testing.T) {
 	s, p := newLive(t)
-	p = must(s.AgainLive(t.Context(), nobody, p.Migration.ID, liveAt(t, s, p, PauseTracking).Phase, lost))(t)
+	p = must(s.LiveMoves.Again(t.Context(), nobody, p.Migration.ID, liveAt(t, s, p, PauseTracking).Phase, lost))(t)
 	at := slices.IndexFunc(p.Instances, func(g PauseInstance) bool { return g.ID == app })
 	p.Instances[at].State = PauseRestored
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, p.Instances[at]))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, p.Instances[at]))(t)
 	wantLocks(t, s, map[string]string{app: p.Migration.ID, db: p.Migration.ID})
-	must(s.CancelPause(t.Context(), nobody, p.Migration.ID, nil))(t)
+	must(s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, nil))(t)
 	wantLocks(t, s, map[string]string{db: p.Migration.ID})
 }
 
@@ -306,7 +306,7 @@ func TestMovesWhileGuestsWriteThatAreRefused(t *testing.T) {
 			if tc.there == nil {
 				tc.there = bothHere
 			}
-			err := unchanged(t, s, func() error { return second(s.RegisterLive(t.Context(), nobody, "disk", in, tc.there, tc.lacks)) })
+			err := unchanged(t, s, func() error { return second(s.LiveMoves.Register(t.Context(), nobody, "disk", in, tc.there, tc.lacks)) })
 			wantCode(t, err, tc.code, tc.text)
 		})
 	}
@@ -332,7 +332,7 @@ func TestChangesOfMovesThatTheRegistryLeadsAreAnnounced(t *testing.T) {
 	s := newPauseSite(t)
 	announced := func(what string, change func()) {
 		t.Helper()
-		next := s.PauseChanged()
+		next := s.Pauses.Changed()
 		change()
 		select {
 		case <-next:
@@ -341,8 +341,8 @@ func TestChangesOfMovesThatTheRegistryLeadsAreAnnounced(t *testing.T) {
 		}
 	}
 	var m api.Migration
-	announced("a new move", func() { m = must(s.RegisterLive(t.Context(), nobody, "disk", liveToSAN, bothHere, able))(t) })
-	p := must(s.Pause(t.Context(), m.ID))(t)
+	announced("a new move", func() { m = must(s.LiveMoves.Register(t.Context(), nobody, "disk", liveToSAN, bothHere, able))(t) })
+	p := must(s.Pauses.Get(t.Context(), m.ID))(t)
 	announced("what a host has done", func() { hostDoes(t, s, p, hostA) })
-	announced("a cancel", func() { must(s.CancelPause(t.Context(), nobody, m.ID, nil))(t) })
+	announced("a cancel", func() { must(s.Pauses.Cancel(t.Context(), nobody, m.ID, nil))(t) })
 }

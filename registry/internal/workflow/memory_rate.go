@@ -22,9 +22,9 @@ const (
 	comparableRAM = 4
 )
 
-// MemoryRate returns the recent rates of a host for this much RAM.
-func (s *Store) MemoryRate(ctx context.Context, host string, bytes int64) (MemoryRate, error) {
-	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (r MemoryRate, err error) {
+// Memory returns the recent rates of a host for this much RAM.
+func (s *Rates) Memory(ctx context.Context, host string, bytes int64) (MemoryRate, error) {
+	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) (r MemoryRate, err error) {
 		for reached, rate := range map[string]*float64{PauseSaved: &r.Save, PauseReady: &r.Restore} {
 			if err := q.QueryRowContext(ctx, memoryRateQuery, host, reached, bytes/comparableRAM, rateSteps).Scan(rate); err != nil {
 				return r, fmt.Errorf("read how fast host %s saves RAM: %w", host, err)

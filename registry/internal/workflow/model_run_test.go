@@ -107,14 +107,14 @@ func (m *machine) shelveAtFirst(instance string) {
 	in := api.InstanceTransition{From: api.InstanceStopped, To: api.InstanceShelved, Host: m.instances[instance].host, Epoch: 1, OpID: "first", Definition: webDefinition()}
 	for _, to := range []api.InstanceState{api.InstanceShelved, api.InstanceShelvedOffloaded} {
 		in.To = to
-		must(m.s.TransitionInstance(m.t.Context(), nobody, instance, in))(m.t)
+		must(m.s.Shelf.Transition(m.t.Context(), nobody, instance, in))(m.t)
 		if wrong := m.transitionInstance(instance, in); wrong != nil {
 			m.t.Fatalf("the model refuses what the site begins with: %q", wrong)
 		}
 		in.From, in.Definition = to, nil
 	}
 	root := keys(m.volumes)[3]
-	a := must(m.s.AttachShelved(m.t.Context(), nobody, root, api.VolumeAttach{Instance: instance, Root: true}))(m.t)
+	a := must(m.s.Shelf.Attach(m.t.Context(), nobody, root, api.VolumeAttach{Instance: instance, Root: true}))(m.t)
 	m.add(api.AttachmentReserve{ID: a.ID, VolumeID: root, InstanceID: instance, Device: a.Device, Mode: a.Mode}, a.State)
 }
 

@@ -164,7 +164,7 @@ func (m *machine) doShelf(rt *rapid.T) {
 	if in.To == api.InstanceShelved && in.From != api.InstanceShelvedOffloaded {
 		in.Definition = webDefinition()
 	}
-	_, err := m.s.TransitionInstance(m.t.Context(), nobody, id, in)
+	_, err := m.s.Shelf.Transition(m.t.Context(), nobody, id, in)
 	agree(rt, fmt.Sprintf("shelf %s %+v", id, in), err, m.transitionInstance(id, in))
 }
 
@@ -176,7 +176,7 @@ func (m *machine) doAsk(rt *rapid.T) {
 	if taken && i.claimOp == "" {
 		m.atRest(&want, id)
 	}
-	agree(rt, "ask for "+id+" on "+host, m.s.AskUnshelve(m.t.Context(), nobody, id, host), want)
+	agree(rt, "ask for "+id+" on "+host, m.s.Shelf.AskUnshelve(m.t.Context(), nobody, id, host), want)
 	if want != nil {
 		return
 	}
@@ -207,7 +207,7 @@ func (m *machine) doShelvedAttach(rt *rapid.T) {
 		want.Generation = v.generation
 	}
 	wrong := m.attachShelved(want, host)
-	a, err := m.s.AttachShelved(m.t.Context(), call, volume, in)
+	a, err := m.s.Shelf.Attach(m.t.Context(), call, volume, in)
 	agree(rt, fmt.Sprintf("shelved attach %s %+v %s", volume, in, host), err, wrong)
 	if wrong == nil {
 		want.ID = a.ID
@@ -239,9 +239,9 @@ func (m *machine) doShelvedDetach(rt *rapid.T) {
 	}
 	var err error
 	if a != nil && rapid.Bool().Draw(rt, "by volume") {
-		_, err = m.s.DetachShelved(m.t.Context(), call, a.volume, api.VolumeDetach{Instance: a.instance})
+		_, err = m.s.Shelf.Detach(m.t.Context(), call, a.volume, api.VolumeDetach{Instance: a.instance})
 	} else {
-		_, err = m.s.DeleteShelvedAttachment(m.t.Context(), call, id)
+		_, err = m.s.Shelf.DeleteAttachment(m.t.Context(), call, id)
 	}
 	agree(rt, "shelved detach "+id+" "+host, err, want)
 	if want == nil {

@@ -11,6 +11,24 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
+// Store is an open registry with the state of its workflows, a part for each kind.
+type Store struct {
+	*store.Store
+	Drains    *Drains
+	Tasks     *Tasks
+	Pauses    *Pauses
+	LiveMoves *LiveMoves
+	Shelf     *Shelf
+	Rates     *Rates
+}
+
+func newStore(db *store.Store) *Store {
+	pauses := &Pauses{db: db, changed: ledger.NewNotifier()}
+	return &Store{
+		Store: db, Drains: &Drains{db}, Tasks: &Tasks{db}, Pauses: pauses, LiveMoves: &LiveMoves{pauses}, Shelf: &Shelf{db}, Rates: &Rates{db},
+	}
+}
+
 // Open opens the registry like store.Open, and withdraws the tasks that an earlier run has left
 // queued.
 func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
@@ -18,8 +36,8 @@ func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Store: db, pauses: ledger.NewNotifier()}
-	if err := s.withdrawQueued(ctx, "volferry-registry"); err != nil {
+	s := newStore(db)
+	if err := s.Tasks.withdrawQueued(ctx, "volferry-registry"); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
 	}
 	return s, nil
@@ -27,7 +45,7 @@ func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
 
 // Housekeep deletes expired tasks, and calls store.Store.Housekeep.
 func (s *Store) Housekeep(ctx context.Context) error {
-	if err := s.expireTasks(ctx); err != nil {
+	if err := s.Tasks.expire(ctx); err != nil {
 		return err
 	}
 	return s.Store.Housekeep(ctx)

@@ -16,14 +16,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// AdoptPause adopts a move with all guests paused that hosts know and this database, restored from
+// Adopt adopts a move with all guests paused that hosts know and this database, restored from
 // an older backup, does not, and cancels it. saved has the hosts' reports of the move by host id,
 // and must have every host that is not fenced; present has the ids of the connected hosts. If a
-// guest was to be restored at dst, the volume moved in the lost history. AdoptPause then refuses,
+// guest was to be restored at dst, the volume moved in the lost history. Adopt then refuses,
 // because guests at dst and guests that are still saved would use different images; use
-// AdoptMovedPause.
-func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
-	return s.adoptPause(ctx, call, "migration.pause_adopt", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
+// AdoptMoved.
+func (s *Pauses) Adopt(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
+	return s.adopt(ctx, call, "migration.pause_adopt", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path != "" {
 			command := api.ShellLine("volferryctl", "migration", "complete", id)
 			return Pause{}, api.Errorf(api.CodeNeedsOperator,
@@ -55,11 +55,11 @@ func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, save
 	})
 }
 
-// AdoptMovedPause is AdoptPause for a move that moved the volume in the lost history, which a guest
+// AdoptMoved is Adopt for a move that moved the volume in the lost history, which a guest
 // to be restored at dst proves. It flips the volume to dst again and restores all guests there. Src
 // is kept.
-func (s *Store) AdoptMovedPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
-	return s.adoptPause(ctx, call, "migration.pause_adopt_moved", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
+func (s *Pauses) AdoptMoved(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
+	return s.adopt(ctx, call, "migration.pause_adopt_moved", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path == "" {
 			return Pause{}, api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: no guest was to be woken elsewhere than at %s; `%s` wakes them there",
 				id, v.Name, store.Place(v.Location), api.ShellLine("volferryctl", "migration", "cancel", id))
@@ -95,14 +95,14 @@ func (s *Store) AdoptMovedPause(ctx context.Context, call store.Call, id string,
 	})
 }
 
-// adoptPause recreates a move in one transaction, if the hosts' reports allow that.
-func (s *Store) adoptPause(ctx context.Context, call store.Call, what, id string, saved map[string][]api.SavedInstance, present []string,
+// adopt recreates a move in one transaction, if the hosts' reports allow that.
+func (s *Pauses) adopt(ctx context.Context, call store.Call, what, id string, saved map[string][]api.SavedInstance, present []string,
 	adopt func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error),
 ) (Pause, error) {
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
 		return Pause{}, validate.Invalid("%s is no id of a migration", validate.Quote(id))
 	}
-	return mutate(ctx, s, call, what, []any{id, saved}, func(ctx context.Context, tx *changeTx) (Pause, error) {
+	return mutate(ctx, s.db, call, what, []any{id, saved}, func(ctx context.Context, tx *changeTx) (Pause, error) {
 		if err := tx.checkAdoptable(ctx, id, saved); err != nil {
 			return Pause{}, err
 		}

@@ -19,7 +19,7 @@ func savedAt(instance string, l api.Location) []api.SavedInstance {
 func TestALostMoveIsTakenOnToBeEndedAtSrc(t *testing.T) {
 	s := newPauseSite(t)
 	saved := map[string][]api.SavedInstance{hostA: savedAt(app, at("/nfs/disk")), hostB: {}}
-	p := must(s.AdoptPause(t.Context(), nobody, lostMove, saved, bothHere))(t)
+	p := must(s.Pauses.Adopt(t.Context(), nobody, lostMove, saved, bothHere))(t)
 	m := p.Migration
 	if m.ID != lostMove || p.Phase != PauseCancelling || m.State != api.MigrationCancelling || m.Method != api.MethodSave || p.DropEnd != "" || len(p.Instances) != 2 {
 		t.Errorf("move = %+v", p)
@@ -30,9 +30,9 @@ func TestALostMoveIsTakenOnToBeEndedAtSrc(t *testing.T) {
 		}
 	}
 	wantLocks(t, s, map[string]string{app: lostMove, db: lostMove})
-	wantCode(t, second(s.AdoptPause(t.Context(), nobody, lostMove, saved, bothHere)), api.CodeConflict, "known")
+	wantCode(t, second(s.Pauses.Adopt(t.Context(), nobody, lostMove, saved, bothHere)), api.CodeConflict, "known")
 	awake(t, s, p)
-	if p = must(s.FinishPause(t.Context(), nobody, lostMove))(t); p.Migration.State != api.MigrationCancelled || p.Migration.Error == nil {
+	if p = must(s.Pauses.Finish(t.Context(), nobody, lostMove))(t); p.Migration.State != api.MigrationCancelled || p.Migration.Error == nil {
 		t.Errorf("migration = %+v", p.Migration)
 	}
 	wantLocks(t, s, map[string]string{})
@@ -52,11 +52,11 @@ func TestAGuestOfALostMoveThatIsResumedByHandBarsTheOthers(t *testing.T) {
 				saved[0].AtRest = true
 				return saved
 			}
-			must(s.AdoptPause(t.Context(), nobody, lostMove, map[string][]api.SavedInstance{hostA: asleep(app), hostB: asleep(db)}, bothHere))(t)
+			must(s.Pauses.Adopt(t.Context(), nobody, lostMove, map[string][]api.SavedInstance{hostA: asleep(app), hostB: asleep(db)}, bothHere))(t)
 		}
 		runs(t, s, hostA, "a", app, state)
 	}
-	p := must(s.Pause(t.Context(), lostMove))(t)
+	p := must(s.Pauses.Get(t.Context(), lostMove))(t)
 	for _, g := range p.Instances {
 		if err := p.memoryBarred(g, api.PermitRestore, s.Now()); (err != nil) != (g.ID == db) {
 			t.Errorf("instance %s: %v; app has run on and db has not", g.Name, err)
@@ -78,9 +78,9 @@ func TestALostMoveThatHadMovedItsVolumeIsTakenOnToBeEndedAtDst(t *testing.T) {
 			s := newPauseSite(t)
 			saved := map[string][]api.SavedInstance{hostA: savedAt(app, at("/nfs/disk")), hostB: savedAt(db, tc.at)}
 			saved[hostA][0].AtRest, saved[hostB][0].Asleep, saved[hostB][0].AtRest = true, !tc.dbRan, !tc.dbRan
-			err := unchanged(t, s, func() error { return second(s.AdoptPause(t.Context(), nobody, lostMove, saved, bothHere)) })
+			err := unchanged(t, s, func() error { return second(s.Pauses.Adopt(t.Context(), nobody, lostMove, saved, bothHere)) })
 			wantCode(t, err, api.CodeNeedsOperator, "`volferryctl migration complete "+lostMove+"`")
-			p := must(s.AdoptMovedPause(t.Context(), nobody, lostMove, saved, bothHere))(t)
+			p := must(s.Pauses.AdoptMoved(t.Context(), nobody, lostMove, saved, bothHere))(t)
 			if m := p.Migration; m.State != api.MigrationCompleting || p.Phase != PauseRestoring || m.Dst.Path != tc.at.Path || p.DropEnd != "" || len(p.Instances) != 2 {
 				t.Errorf("move = %+v", p)
 			}
@@ -94,12 +94,12 @@ func TestALostMoveThatHadMovedItsVolumeIsTakenOnToBeEndedAtDst(t *testing.T) {
 				t.Errorf("volume = %+v", v)
 			}
 			wantLocks(t, s, map[string]string{app: lostMove, db: lostMove})
-			wantCode(t, second(s.CancelPause(t.Context(), nobody, lostMove, nil)), api.CodePastPointOfNoReturn, "")
+			wantCode(t, second(s.Pauses.Cancel(t.Context(), nobody, lostMove, nil)), api.CodePastPointOfNoReturn, "")
 			if tc.dbRan {
 				return
 			}
 			awake(t, s, p)
-			if p = must(s.FinishPause(t.Context(), nobody, lostMove))(t); p.Migration.State != api.MigrationCompleted || p.Migration.Error != nil {
+			if p = must(s.Pauses.Finish(t.Context(), nobody, lostMove))(t); p.Migration.State != api.MigrationCompleted || p.Migration.Error != nil {
 				t.Errorf("migration = %+v", p.Migration)
 			}
 			wantLocks(t, s, map[string]string{})
@@ -126,7 +126,7 @@ func TestLostMovesThatAreNotEndedAtDst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newPauseSite(t)
-			err := unchanged(t, s, func() error { return second(s.AdoptMovedPause(t.Context(), nobody, lostMove, tc.saved, bothHere)) })
+			err := unchanged(t, s, func() error { return second(s.Pauses.AdoptMoved(t.Context(), nobody, lostMove, tc.saved, bothHere)) })
 			wantCode(t, err, tc.code, tc.text)
 		})
 	}
@@ -147,7 +147,7 @@ func TestLostMovesThatAreLeftAsTheyAre(t *testing.T) {
 		"a host is not there":       {nil, here, []string{hostA}, api.CodeHypervisorUnavailable, "host b"},
 		"nobody was saved":          {nil, map[string][]api.SavedInstance{hostA: {}, hostB: {}}, bothHere, api.CodeNotFound, lostMove},
 		"a host has not come back":  {func(t *testing.T, s *Store) { must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t) }, here, bothHere, api.CodeRegistryUnavailable, "host a"},
-		"the volume is being moved": {func(t *testing.T, s *Store) { must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t) }, here, bothHere, api.CodeMigrationActive, ""},
+		"the volume is being moved": {func(t *testing.T, s *Store) { must(s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere))(t) }, here, bothHere, api.CodeMigrationActive, ""},
 		"an operator has locked one": {func(t *testing.T, s *Store) {
 			must(s.LockInstance(t.Context(), nobody, db, api.InstanceLock{Reason: "audit"}))(t)
 		}, here, bothHere, api.CodeInstanceLocked, "audit"},
@@ -157,7 +157,7 @@ func TestLostMovesThatAreLeftAsTheyAre(t *testing.T) {
 			if tc.before != nil {
 				tc.before(t, s)
 			}
-			err := unchanged(t, s, func() error { return second(s.AdoptPause(t.Context(), nobody, lostMove, tc.saved, tc.present)) })
+			err := unchanged(t, s, func() error { return second(s.Pauses.Adopt(t.Context(), nobody, lostMove, tc.saved, tc.present)) })
 			wantCode(t, err, tc.code, tc.text)
 		})
 	}

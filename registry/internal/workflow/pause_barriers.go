@@ -9,29 +9,29 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// SuspendPause passes the first barrier of a move with all guests paused: every instance is
+// Suspend passes the first barrier of a move with all guests paused: every instance is
 // checked. From now on they may be suspended.
-func (s *Store) SuspendPause(ctx context.Context, call store.Call, id string) (Pause, error) {
+func (s *Pauses) Suspend(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseChecking, PauseChecked, PauseSuspending, "")
 }
 
-// SavePause passes the second barrier: every instance is suspended. From now on they may be saved,
+// Save passes the second barrier: every instance is suspended. From now on they may be saved,
 // so every saved memory is from a time when no guest ran. In a live move the hosts first read their
 // last bitmaps (PauseLast).
-func (s *Store) SavePause(ctx context.Context, call store.Call, id string) (Pause, error) {
+func (s *Pauses) Save(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSuspending, PauseSuspended, PauseSaving, "")
 }
 
-// CopyPause passes the third barrier: every instance is saved. From now on no process has the
+// Copy passes the third barrier: every instance is saved. From now on no process has the
 // volume open, and dst may exist.
-func (s *Store) CopyPause(ctx context.Context, call store.Call, id string) (Pause, error) {
+func (s *Pauses) Copy(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSaving, PauseSaved, PauseCopying, api.DropDst)
 }
 
 // passBarrier advances a move to the next phase if every instance is in the state that the next
 // phase needs.
-func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.pause_"+string(to), nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *Pauses) passBarrier(ctx context.Context, call store.Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
+	return s.change(ctx, call, id, "migration.pause_"+string(to), nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
 			return err
 		}
@@ -55,11 +55,11 @@ func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, fro
 	})
 }
 
-// ResumePause passes the last barrier: every instance that can be restored is restored. From now on
+// Resume passes the last barrier: every instance that can be restored is restored. From now on
 // they may be resumed. A guest that was not restored loses its saved memory if another guest writes
-// to a volume that they share (PermitPause).
-func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+// to a volume that they share (Permit).
+func (s *Pauses) Resume(ctx context.Context, call store.Call, id string) (Pause, error) {
+	return s.change(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if !p.wakes() {
 			return p.checkPhase(PauseRestoring)
 		}
@@ -94,7 +94,7 @@ func (p Pause) standsBy(g PauseInstance) bool {
 	return g.Lost || g.Error != nil
 }
 
-// CanResume reports whether ResumePause may be called now.
+// CanResume reports whether Resume may be called now.
 func (p Pause) CanResume() bool {
 	for _, g := range p.Instances {
 		if !p.standsBy(g) {

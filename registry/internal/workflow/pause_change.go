@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// changePause makes one change of a move that the registry leads.
-func (s *Store) changePause(ctx context.Context, call store.Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
-	out, err := mutate(ctx, s, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
+// change makes one change of a move that the registry leads.
+func (s *Pauses) change(ctx context.Context, call store.Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
+	out, err := mutate(ctx, s.db, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
 		id, err := store.Resolve(ctx, tx, store.KindMigration, ref)
 		if err != nil {
 			return Pause{}, err
@@ -30,15 +30,15 @@ func (s *Store) changePause(ctx context.Context, call store.Call, ref, what stri
 		return pauseByID(ctx, tx, id)
 	})
 	if err == nil {
-		s.pauses.Announce()
+		s.changed.Announce()
 	}
 	return out, err
 }
 
-// PauseChanged returns a channel that is closed at the first change, after the call, of a move that
-// the registry leads. To miss no change, call it before OpenPauses. Other changes that affect a
+// Changed returns a channel that is closed at the first change, after the call, of a move that
+// the registry leads. To miss no change, call it before Open. Other changes that affect a
 // move, such as a fence, are not announced.
-func (s *Store) PauseChanged() <-chan struct{} { return s.pauses.Wait() }
+func (s *Pauses) Changed() <-chan struct{} { return s.changed.Wait() }
 
 func (p Pause) checkPhase(phase PausePhase) error {
 	if p.Phase == phase {

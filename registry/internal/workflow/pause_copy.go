@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// SetPauseCopy records the progress of the copy host: its attempt, the end that it must still
+// SetCopy records the progress of the copy host: its attempt, the end that it must still
 // remove, and its error. It returns conflict if the phase has changed.
-func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.pause_copy", []any{phase, attempt, dropEnd, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *Pauses) SetCopy(ctx context.Context, call store.Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
+	return s.change(ctx, call, id, "migration.pause_copy", []any{phase, attempt, dropEnd, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {
 			return err
 		}
@@ -41,13 +41,13 @@ func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, ph
 	})
 }
 
-// FlipPause is the commit point: the volume and all its attachments are now at dst, in the volume's
+// Flip is the commit point: the volume and all its attachments are now at dst, in the volume's
 // next generation. Src stays reserved until the move ends.
-func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
+func (s *Pauses) Flip(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
 	}
-	return s.changePause(ctx, call, id, "migration.pause_flip", dst, func(ctx context.Context, tx *changeTx, p Pause) error {
+	return s.change(ctx, call, id, "migration.pause_flip", dst, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.mayFlip(); err != nil {
 			return err
 		}

@@ -22,11 +22,11 @@ func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	return nil
 }
 
-// CancelPause ends a move at src. why is the reason, nil for an operator's request. After the flip
+// Cancel ends a move at src. why is the reason, nil for an operator's request. After the flip
 // it returns past_point_of_no_return. For an operator it repeats a cancellation that needs an
 // operator.
-func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
-	return s.changePause(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *Pauses) Cancel(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
+	return s.change(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("cancel", p); err != nil {
 			return err
 		}
@@ -66,10 +66,10 @@ func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	return nil
 }
 
-// CompletePause tries again, for a move that needs an operator after the flip, to restore its
+// Complete tries again, for a move that needs an operator after the flip, to restore its
 // guests. Before the flip it refuses, because the move continues by itself.
-func (s *Store) CompletePause(ctx context.Context, call store.Call, ref string) (Pause, error) {
-	return s.changePause(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *Pauses) Complete(ctx context.Context, call store.Call, ref string) (Pause, error) {
+	return s.change(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("complete", p); err != nil {
 			return err
 		}
@@ -122,13 +122,13 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// DiscardPaused discards, for an operator, the memory of guests that may not be restored any more
+// Discard discards, for an operator, the memory of guests that may not be restored any more
 // or were lost with their host. They are then stopped, as after a power cut, and may be started.
 // Other failed guests are tried again with their memory: it must not be lost, and complete and
-// cancel refuse while a guest is barred. If no guest is barred, DiscardPaused discards the memory
+// cancel refuse while a guest is barred. If no guest is barred, Discard discards the memory
 // of the failed guests. It returns state_forbidden if there are none.
-func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) (Pause, error) {
-	return s.changePause(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *Pauses) Discard(ctx context.Context, call store.Call, ref string) (Pause, error) {
+	return s.change(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("discard memory of", p); err != nil {
 			return err
 		}
@@ -174,10 +174,10 @@ func (p Pause) memoryToGiveUp(now time.Time) (gone, failed []PauseInstance) {
 	return gone, failed
 }
 
-// FinishPause ends a move when all guests except lost ones are restored. It unlocks the volume and
+// Finish ends a move when all guests except lost ones are restored. It unlocks the volume and
 // frees the other end of the move.
-func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *Pauses) Finish(ctx context.Context, call store.Call, id string) (Pause, error) {
+	return s.change(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
 			return p.checkPhase(PauseRestoring)
 		}

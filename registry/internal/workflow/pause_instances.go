@@ -48,11 +48,11 @@ func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	return slices.Contains(pauseInstanceNext[p.Phase][was.State], to)
 }
 
-// SetPauseInstance records the state, attempts and error of an instance of a move, and that it is
+// SetInstance records the state, attempts and error of an instance of a move, and that it is
 // lost or was resumed (RanAt is not zero). It returns conflict if the phase has changed or the
 // state may not follow. It unlocks a restored instance.
-func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.pause_instance", []any{phase, g}, func(ctx context.Context, tx *changeTx, p Pause) error {
+func (s *Pauses) SetInstance(ctx context.Context, call store.Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
+	return s.change(ctx, call, id, "migration.pause_instance", []any{phase, g}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		at := slices.IndexFunc(p.Instances, func(other PauseInstance) bool { return other.ID == g.ID })
 		if at < 0 {
 			return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, validate.Quote(g.ID))

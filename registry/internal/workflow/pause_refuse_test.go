@@ -11,7 +11,7 @@ import (
 
 func pauseDisk(t *testing.T, s *Store) error {
 	t.Helper()
-	return second(s.RegisterPause(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, bothHere))
+	return second(s.Pauses.Register(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, bothHere))
 }
 
 func TestNoGuestIsPausedForWhatMayNotMove(t *testing.T) {
@@ -26,7 +26,7 @@ func TestNoGuestIsPausedForWhatMayNotMove(t *testing.T) {
 				{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded},
 			} {
 				in.Host, in.Epoch, in.OpID = hostA, 1, "op-shelve"
-				must(s.TransitionInstance(t.Context(), nobody, app, in))(t)
+				must(s.Shelf.Transition(t.Context(), nobody, app, in))(t)
 			}
 		}, api.CodeStateForbidden, "migrate it without pause_all"},
 		"a volume that is resized": {func(t *testing.T, s *Store) {

@@ -20,11 +20,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterPause begins a move of a volume with all guests paused. In one transaction it locks the
+// Register begins a move of a volume with all guests paused. In one transaction it locks the
 // volume, reserves dst, and locks every instance with the volume. present has the ids of the
 // connected hosts: it must have the hosts of all these instances, and one of them copies. A calling
 // host must have all these instances (CheckGuest).
-func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
+func (s *Pauses) Register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
 	in.PauseAll = true // whatever the caller has set
 	return s.register(ctx, call, ref, in, present, allPaused)
 }
@@ -43,11 +43,11 @@ var allPaused = kind{
 	admits: func(api.Volume, PauseHost) error { return nil },
 }
 
-func (s *Store) register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, k kind) (api.Migration, error) {
+func (s *Pauses) register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, k kind) (api.Migration, error) {
 	if err := checkPauseTarget(in); err != nil {
 		return api.Migration{}, err
 	}
-	out, err := mutate(ctx, s, call, k.what, []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+	out, err := mutate(ctx, s.db, call, k.what, []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		v, err := tx.Volume(ctx, ref)
 		if err != nil {
 			return api.Migration{}, err
@@ -91,7 +91,7 @@ func (s *Store) register(ctx context.Context, call store.Call, ref string, in ap
 			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType, "pause_all": in.PauseAll, "method": k.method, "instances": len(guests)})
 	})
 	if err == nil {
-		s.pauses.Announce()
+		s.changed.Announce()
 	}
 	return out, err
 }

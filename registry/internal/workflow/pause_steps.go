@@ -32,10 +32,10 @@ func (tx *changeTx) noteStepOf(ctx context.Context, p Pause, to PausePhase, step
 		p.Migration.ID, p.Migration.ID, tx.At.UnixMicro(), to, step.Reached, step.Host, step.Instance, step.TookMS, bytes)
 }
 
-// PauseSteps returns the steps of a move's pauses, oldest first; none for a migration that the
+// Steps returns the steps of a move's pauses, oldest first; none for a migration that the
 // registry does not lead.
-func (s *Store) PauseSteps(ctx context.Context, id string) ([]api.PauseStep, error) {
-	return ledger.QueryAll(ctx, s.Reader(), scanPauseStep, "SELECT at_us, phase, reached, host, instance, took_ms FROM pause_steps WHERE migration_id = ? ORDER BY seq", id)
+func (s *Pauses) Steps(ctx context.Context, id string) ([]api.PauseStep, error) {
+	return ledger.QueryAll(ctx, s.db.Reader(), scanPauseStep, "SELECT at_us, phase, reached, host, instance, took_ms FROM pause_steps WHERE migration_id = ? ORDER BY seq", id)
 }
 
 func scanPauseStep(row ledger.Scanner) (api.PauseStep, error) {

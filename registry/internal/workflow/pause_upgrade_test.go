@@ -43,7 +43,7 @@ func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := openStore(t, path)
-			p := must(s.Pause(t.Context(), "m"))(t)
+			p := must(s.Pauses.Get(t.Context(), "m"))(t)
 			if p.Phase != PauseRestoring || p.Resuming {
 				t.Errorf("move = %+v", p)
 			}
@@ -77,7 +77,7 @@ func TestAMoveOfTheVersionBeforeKeepsWhatIsKnownOfItsGuests(t *testing.T) {
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p := must(openStore(t, path).Pause(t.Context(), "m"))(t)
+	p := must(openStore(t, path).Pauses.Get(t.Context(), "m"))(t)
 	if p.Phase != PauseCancelling || p.Attempt != 3 || p.DropEnd != api.DropDst || p.StoppedAt.UnixMicro() != 7 || !p.Resuming || p.Live != nil {
 		t.Errorf("move = %+v", p)
 	}

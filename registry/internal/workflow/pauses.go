@@ -13,6 +13,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
+// Pauses are the moves that the registry leads: with all guests paused, and live moves, which have
+// further changes of their own (LiveMoves).
+type Pauses struct {
+	db *store.Store
+	// changed announces changes of the moves.
+	changed *ledger.Notifier
+}
+
 // Pause is the stored state of a move with all guests paused, or of a live move.
 type Pause struct {
 	Migration api.Migration
@@ -87,16 +95,16 @@ type PauseInstance struct {
 	RanAt  time.Time
 	// MemoryBytes is the size of its saved RAM, 0 if unknown.
 	MemoryBytes int64
-	// Took is the duration of its host's work to reach the state, for SetPauseInstance only.
+	// Took is the duration of its host's work to reach the state, for Pauses.SetInstance only.
 	Took time.Duration
 	// Discard means that an operator has discarded its memory.
 	Discard bool
 }
 
-// OpenPauses returns, oldest first, the moves that the loop has to advance: those not done, and
+// Open returns, oldest first, the moves that the loop has to advance: those not done, and
 // those with a lost instance that may still return.
-func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
-	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) ([]Pause, error) {
+func (s *Pauses) Open(ctx context.Context) ([]Pause, error) {
+	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) ([]Pause, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
 			UNION SELECT migration_id FROM pause_instances WHERE lost = 1 AND state <> 'restored' ORDER BY migration_id`)
 		if err != nil {
@@ -114,10 +122,10 @@ func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
 	})
 }
 
-// Pause returns the move with the migration that ref names. It returns not_found if the registry
+// Get returns the move with the migration that ref names. It returns not_found if the registry
 // does not lead that migration.
-func (s *Store) Pause(ctx context.Context, ref string) (Pause, error) {
-	return store.ViewOne(ctx, s.Store, store.KindMigration, ref, pauseByID)
+func (s *Pauses) Get(ctx context.Context, ref string) (Pause, error) {
+	return store.ViewOne(ctx, s.db, store.KindMigration, ref, pauseByID)
 }
 
 func pauseByID(ctx context.Context, q ledger.Querier, id string) (Pause, error) {

@@ -42,8 +42,8 @@ func pausePools() []api.Pool {
 func newPause(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s := newPauseSite(t)
-	m := must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t)
-	return s, must(s.Pause(t.Context(), m.ID))(t)
+	m := must(s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere))(t)
+	return s, must(s.Pauses.Get(t.Context(), m.ID))(t)
 }
 
 // bring sets the state of every instance of a move.
@@ -51,7 +51,7 @@ func bring(t *testing.T, s *Store, p Pause, state string) Pause {
 	t.Helper()
 	for _, g := range p.Instances {
 		g.State = state
-		p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
+		p = must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
 	}
 	return p
 }
@@ -60,15 +60,15 @@ func bring(t *testing.T, s *Store, p Pause, state string) Pause {
 func asleep(t *testing.T, s *Store, p Pause) {
 	t.Helper()
 	bring(t, s, p, PauseChecked)
-	p = bring(t, s, must(s.SuspendPause(t.Context(), nobody, p.Migration.ID))(t), PauseSuspended)
-	bring(t, s, must(s.SavePause(t.Context(), nobody, p.Migration.ID))(t), PauseSaved)
+	p = bring(t, s, must(s.Pauses.Suspend(t.Context(), nobody, p.Migration.ID))(t), PauseSuspended)
+	bring(t, s, must(s.Pauses.Save(t.Context(), nobody, p.Migration.ID))(t), PauseSaved)
 }
 
 // awake takes a move with saved instances to the state where all are resumed.
 func awake(t *testing.T, s *Store, p Pause) Pause {
 	t.Helper()
 	p = bring(t, s, p, PauseReady)
-	return bring(t, s, must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t), PauseRestored)
+	return bring(t, s, must(s.Pauses.Resume(t.Context(), nobody, p.Migration.ID))(t), PauseRestored)
 }
 
 // made returns the dst of a move as its copy host makes it.
@@ -83,8 +83,8 @@ func flipped(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s, p := newPause(t)
 	asleep(t, s, p)
-	must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
-	return s, must(s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p)))(t)
+	must(s.Pauses.Copy(t.Context(), nobody, p.Migration.ID))(t)
+	return s, must(s.Pauses.Flip(t.Context(), nobody, p.Migration.ID, made(p)))(t)
 }
 
 func wantLocks(t *testing.T, s *Store, want map[string]string) {
@@ -111,7 +111,7 @@ func TestAMoveWithAllGuestsPausedLocksVolumeAndInstancesAtOnce(t *testing.T) {
 	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.MigrationID != m.ID || len(v.Attachments) != 2 {
 		t.Errorf("volume = %+v", v)
 	}
-	if _, err := s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere); api.CodeOf(err) != api.CodeMigrationActive {
+	if _, err := s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere); api.CodeOf(err) != api.CodeMigrationActive {
 		t.Errorf("a second one: %v", err)
 	}
 	_, err := s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCancelled, api.MigrationStarting))
@@ -134,16 +134,16 @@ func TestAnotherVolumeOfAPausedGuestIsNotSharedMeanwhile(t *testing.T) {
 	attached(func(in *api.AttachmentReserve) {
 		in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 9), "vdc"
 	})(t, s)
-	m := must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t)
+	m := must(s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere))(t)
 	share := reserve(func(in *api.AttachmentReserve) {
 		in.ID, in.VolumeID, in.InstanceID, in.Device = id(attachmentKind, 31), id(volumeKind, 9), web, "vdc"
 	})
 	err := unchanged(t, s, func() error { return second(s.ReserveAttachment(t.Context(), nobody, share)) })
 	wantCode(t, err, api.CodeInstanceLocked, "instance app has it too")
-	must(s.CancelPause(t.Context(), nobody, m.ID, nil))(t)
-	for _, g := range must(s.Pause(t.Context(), m.ID))(t).Instances {
+	must(s.Pauses.Cancel(t.Context(), nobody, m.ID, nil))(t)
+	for _, g := range must(s.Pauses.Get(t.Context(), m.ID))(t).Instances {
 		g.State = PauseRestored
-		must(s.SetPauseInstance(t.Context(), nobody, m.ID, PauseCancelling, g))(t)
+		must(s.Pauses.SetInstance(t.Context(), nobody, m.ID, PauseCancelling, g))(t)
 	}
 	must(s.ReserveAttachment(t.Context(), nobody, share))(t)
 }
@@ -228,7 +228,7 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 			if tc.there == nil {
 				tc.there = bothHere
 			}
-			err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), nobody, tc.volume, tc.in, tc.there)) })
+			err := unchanged(t, s, func() error { return second(s.Pauses.Register(t.Context(), nobody, tc.volume, tc.in, tc.there)) })
 			wantCode(t, err, tc.code, tc.text)
 		})
 	}
@@ -256,15 +256,15 @@ func TestOneHostMovesWithinItsOwnPools(t *testing.T) {
 	s := newPauseSite(t)
 	must(s.ReleaseAttachment(t.Context(), nobody, next, api.AttachmentRelease{Host: hostB, Epoch: 1, OpID: "r", Force: true}))(t)
 	attached(atWeb)(t, s)
-	m := must(s.RegisterPause(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, []string{hostA}))(t)
+	m := must(s.Pauses.Register(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, []string{hostA}))(t)
 	wantLocks(t, s, map[string]string{app: m.ID, web: m.ID})
 }
 
 func TestTheSameKeyIsTheSameMove(t *testing.T) {
 	s := newPauseSite(t)
 	keyed := store.Call{Who: "test", Key: "key-1"}
-	m := must(s.RegisterPause(t.Context(), keyed, "disk", toSAN, bothHere))(t)
-	if again := must(s.RegisterPause(t.Context(), keyed, "disk", toSAN, []string{hostA}))(t); again.ID != m.ID {
+	m := must(s.Pauses.Register(t.Context(), keyed, "disk", toSAN, bothHere))(t)
+	if again := must(s.Pauses.Register(t.Context(), keyed, "disk", toSAN, []string{hostA}))(t); again.ID != m.ID {
 		t.Errorf("the same request made another move, %s", again.ID)
 	}
 }
@@ -276,7 +276,7 @@ func TestOfConcurrentMovesWithAllGuestsPausedOneWins(t *testing.T) {
 		errs [8]error
 	)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere) })
+		wg.Go(func() { _, errs[i] = s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere) })
 	}
 	wg.Wait()
 	won := 0
@@ -303,7 +303,7 @@ func TestAMoveAndAnAttachThatComeAtOnceSeeEachOther(t *testing.T) {
 			wg              sync.WaitGroup
 			moving, reserve error
 		)
-		wg.Go(func() { _, moving = s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere) })
+		wg.Go(func() { _, moving = s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere) })
 		wg.Go(func() { _, reserve = s.ReserveAttachment(t.Context(), nobody, third) })
 		wg.Wait()
 		if (moving == nil) == (reserve == nil) {
@@ -333,20 +333,20 @@ func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 	squat := api.VolumeRegister{ID: id(volumeKind, 60), Name: "squat", Status: api.VolumeAvailable, Host: "a", Location: at("/nfs/disk")}
 	_, err := s.RegisterVolume(t.Context(), nobody, squat)
 	wantCode(t, err, api.CodeConflict, "/nfs/disk")
-	_, err = s.CancelPause(t.Context(), nobody, p.Migration.ID, nil)
+	_, err = s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, nil)
 	wantCode(t, err, api.CodePastPointOfNoReturn, "is at /san/")
 
 	p = awake(t, s, p)
 	wantLocks(t, s, map[string]string{})
-	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
+	_, err = s.Pauses.Finish(t.Context(), nobody, p.Migration.ID)
 	wantCode(t, err, api.CodeConflict, "src")
-	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
-	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	must(s.Pauses.SetCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	p = must(s.Pauses.Finish(t.Context(), nobody, p.Migration.ID))(t)
 	if p.Phase != PauseDone || p.Migration.State != api.MigrationCompleted || p.Migration.FinishedAt == nil || p.Migration.Error != nil {
 		t.Errorf("move = %+v", p)
 	}
 	must(s.RegisterVolume(t.Context(), nobody, squat))(t)
-	if open := must(s.OpenPauses(t.Context()))(t); len(open) != 0 {
+	if open := must(s.Pauses.Open(t.Context()))(t); len(open) != 0 {
 		t.Errorf("still looked after: %+v", open)
 	}
 }
@@ -355,20 +355,20 @@ func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
 	s, p := newPause(t)
 	before := must(s.Volume(t.Context(), disk, everyone))(t)
 	asleep(t, s, p)
-	must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
-	p = must(s.CancelPause(t.Context(), nobody, p.Migration.ID, api.Errorf(api.CodeNoSpace, "full")))(t)
+	must(s.Pauses.Copy(t.Context(), nobody, p.Migration.ID))(t)
+	p = must(s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, api.Errorf(api.CodeNoSpace, "full")))(t)
 	if p.DropEnd != api.DropDst || p.Migration.State != api.MigrationCancelling || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeNoSpace {
 		t.Errorf("move = %+v", p)
 	}
-	_, err := s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p))
+	_, err := s.Pauses.Flip(t.Context(), nobody, p.Migration.ID, made(p))
 	wantCode(t, err, api.CodeConflict, "cancelling")
-	_, err = s.CompletePause(t.Context(), nobody, p.Migration.ID)
+	_, err = s.Pauses.Complete(t.Context(), nobody, p.Migration.ID)
 	wantCode(t, err, api.CodeStateForbidden, "cancelled")
-	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
+	_, err = s.Pauses.Finish(t.Context(), nobody, p.Migration.ID)
 	wantCode(t, err, api.CodeConflict, "dst")
 	p = awake(t, s, p)
-	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
-	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	must(s.Pauses.SetCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	p = must(s.Pauses.Finish(t.Context(), nobody, p.Migration.ID))(t)
 	if p.Migration.State != api.MigrationCancelled || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeNoSpace {
 		t.Errorf("migration = %+v", p.Migration)
 	}
@@ -379,8 +379,8 @@ func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
 	}
 	wantLocks(t, s, map[string]string{})
 	for _, again := range []func() error{
-		func() error { return second(s.CancelPause(t.Context(), nobody, p.Migration.ID, nil)) },
-		func() error { return second(s.CompletePause(t.Context(), nobody, p.Migration.ID)) },
+		func() error { return second(s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, nil)) },
+		func() error { return second(s.Pauses.Complete(t.Context(), nobody, p.Migration.ID)) },
 	} {
 		wantCode(t, again(), api.CodeNoMigration, "over")
 	}
@@ -393,79 +393,79 @@ func TestNoStepOfAMoveIsMadeOutOfItsTurn(t *testing.T) {
 		t.Helper()
 		wantCode(t, unchanged(t, s, pass), api.CodeConflict, text)
 	}
-	suspend := func() error { return second(s.SuspendPause(t.Context(), nobody, id)) }
-	save := func() error { return second(s.SavePause(t.Context(), nobody, id)) }
-	copying := func() error { return second(s.CopyPause(t.Context(), nobody, id)) }
-	resume := func() error { return second(s.ResumePause(t.Context(), nobody, id)) }
-	finish := func() error { return second(s.FinishPause(t.Context(), nobody, id)) }
+	suspend := func() error { return second(s.Pauses.Suspend(t.Context(), nobody, id)) }
+	save := func() error { return second(s.Pauses.Save(t.Context(), nobody, id)) }
+	copying := func() error { return second(s.Pauses.Copy(t.Context(), nobody, id)) }
+	resume := func() error { return second(s.Pauses.Resume(t.Context(), nobody, id)) }
+	finish := func() error { return second(s.Pauses.Finish(t.Context(), nobody, id)) }
 
 	barrier(suspend, "is pending, not checked")
 	barrier(save, "in phase checking")
-	barrier(func() error { return second(s.FlipPause(t.Context(), nobody, id, made(p))) }, "checking")
+	barrier(func() error { return second(s.Pauses.Flip(t.Context(), nobody, id, made(p))) }, "checking")
 	barrier(finish, "checking")
 	g := p.Instances[0]
 	g.State = PauseRestored
-	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, PauseChecking, g)) }, "pending")
-	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, PauseCancelling, g)) }, "checking")
+	barrier(func() error { return second(s.Pauses.SetInstance(t.Context(), nobody, id, PauseChecking, g)) }, "pending")
+	barrier(func() error { return second(s.Pauses.SetInstance(t.Context(), nobody, id, PauseCancelling, g)) }, "checking")
 	g.State, g.SaveAttempt = PausePending, 2
-	must(s.SetPauseInstance(t.Context(), nobody, id, PauseChecking, g))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, id, PauseChecking, g))(t)
 	g.SaveAttempt = 1
-	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, PauseChecking, g)) }, "anew")
+	barrier(func() error { return second(s.Pauses.SetInstance(t.Context(), nobody, id, PauseChecking, g)) }, "anew")
 
-	p = must(s.Pause(t.Context(), id))(t)
+	p = must(s.Pauses.Get(t.Context(), id))(t)
 	bring(t, s, p, PauseChecked)
-	must(s.SuspendPause(t.Context(), nobody, id))(t)
+	must(s.Pauses.Suspend(t.Context(), nobody, id))(t)
 	barrier(save, "is checked, not suspended")
-	p = bring(t, s, must(s.Pause(t.Context(), id))(t), PauseSuspended)
-	must(s.SavePause(t.Context(), nobody, id))(t)
+	p = bring(t, s, must(s.Pauses.Get(t.Context(), id))(t), PauseSuspended)
+	must(s.Pauses.Save(t.Context(), nobody, id))(t)
 	barrier(copying, "is suspended, not saved")
-	p = bring(t, s, must(s.Pause(t.Context(), id))(t), PauseSaved)
-	must(s.CopyPause(t.Context(), nobody, id))(t)
+	p = bring(t, s, must(s.Pauses.Get(t.Context(), id))(t), PauseSaved)
+	must(s.Pauses.Copy(t.Context(), nobody, id))(t)
 	barrier(resume, "copying")
-	p = must(s.FlipPause(t.Context(), nobody, id, made(p)))(t)
+	p = must(s.Pauses.Flip(t.Context(), nobody, id, made(p)))(t)
 	one := p.Instances[0]
 	one.State = PauseReady
-	p = must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, one))(t)
+	p = must(s.Pauses.SetInstance(t.Context(), nobody, id, p.Phase, one))(t)
 	barrier(resume, "is saved, not ready")
 	one.State = PauseRestored
-	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, one)) }, "cannot become")
+	barrier(func() error { return second(s.Pauses.SetInstance(t.Context(), nobody, id, p.Phase, one)) }, "cannot become")
 }
 
 func TestAnInstanceThatCannotBeRestoredNeedsAnOperatorAndIsTriedAgainUntilTheOthersRunOn(t *testing.T) {
 	s, p := flipped(t)
 	stuck, fine := p.Instances[0], p.Instances[1]
 	stuck.Error = api.Errorf(api.CodeNeedsOperator, "the RAM is in /ram/app")
-	p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, stuck))(t)
+	p = must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, stuck))(t)
 	if p.Migration.State != api.MigrationNeedsOperator || p.Migration.Error == nil || p.Migration.Phase != "restoring" {
 		t.Errorf("migration = %+v", p.Migration)
 	}
-	p = must(s.CompletePause(t.Context(), nobody, p.Migration.ID))(t)
+	p = must(s.Pauses.Complete(t.Context(), nobody, p.Migration.ID))(t)
 	if p.Migration.State != api.MigrationCompleting || p.Migration.Error != nil || p.Instances[0].Attempt != 1 || p.Instances[0].Error != nil {
 		t.Errorf("move = %+v", p)
 	}
-	if again := must(s.CompletePause(t.Context(), nobody, p.Migration.ID))(t); again.Instances[0].Attempt != 1 {
+	if again := must(s.Pauses.Complete(t.Context(), nobody, p.Migration.ID))(t); again.Instances[0].Attempt != 1 {
 		t.Errorf("move = %+v, want no other attempt", again)
 	}
 	stuck.Attempt = 1
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, stuck))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, stuck))(t)
 	fine.State = PauseReady
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
-	p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
+	p = must(s.Pauses.Resume(t.Context(), nobody, p.Migration.ID))(t)
 	if p.Migration.Phase != "resuming" {
 		t.Errorf("phase = %s", p.Migration.Phase)
 	}
-	must(s.PermitPause(t.Context(), nobody, p.Migration.ID, permit(fine, api.PermitResume)))(t)
+	must(s.Pauses.Permit(t.Context(), nobody, p.Migration.ID, permit(fine, api.PermitResume)))(t)
 	fine.State = PauseRestored
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
 	wantLocks(t, s, map[string]string{stuck.ID: p.Migration.ID})
 
-	err := unchanged(t, s, func() error { return second(s.CompletePause(t.Context(), nobody, p.Migration.ID)) })
+	err := unchanged(t, s, func() error { return second(s.Pauses.Complete(t.Context(), nobody, p.Migration.ID)) })
 	wantCode(t, err, api.CodeStateForbidden, "migration complete "+p.Migration.ID+" --discard-memory")
 	err = unchanged(t, s, func() error {
-		return second(s.PermitPause(t.Context(), nobody, p.Migration.ID, permit(stuck, api.PermitRestore)))
+		return second(s.Pauses.Permit(t.Context(), nobody, p.Migration.ID, permit(stuck, api.PermitRestore)))
 	})
 	wantCode(t, err, api.CodeStateForbidden, "older than what instance "+fine.Name)
-	p = must(s.DiscardPaused(t.Context(), nobody, p.Migration.ID))(t)
+	p = must(s.Pauses.Discard(t.Context(), nobody, p.Migration.ID))(t)
 	if g := p.Instances[0]; !g.Discard || g.Error != nil || g.Attempt != 2 || p.Instances[1].Discard || p.Migration.State != api.MigrationCompleting {
 		t.Errorf("move = %+v", p)
 	}
@@ -478,20 +478,20 @@ func TestTheWordThatGivesMemoryUpTakesNoGuestWhoseMemoryIsGood(t *testing.T) {
 	id := p.Migration.ID
 	barred, good := p.Instances[0], p.Instances[1]
 	barred.Error = api.Errorf(api.CodeNeedsOperator, "the RAM is in /ram/app")
-	must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, barred))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, id, p.Phase, barred))(t)
 	good.State = PauseReady
-	must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, good))(t)
-	must(s.ResumePause(t.Context(), nobody, id))(t)
-	must(s.PermitPause(t.Context(), nobody, id, permit(good, api.PermitResume)))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, id, p.Phase, good))(t)
+	must(s.Pauses.Resume(t.Context(), nobody, id))(t)
+	must(s.Pauses.Permit(t.Context(), nobody, id, permit(good, api.PermitResume)))(t)
 	good.Error = api.Errorf(api.CodeHypervisorUnavailable, "it was not resumed")
-	p = must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, good))(t)
+	p = must(s.Pauses.SetInstance(t.Context(), nobody, id, p.Phase, good))(t)
 	const word = "volferryctl migration complete "
 	if again, _ := p.Migration.Cures(); again != word+id+" --discard-memory, then volferryctl instance start "+barred.Name {
 		t.Errorf("the commands are %q", again)
 	}
-	wantCode(t, second(s.CompletePause(t.Context(), nobody, id)), api.CodeStateForbidden, "--discard-memory")
+	wantCode(t, second(s.Pauses.Complete(t.Context(), nobody, id)), api.CodeStateForbidden, "--discard-memory")
 
-	p = must(s.DiscardPaused(t.Context(), nobody, id))(t)
+	p = must(s.Pauses.Discard(t.Context(), nobody, id))(t)
 	if g := p.Instances[0]; !g.Discard || g.Error != nil || g.State != PauseSaved {
 		t.Errorf("the one that is barred: %+v", g)
 	}
@@ -499,11 +499,11 @@ func TestTheWordThatGivesMemoryUpTakesNoGuestWhoseMemoryIsGood(t *testing.T) {
 		t.Errorf("the one that is not: %+v, move %s", g, p.Migration.State)
 	}
 	good.Attempt = 1
-	p = must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, good))(t)
+	p = must(s.Pauses.SetInstance(t.Context(), nobody, id, p.Phase, good))(t)
 	if again, _ := p.Migration.Cures(); again != word+id {
 		t.Errorf("the commands are %q", again)
 	}
-	p = must(s.DiscardPaused(t.Context(), nobody, id))(t) // no other guest can be meant
+	p = must(s.Pauses.Discard(t.Context(), nobody, id))(t) // no other guest can be meant
 	if g := p.Instances[1]; !g.Discard || g.Error != nil || g.State != PauseSaved {
 		t.Errorf("the one that failed again: %+v", g)
 	}
@@ -518,7 +518,7 @@ func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
 	s, p := newPause(t)
 	id, g := p.Migration.ID, p.Instances[0]
 	ask := func(to string) error {
-		return second(s.PermitPause(t.Context(), nobody, id, permit(g, to)))
+		return second(s.Pauses.Permit(t.Context(), nobody, id, permit(g, to)))
 	}
 	want := func(allowed string) {
 		t.Helper()
@@ -534,27 +534,27 @@ func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
 	}
 	want("")
 	bring(t, s, p, PauseChecked)
-	p = must(s.SuspendPause(t.Context(), nobody, id))(t)
+	p = must(s.Pauses.Suspend(t.Context(), nobody, id))(t)
 	want(api.PermitSuspend)
 	bring(t, s, p, PauseSuspended)
-	bring(t, s, must(s.SavePause(t.Context(), nobody, id))(t), PauseSaved)
-	p = must(s.CancelPause(t.Context(), nobody, id, nil))(t)
+	bring(t, s, must(s.Pauses.Save(t.Context(), nobody, id))(t), PauseSaved)
+	p = must(s.Pauses.Cancel(t.Context(), nobody, id, nil))(t)
 	want(api.PermitRestore)
 	bring(t, s, p, PauseReady)
-	p = must(s.ResumePause(t.Context(), nobody, id))(t)
+	p = must(s.Pauses.Resume(t.Context(), nobody, id))(t)
 	wantCode(t, ask("think"), api.CodeInvalidArgument, "think")
-	wantCode(t, second(s.PermitPause(t.Context(), as(hostB), id, permit(g, api.PermitResume))), api.CodeNotYourHost, "")
+	wantCode(t, second(s.Pauses.Permit(t.Context(), as(hostB), id, permit(g, api.PermitResume))), api.CodeNotYourHost, "")
 	foreign := permit(g, api.PermitResume)
 	foreign.Host = "b"
-	wantCode(t, second(s.PermitPause(t.Context(), nobody, id, foreign)), api.CodeNotYourHost, "host a's")
+	wantCode(t, second(s.Pauses.Permit(t.Context(), nobody, id, foreign)), api.CodeNotYourHost, "host a's")
 	if err := ask(api.PermitResume); err != nil {
 		t.Error(err)
 	}
 	// No other memory is restored after a guest was resumed.
 	other := p.Instances[1]
-	err := second(s.PermitPause(t.Context(), nobody, id, permit(other, api.PermitRestore)))
+	err := second(s.Pauses.Permit(t.Context(), nobody, id, permit(other, api.PermitRestore)))
 	wantCode(t, err, api.CodeStateForbidden, "migration cancel "+id+" --discard-memory")
-	if err := second(s.PermitPause(t.Context(), nobody, id, permit(other, api.PermitResume))); err != nil {
+	if err := second(s.Pauses.Permit(t.Context(), nobody, id, permit(other, api.PermitResume))); err != nil {
 		t.Errorf("at once with the first: %v", err)
 	}
 }
@@ -580,11 +580,11 @@ func TestAGuestThatWasResumedByHandBarsTheMemoryOfTheOthers(t *testing.T) {
 			s, p := flipped(t)
 			first, other := p.Instances[0], p.Instances[1]
 			first.State = PauseReady
-			p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, first))(t)
+			p = must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, first))(t)
 			for _, state := range tc.states {
 				report(t, s, first, state)
 			}
-			err := second(s.PermitPause(t.Context(), nobody, p.Migration.ID, permit(other, api.PermitRestore)))
+			err := second(s.Pauses.Permit(t.Context(), nobody, p.Migration.ID, permit(other, api.PermitRestore)))
 			wantCode(t, err, tc.code, "")
 			if tc.code != "" && !strings.Contains(err.Error(), first.Name) {
 				t.Errorf("the refusal does not name %s: %v", first.Name, err)
@@ -597,13 +597,13 @@ func TestAGuestThatTheMoveLetsRunOnIsNotTakenForOneThatWasResumedByHand(t *testi
 	s, p := flipped(t)
 	first := p.Instances[0]
 	bring(t, s, p, PauseReady)
-	p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+	p = must(s.Pauses.Resume(t.Context(), nobody, p.Migration.ID))(t)
 	for _, state := range []api.InstanceState{api.InstancePaused, api.InstanceRunning} {
 		in := reportOf(first.Host.ID, first.Host.Name)
 		in.Instances = []api.InstanceReport{{ID: first.ID, State: state}}
 		must(s.Report(t.Context(), nobody, in))(t)
 	}
-	if p = must(s.Pause(t.Context(), p.Migration.ID))(t); !p.Instances[0].RanAt.IsZero() {
+	if p = must(s.Pauses.Get(t.Context(), p.Migration.ID))(t); !p.Instances[0].RanAt.IsZero() {
 		t.Errorf("it ran at %s without having been asked for", p.Instances[0].RanAt)
 	}
 }
@@ -622,7 +622,7 @@ func TestAGuestDoesNotRunOnLongAfterOneThatWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, p := flipped(t)
 			bring(t, s, p, PauseReady)
-			p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+			p = must(s.Pauses.Resume(t.Context(), nobody, p.Migration.ID))(t)
 			p.Instances[0].Writes, p.Instances[0].RanAt = tc.writes, time.Unix(1000, 0)
 			if err := p.memoryBarred(p.Instances[1], api.PermitResume, time.Unix(1000, 0).Add(tc.after)); api.CodeOf(err) != tc.code {
 				t.Errorf("error = %v", err)
@@ -651,10 +651,10 @@ func TestOnlyTheReservedPlaceIsTakenFromTheCopyHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, p := newPause(t)
 			asleep(t, s, p)
-			must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
+			must(s.Pauses.Copy(t.Context(), nobody, p.Migration.ID))(t)
 			dst := made(p)
 			tc.edit(&dst)
-			if _, err := s.FlipPause(t.Context(), nobody, p.Migration.ID, dst); api.CodeOf(err) != tc.code && (tc.code == "" || api.CodeOf(err) != api.CodeInvalidArgument) {
+			if _, err := s.Pauses.Flip(t.Context(), nobody, p.Migration.ID, dst); api.CodeOf(err) != tc.code && (tc.code == "" || api.CodeOf(err) != api.CodeInvalidArgument) {
 				t.Errorf("error = %v, want %q", err, tc.code)
 			}
 		})
@@ -665,18 +665,18 @@ func TestOnlyTheReservedPlaceIsTakenFromTheCopyHost(t *testing.T) {
 func TestTheBeginningOfALargerImageStaysReservedAsSuch(t *testing.T) {
 	s := newPauseSite(t)
 	rawSQL("UPDATE locations SET image_bytes = 2 * size_bytes WHERE volume_id = '"+disk+"'")(t, s)
-	m := must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t)
+	m := must(s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere))(t)
 	if !m.Src.IsSlice() {
 		t.Fatalf("src is %+v", m.Src)
 	}
-	p := must(s.Pause(t.Context(), m.ID))(t)
+	p := must(s.Pauses.Get(t.Context(), m.ID))(t)
 	asleep(t, s, p)
-	must(s.CopyPause(t.Context(), nobody, m.ID))(t)
-	must(s.FlipPause(t.Context(), nobody, m.ID, made(p)))(t)
+	must(s.Pauses.Copy(t.Context(), nobody, m.ID))(t)
+	must(s.Pauses.Flip(t.Context(), nobody, m.ID, made(p)))(t)
 	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.IsSlice() {
 		t.Errorf("the volume is at %+v", v.Location)
 	}
-	left := must(mutate(t.Context(), s, nobody, "test.read", m.ID, func(ctx context.Context, tx *changeTx) (bytes int64, err error) {
+	left := must(mutate(t.Context(), s.Store, nobody, "test.read", m.ID, func(ctx context.Context, tx *changeTx) (bytes int64, err error) {
 		return bytes, tx.QueryRowContext(ctx, "SELECT image_bytes FROM locations WHERE migration_id = ?", m.ID).Scan(&bytes)
 	}))(t)
 	if left != m.Src.ImageBytes {
@@ -690,36 +690,36 @@ func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 	if m := must(s.Migration(t.Context(), p.Migration.ID, everyone))(t); m.State != api.MigrationCompleting {
 		t.Errorf("migration = %+v", m)
 	}
-	p = must(s.Pause(t.Context(), p.Migration.ID))(t)
+	p = must(s.Pauses.Get(t.Context(), p.Migration.ID))(t)
 	lost := slices.IndexFunc(p.Instances, func(g PauseInstance) bool { return g.Host.Fenced })
 	here, gone := p.Instances[1-lost], p.Instances[lost]
 	gone.Lost = true
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, gone))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, gone))(t)
 	for _, state := range []string{PauseReady, PauseRestored} {
 		here.State = state
-		must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, here))(t)
-		must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+		must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, here))(t)
+		must(s.Pauses.Resume(t.Context(), nobody, p.Migration.ID))(t)
 	}
-	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
-	must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	must(s.Pauses.SetCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	must(s.Pauses.Finish(t.Context(), nobody, p.Migration.ID))(t)
 	wantLocks(t, s, map[string]string{gone.ID: p.Migration.ID})
 	must(s.RejoinHost(t.Context(), nobody, "b", api.HostRejoin{Epoch: 2}))(t)
 	for _, to := range []string{api.PermitRestore, api.PermitResume} {
 		in := permit(gone, to)
 		in.Epoch = must(s.Host(t.Context(), "b"))(t).Epoch
-		wantCode(t, second(s.PermitPause(t.Context(), nobody, p.Migration.ID, in)), api.CodeStateForbidden, "--discard-memory")
+		wantCode(t, second(s.Pauses.Permit(t.Context(), nobody, p.Migration.ID, in)), api.CodeStateForbidden, "--discard-memory")
 	}
 
 	must(s.FenceHost(t.Context(), nobody, "b", api.HostFence{Evidence: "off", EvenIfUp: true}))(t)
 	must(s.ForceDeleteAttachment(t.Context(), nobody, next))(t)
-	open := must(s.OpenPauses(t.Context()))(t)
+	open := must(s.Pauses.Open(t.Context()))(t)
 	if len(open) != 1 || open[0].Instances[lost].Attached {
 		t.Fatalf("looked after = %+v", open)
 	}
 	gone.State = PauseRestored
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseDone, gone))(t)
+	must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, PauseDone, gone))(t)
 	wantLocks(t, s, map[string]string{})
-	if open := must(s.OpenPauses(t.Context()))(t); len(open) != 0 {
+	if open := must(s.Pauses.Open(t.Context()))(t); len(open) != 0 {
 		t.Errorf("still looked after: %+v", open)
 	}
 }
@@ -729,7 +729,7 @@ func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	s := newPauseSite(t)
 	asA, asB := as(hostA), as(hostB)
 	for who, call := range map[string]store.Call{"host a": asA, "host b": asB} {
-		err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), call, "disk", toSAN, bothHere)) })
+		err := unchanged(t, s, func() error { return second(s.Pauses.Register(t.Context(), call, "disk", toSAN, bothHere)) })
 		wantCode(t, err, api.CodeNotYourHost, "ask the registry: `volferryctl --socket")
 		if t.Failed() {
 			t.Fatalf("asked by %s", who)
@@ -737,10 +737,10 @@ func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	}
 	beside := asA
 	beside.Host = &store.HostToken{ID: hostA, Epoch: 1, Local: true}
-	m := must(s.RegisterPause(t.Context(), beside, "disk", toSAN, bothHere))(t)
+	m := must(s.Pauses.Register(t.Context(), beside, "disk", toSAN, bothHere))(t)
 	for name, ask := range map[string]func(store.Call) error{
-		"cancel":   func(c store.Call) error { return second(s.CancelPause(t.Context(), c, m.ID, nil)) },
-		"complete": func(c store.Call) error { return second(s.CompletePause(t.Context(), c, m.ID)) },
+		"cancel":   func(c store.Call) error { return second(s.Pauses.Cancel(t.Context(), c, m.ID, nil)) },
+		"complete": func(c store.Call) error { return second(s.Pauses.Complete(t.Context(), c, m.ID)) },
 	} {
 		wantCode(t, unchanged(t, s, func() error { return ask(asB) }), api.CodeNotYourHost, "cannot "+name)
 	}
@@ -750,18 +750,18 @@ func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 			t.Errorf("host %s sees %+v", host, got)
 		}
 	}
-	must(s.CancelPause(t.Context(), beside, m.ID, nil))(t)
+	must(s.Pauses.Cancel(t.Context(), beside, m.ID, nil))(t)
 }
 
 func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
 	s := newCluster(t)
 	attached(nil)(t, s)
 	in := api.MigrationTarget{ToPool: "slow", PauseAll: true}
-	err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), as(hostB), "disk", in, bothHere)) })
+	err := unchanged(t, s, func() error { return second(s.Pauses.Register(t.Context(), as(hostB), "disk", in, bothHere)) })
 	wantCode(t, err, api.CodeNotYourHost, "")
-	m := must(s.RegisterPause(t.Context(), as(hostA), "disk", in, bothHere))(t)
+	m := must(s.Pauses.Register(t.Context(), as(hostA), "disk", in, bothHere))(t)
 	wantCode(t, second(s.Migration(t.Context(), m.ID, store.Viewer{HostID: hostB})), api.CodeNotYourHost, "")
-	must(s.CancelPause(t.Context(), as(hostA), m.ID, nil))(t)
+	must(s.Pauses.Cancel(t.Context(), as(hostA), m.ID, nil))(t)
 }
 
 // A guest saved by another fenced host is restored and unlocked by the records of the move, which
@@ -771,13 +771,13 @@ func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		must(s.FenceHost(t.Context(), nobody, name, cut))(t)
 	}
-	for _, g := range must(s.Pause(t.Context(), p.Migration.ID))(t).Instances {
+	for _, g := range must(s.Pauses.Get(t.Context(), p.Migration.ID))(t).Instances {
 		g.Lost = true
-		p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
+		p = must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
 	}
-	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, p.Attempt, "", nil))(t)
-	must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
-	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	must(s.Pauses.SetCopy(t.Context(), nobody, p.Migration.ID, p.Phase, p.Attempt, "", nil))(t)
+	must(s.Pauses.Resume(t.Context(), nobody, p.Migration.ID))(t)
+	p = must(s.Pauses.Finish(t.Context(), nobody, p.Migration.ID))(t)
 	copier := p.CopyHost.Name
 	letGo := func(g PauseInstance) {
 		t.Helper()
@@ -785,7 +785,7 @@ func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 			must(s.ForceDeleteAttachment(t.Context(), nobody, a.ID))(t)
 		}
 		g.State = PauseRestored
-		must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
+		must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
 	}
 	var other PauseInstance
 	for _, g := range p.Instances {

@@ -13,6 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
+// Shelf has the instances that no host has, and the moves of instances to it and from it.
+type Shelf struct{ db *store.Store }
+
 // shelving is an instance with the values that the rules of the shelf need.
 type shelving struct {
 	api.Instance

@@ -22,7 +22,7 @@ func movedTo(instance string, steps ...api.InstanceTransition) func(*testing.T, 
 	return func(t *testing.T, s *Store) {
 		t.Helper()
 		for _, in := range steps {
-			must(s.TransitionInstance(t.Context(), nobody, instance, in))(t)
+			must(s.Shelf.Transition(t.Context(), nobody, instance, in))(t)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func offloaded(instance string) func(*testing.T, *Store) {
 func askedOnB(instance string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		if err := s.AskUnshelve(t.Context(), nobody, instance, hostB); err != nil {
+		if err := s.Shelf.AskUnshelve(t.Context(), nobody, instance, hostB); err != nil {
 			t.Fatal(err)
 		}
 	}

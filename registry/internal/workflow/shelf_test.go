@@ -18,7 +18,7 @@ import (
 
 func transitioning(call store.Call, instance string, in api.InstanceTransition) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
-		return second(s.TransitionInstance(t.Context(), call, instance, in))
+		return second(s.Shelf.Transition(t.Context(), call, instance, in))
 	}
 }
 
@@ -40,14 +40,14 @@ func TestAnInstanceGoesToTheShelfAndComesBackAsItWas(t *testing.T) {
 		t.Errorf("the attachment of an instance that no host has = %+v", a)
 	}
 	wantVolume(t, s, root, api.VolumeInUse, 1)
-	got := must(s.TransitionInstance(t.Context(), nobody, web, claim()))(t)
+	got := must(s.Shelf.Transition(t.Context(), nobody, web, claim()))(t)
 	if diff := cmp.Diff(webDefinition(), got.Definition); diff != "" {
 		t.Errorf("definition (-stored +claimed):\n%s", diff)
 	}
 	if got.Instance.Host != "a" || got.Instance.State != api.InstanceShelved || len(got.Attachments) != 1 || got.Attachments[0].Host != "a" {
 		t.Errorf("claimed %+v", got)
 	}
-	done := must(s.TransitionInstance(t.Context(), nobody, web, complete()))(t)
+	done := must(s.Shelf.Transition(t.Context(), nobody, web, complete()))(t)
 	if done.Definition != nil {
 		t.Error("a host that has the domain is given its definition")
 	}
@@ -63,12 +63,12 @@ func TestAnInstanceGoesToTheShelfAndComesBackAsItWas(t *testing.T) {
 func TestEveryStepOfAShelveIsDoneOnceByItsOp(t *testing.T) {
 	s := newCluster(t)
 	for _, in := range []api.InstanceTransition{toShelf(), offload(), claim(), undoClaim(), claim(), complete()} {
-		first := must(s.TransitionInstance(t.Context(), nobody, web, in))(t)
+		first := must(s.Shelf.Transition(t.Context(), nobody, web, in))(t)
 		if in.OpID == "op-unshelve" && in.To == api.InstanceShelvedOffloaded {
 			in.OpID = "op-unshelve" // the op of the claim undoes it
 		}
 		if err := unchanged(t, s, func() error {
-			again, err := s.TransitionInstance(t.Context(), nobody, web, in)
+			again, err := s.Shelf.Transition(t.Context(), nobody, web, in)
 			if diff := cmp.Diff(first, again); diff != "" {
 				t.Errorf("%s to %s again (-first +again):\n%s", in.From, in.To, diff)
 			}
@@ -84,7 +84,7 @@ func TestTheDefinitionOnTheShelfIsReplacedByItsHost(t *testing.T) {
 	edited := toShelf()
 	edited.From, edited.Definition.Domain = api.InstanceShelved, "<domain><title>edited</title></domain>"
 	movedTo(web, toShelf(), edited, offload())(t, s)
-	if got := must(s.TransitionInstance(t.Context(), nobody, web, claim()))(t); got.Definition.Domain != edited.Definition.Domain {
+	if got := must(s.Shelf.Transition(t.Context(), nobody, web, claim()))(t); got.Definition.Domain != edited.Definition.Domain {
 		t.Errorf("domain = %s", got.Definition.Domain)
 	}
 }
@@ -214,7 +214,7 @@ func TestTransitionsOfInstancesThatAreRefused(t *testing.T) {
 func TestAnInstanceThatAnOperatorAskedForIsTakenThere(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), offloaded(app), askedOnB(app))(t, s)
-	got := must(s.TransitionInstance(t.Context(), nobody, app, ofB(claim())))(t)
+	got := must(s.Shelf.Transition(t.Context(), nobody, app, ofB(claim())))(t)
 	if got.Instance.Host != "b" || got.Attachments[0].Host != "b" {
 		t.Errorf("claimed %+v", got)
 	}
@@ -272,14 +272,14 @@ func TestAnInstanceOnTheShelfOfAFencedHostIsTakenElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
 			inTurn(attached(nil), onShelf)(t, s)
-			if _, err := s.PlanUnshelve(t.Context(), app, "b"); err == nil {
+			if _, err := s.Shelf.PlanUnshelve(t.Context(), app, "b"); err == nil {
 				t.Error("it may be taken from a host that is there")
 			}
 			askedOnB(app)(t, s)
 			wantInstance(t, s, app, api.InstanceShelved, "a")
 
 			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-			if plan := must(s.PlanUnshelve(t.Context(), app, "b"))(t); !slices.Equal(plan.Hosts, []string{hostB}) {
+			if plan := must(s.Shelf.PlanUnshelve(t.Context(), app, "b"))(t); !slices.Equal(plan.Hosts, []string{hostB}) {
 				t.Errorf("plan = %+v", plan)
 			}
 			askedOnB(app)(t, s)
@@ -320,14 +320,14 @@ func TestOfTwoHostsThatClaimAtOnceOneWins(t *testing.T) {
 		movedTo(app, ops(toShelf(), at), ops(offload(), at))(t, s)
 		for _, host := range []string{hostA, hostB} {
 			if host != at {
-				if err := s.AskUnshelve(t.Context(), nobody, app, host); err != nil {
+				if err := s.Shelf.AskUnshelve(t.Context(), nobody, app, host); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		results := make(chan error, 2)
 		for _, host := range []string{hostA, hostB} {
-			go func() { results <- second(s.TransitionInstance(t.Context(), nobody, app, ops(claim(), host))) }()
+			go func() { results <- second(s.Shelf.Transition(t.Context(), nobody, app, ops(claim(), host))) }()
 		}
 		errs := []error{<-results, <-results}
 		lost := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
@@ -415,7 +415,7 @@ func TestNothingBeginsAtTheShelfWhileTheInstanceRunsOnAnotherHost(t *testing.T) 
 		"unshelve":                  {offloaded(web), transitioning(nobody, web, claim())},
 		"attach to what is shelved": {offloaded(web), attaching(nobody, "data", api.VolumeAttach{Instance: "web"})},
 		"detach from what is shelved": {offloaded(web), func(t *testing.T, s *Store) error {
-			return second(s.DetachShelved(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))
+			return second(s.Shelf.Detach(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,13 +23,13 @@ var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i s
 	{api.InstanceShelved, api.InstanceStopped}:          (*changeTx).endShelf,
 }
 
-// TransitionInstance moves an instance between its host and the shelf, called by that host (see
+// Transition moves an instance between its host and the shelf, called by that host (see
 // api.InstanceTransition). A repeated op gets the answer of its first call.
-func (s *Store) TransitionInstance(ctx context.Context, call store.Call, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
+func (s *Shelf) Transition(ctx context.Context, call store.Call, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	if err := checkInstanceTransition(in); err != nil {
 		return api.ShelvedInstance{}, err
 	}
-	return mutate(ctx, s, call, "instance.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (none api.ShelvedInstance, err error) {
+	return mutate(ctx, s.db, call, "instance.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (none api.ShelvedInstance, err error) {
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return none, err
@@ -43,7 +43,7 @@ func (s *Store) TransitionInstance(ctx context.Context, call store.Call, ref str
 				return none, err
 			}
 			// The host's next report may be the same as its last one.
-			tx.OnCommit(func() { s.InvalidateReports(hostID, i.hostID) })
+			tx.OnCommit(func() { s.db.InvalidateReports(hostID, i.hostID) })
 			if err := tx.auditShelving(ctx, i, in, hostID); err != nil {
 				return none, err
 			}

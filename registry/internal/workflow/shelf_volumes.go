@@ -19,9 +19,9 @@ import (
 // was changed.
 var ErrOnHost = errors.New("the instance is on a host")
 
-// AttachShelved attaches a volume at once to an instance that is shelved_offloaded: no guest has to
+// Attach attaches a volume at once to an instance that is shelved_offloaded: no guest has to
 // get the disk. For other instances it returns ErrOnHost.
-func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
+func (s *Shelf) Attach(ctx context.Context, call store.Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	in = in.WithDefaults() // also for the comparison with a repeated request
 	disk := in.DiskAttachment()
 	if err := validate.Disk(disk); err != nil {
@@ -32,7 +32,7 @@ func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef st
 			return api.Attachment{}, err
 		}
 	}
-	return mutate(ctx, s, call, "attachment.attach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+	return mutate(ctx, s.db, call, "attachment.attach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "attach a volume to")
 		if err != nil {
 			return none, err
@@ -86,10 +86,10 @@ func freeDevice(i api.Instance, root bool) (string, error) {
 	return "", api.Errorf(api.CodeConflict, "cannot attach a volume to instance %s: every device is taken", i.Name)
 }
 
-// DetachShelved detaches a volume from an instance that is shelved_offloaded, and returns the
+// Detach detaches a volume from an instance that is shelved_offloaded, and returns the
 // attachment as it was. For other instances it returns ErrOnHost.
-func (s *Store) DetachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
-	return mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+func (s *Shelf) Detach(ctx context.Context, call store.Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
+	return mutate(ctx, s.db, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "detach a volume from")
 		if err != nil {
 			return none, err
@@ -106,11 +106,11 @@ func (s *Store) DetachShelved(ctx context.Context, call store.Call, volumeRef st
 	})
 }
 
-// DeleteShelvedAttachment is DetachShelved for the attachment that ref names. It returns not_found
+// DeleteAttachment is Detach for the attachment that ref names. It returns not_found
 // if there is none. It counts as the same request as ForceDeleteAttachment: the instance's place
 // decides between them.
-func (s *Store) DeleteShelvedAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
-	return mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+func (s *Shelf) DeleteAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
+	return mutate(ctx, s.db, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		id, err := store.Resolve(ctx, tx, store.KindAttachment, ref)
 		if err != nil {
 			return none, err

@@ -16,14 +16,14 @@ import (
 )
 
 func attaching(call store.Call, volume string, in api.VolumeAttach) func(*testing.T, *Store) error {
-	return func(t *testing.T, s *Store) error { return second(s.AttachShelved(t.Context(), call, volume, in)) }
+	return func(t *testing.T, s *Store) error { return second(s.Shelf.Attach(t.Context(), call, volume, in)) }
 }
 
 // detached returns a setup function that detaches a volume from web, which is offloaded.
 func detached(volume string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(s.DetachShelved(t.Context(), nobody, volume, api.VolumeDetach{Instance: "web"}))(t)
+		must(s.Shelf.Detach(t.Context(), nobody, volume, api.VolumeDetach{Instance: "web"}))(t)
 	}
 }
 
@@ -32,7 +32,7 @@ func detached(volume string) func(*testing.T, *Store) {
 func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 	s := newCluster(t)
 	offloaded(web)(t, s)
-	was := must(s.DetachShelved(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))(t)
+	was := must(s.Shelf.Detach(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))(t)
 	if was.ID != rootAt || was.State != api.AttachmentAttached || was.Host != "" {
 		t.Errorf("detached %+v", was)
 	}
@@ -42,14 +42,14 @@ func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 		t.Errorf("root slot = %+v", empty)
 	}
 	wantCode(t, transitioning(nobody, web, claim())(t, s), api.CodeRootVolumeMissing, "without a root device volume")
-	got := must(s.AttachShelved(t.Context(), nobody, "data", api.VolumeAttach{Instance: "web", Root: true}))(t)
+	got := must(s.Shelf.Attach(t.Context(), nobody, "data", api.VolumeAttach{Instance: "web", Root: true}))(t)
 	if got.Device != "vda" || got.State != api.AttachmentAttached || *got.BootIndex != 0 || got.Mode != api.ModeRW || got.Host != "" {
 		t.Errorf("attached %+v", got)
 	}
 	if v := must(s.Volume(t.Context(), "data", everyone))(t); !v.Bootable || v.Status != api.VolumeInUse {
 		t.Errorf("root volume = %+v", v)
 	}
-	back := must(s.TransitionInstance(t.Context(), nobody, web, claim()))(t)
+	back := must(s.Shelf.Transition(t.Context(), nobody, web, claim()))(t)
 	if len(back.Attachments) != 1 || back.Attachments[0].VolumeID != data || back.Definition.Disks["vda"] != storetest.RootSlot {
 		t.Errorf("claimed %+v", back)
 	}
@@ -62,8 +62,8 @@ func TestAClaimHasTheSlotThatWasEmptyWhenTheInstanceWasShelved(t *testing.T) {
 	in := toShelf()
 	in.Definition.Disks = nil
 	inTurn(stoppedWithoutRoot, movedTo(web, in, offload()))(t, s)
-	must(s.AttachShelved(t.Context(), nobody, "data", api.VolumeAttach{Instance: "web", Root: true}))(t)
-	got := must(s.TransitionInstance(t.Context(), nobody, web, claim()))(t)
+	must(s.Shelf.Attach(t.Context(), nobody, "data", api.VolumeAttach{Instance: "web", Root: true}))(t)
+	got := must(s.Shelf.Transition(t.Context(), nobody, web, claim()))(t)
 	if diff := cmp.Diff(map[string]api.SlotDefinition{"vda": storetest.RootSlot}, got.Definition.Disks); diff != "" {
 		t.Errorf("disks (-want +got):\n%s", diff)
 	}
@@ -73,7 +73,7 @@ func TestADataVolumeOfAnInstanceThatNoHostHasGetsTheNextFreeDevice(t *testing.T)
 	s := newCluster(t)
 	offloaded(web)(t, s)
 	for _, tc := range []struct{ volume, asked, got string }{{"data", "", "vdb"}, {"disk", "vdd", "vdd"}, {"local", "", "vdc"}} {
-		a := must(s.AttachShelved(t.Context(), nobody, tc.volume, api.VolumeAttach{Instance: "web", Device: tc.asked, Mode: api.ModeRO}))(t)
+		a := must(s.Shelf.Attach(t.Context(), nobody, tc.volume, api.VolumeAttach{Instance: "web", Device: tc.asked, Mode: api.ModeRO}))(t)
 		if a.Device != tc.got || a.BootIndex != nil || a.Mode != api.ModeRO {
 			t.Errorf("attached %+v, want %s", a, tc.got)
 		}
@@ -88,9 +88,9 @@ func TestARepeatedRequestForAShelvedVolumeIsAnsweredAsThen(t *testing.T) {
 	s := newCluster(t)
 	offloaded(web)(t, s)
 	keyed, in := store.Call{Who: "test", Key: "k"}, api.VolumeAttach{Instance: "web"}
-	a := must(s.AttachShelved(t.Context(), keyed, "data", in))(t)
+	a := must(s.Shelf.Attach(t.Context(), keyed, "data", in))(t)
 	movedTo(web, claim(), complete())(t, s)
-	if again := must(s.AttachShelved(t.Context(), keyed, "data", in))(t); again != a {
+	if again := must(s.Shelf.Attach(t.Context(), keyed, "data", in))(t); again != a {
 		t.Errorf("again: %+v, first %+v", again, a)
 	}
 	in.Mode = api.ModeRO
@@ -103,15 +103,15 @@ func TestARepeatedRequestForAShelvedVolumeIsAnsweredAsThen(t *testing.T) {
 func TestTheHostThatHadAnInstanceLastChangesItsVolumesAndNoOtherDoes(t *testing.T) {
 	s := newCluster(t)
 	offloaded(web)(t, s)
-	must(s.AttachShelved(t.Context(), as(hostA), "data", api.VolumeAttach{Instance: "web"}))(t)
+	must(s.Shelf.Attach(t.Context(), as(hostA), "data", api.VolumeAttach{Instance: "web"}))(t)
 	err := unchanged(t, s, func() error {
-		return second(s.DetachShelved(t.Context(), as(hostB), "data", api.VolumeDetach{Instance: "web"}))
+		return second(s.Shelf.Detach(t.Context(), as(hostB), "data", api.VolumeDetach{Instance: "web"}))
 	})
 	wantCode(t, err, api.CodeNotYourHost, "instance web")
 	a := must(s.Attachments(t.Context(), "data", "", everyone))(t)[0]
-	err = unchanged(t, s, func() error { return second(s.DeleteShelvedAttachment(t.Context(), as(hostB), a.ID)) })
+	err = unchanged(t, s, func() error { return second(s.Shelf.DeleteAttachment(t.Context(), as(hostB), a.ID)) })
 	wantCode(t, err, api.CodeNotYourHost, "instance web")
-	must(s.DeleteShelvedAttachment(t.Context(), as(hostA), a.ID))(t)
+	must(s.Shelf.DeleteAttachment(t.Context(), as(hostA), a.ID))(t)
 	wantVolume(t, s, data, api.VolumeAvailable, 0)
 }
 
@@ -119,7 +119,7 @@ func TestTheHostThatHadAnInstanceLastChangesItsVolumesAndNoOtherDoes(t *testing.
 func TestVolumesOfAnInstanceOfAFencedHostComeAndGoWhileNoHostHasIt(t *testing.T) {
 	s := newCluster(t)
 	inTurn(offloaded(web), fenceA, detached("root"))(t, s)
-	must(s.AttachShelved(t.Context(), nobody, "disk", api.VolumeAttach{Instance: "web"}))(t)
+	must(s.Shelf.Attach(t.Context(), nobody, "disk", api.VolumeAttach{Instance: "web"}))(t)
 }
 
 func TestShelvedAttachesAndDetachesThatAreRefused(t *testing.T) {
@@ -134,7 +134,7 @@ func TestShelvedAttachesAndDetachesThatAreRefused(t *testing.T) {
 	}
 	detaching := func(volume string) func(*testing.T, *Store) error {
 		return func(t *testing.T, s *Store) error {
-			return second(s.DetachShelved(t.Context(), nobody, volume, api.VolumeDetach{Instance: "web"}))
+			return second(s.Shelf.Detach(t.Context(), nobody, volume, api.VolumeDetach{Instance: "web"}))
 		}
 	}
 	theirs := func(t *testing.T, s *Store) {
@@ -213,7 +213,7 @@ func TestWhereAnInstanceMayBeUnshelved(t *testing.T) {
 			if tc.before != nil {
 				tc.before(t, s)
 			}
-			plan, err := s.PlanUnshelve(t.Context(), tc.instance, tc.host)
+			plan, err := s.Shelf.PlanUnshelve(t.Context(), tc.instance, tc.host)
 			if tc.code != "" {
 				wantCode(t, err, tc.code, tc.text)
 			} else if got := strings.Join(plan.Hosts, " "); err != nil || got != tc.want {
@@ -239,8 +239,8 @@ func TestAnInstanceUnshelvesOnTheHostThatCameToShareItsPoolLater(t *testing.T) {
 	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: late, Name: "late-a", Host: "a", Status: api.VolumeAvailable, Location: at("/nfs/late")}))(t)
 	attached(func(in *api.AttachmentReserve) { in.VolumeID = late })(t, s)
 	inTurn(instanceState(api.InstanceStopped, app), offloaded(app))(t, s)
-	_, err := s.PlanUnshelve(t.Context(), app, "b")
+	_, err := s.Shelf.PlanUnshelve(t.Context(), app, "b")
 	wantCode(t, err, api.CodeUnsupportedDisk, "no shared pool")
 	nfsShared(true)
-	must(s.PlanUnshelve(t.Context(), app, "b"))(t)
+	must(s.Shelf.PlanUnshelve(t.Context(), app, "b"))(t)
 }

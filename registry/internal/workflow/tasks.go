@@ -29,18 +29,21 @@ const maxTaskBody = 1 << 20
 // worst makes the caller ask again.
 const lateAfter = 10 * time.Minute
 
+// Tasks are the registry's requests to hosts that may change something.
+type Tasks struct{ db *store.Store }
+
 // TaskRequest is the caller's request for a task: it has names where the task has ids.
 type TaskRequest struct {
 	Method, Path string
 	Body         json.RawMessage
 }
 
-// CreateTask queues a call of a host's API; the task's id is the key. A second call with the same
+// Create queues a call of a host's API; the task's id is the key. A second call with the same
 // id and request returns the existing task and its answer (nil if none), for any caller and host;
 // with another request it returns idempotency_mismatch. The comparison uses the caller's original
 // request, because a name in it may now mean another object, while the task keeps its meaning. A
 // withdrawn task, which no host has taken, is queued again with the new values.
-func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
+func (s *Tasks) Create(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
 	}
@@ -50,7 +53,7 @@ func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, as
 	}
 	// The task itself is the kept answer.
 	call.Key = ""
-	row, err := mutate(ctx, s, call, "task.create", in, func(ctx context.Context, tx *changeTx) (taskRow, error) {
+	row, err := mutate(ctx, s.db, call, "task.create", in, func(ctx context.Context, tx *changeTx) (taskRow, error) {
 		hostID, hostName, err := tx.HostNamed(ctx, in.Host)
 		if err != nil {
 			return taskRow{}, err
@@ -112,30 +115,30 @@ func (tx *changeTx) auditTask(ctx context.Context, id, host, from, to string, de
 	return tx.Audit(ctx, api.Event{What: "task." + to, Host: host, Object: "task/" + id, From: from, To: to, OpID: id, Details: details})
 }
 
-// Task returns the task with this id, and its answer, nil if it has none.
-func (s *Store) Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
-	row, err := taskByID(ctx, s.Reader(), id)
+// Get returns the task with this id, and its answer, nil if it has none.
+func (s *Tasks) Get(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
+	row, err := taskByID(ctx, s.db.Reader(), id)
 	return row.Task, row.answer, taskMissing(ledger.Unreadable(err), id)
 }
 
-// PendingTasks returns the unanswered tasks of a host, queued and taken ones, oldest first.
-func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, error) {
+// Pending returns the unanswered tasks of a host, queued and taken ones, oldest first.
+func (s *Tasks) Pending(ctx context.Context, hostID string) ([]api.Task, error) {
 	scan := func(row ledger.Scanner) (api.Task, error) {
 		t, err := scanTask(row)
 		return t.Task, err
 	}
-	return ledger.ReadAll(ctx, s.Reader(), scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
+	return ledger.ReadAll(ctx, s.db.Reader(), scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
-// TakeTasks marks the queued tasks of ids as taken, and returns all taken, unanswered tasks of ids,
+// Take marks the queued tasks of ids as taken, and returns all taken, unanswered tasks of ids,
 // which the host must now do. It omits withdrawn and answered tasks, and tasks of other hosts. It
 // marks tasks that were taken long before as late.
-func (s *Store) TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error) {
+func (s *Tasks) Take(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error) {
 	if len(ids) == 0 {
 		return []api.Task{}, nil
 	}
 	call.Key = ""
-	return mutate(ctx, s, call, "task.take", ids, func(ctx context.Context, tx *changeTx) ([]api.Task, error) {
+	return mutate(ctx, s.db, call, "task.take", ids, func(ctx context.Context, tx *changeTx) ([]api.Task, error) {
 		id, _, err := tx.HostNamed(ctx, hostID)
 		if err != nil {
 			return nil, err
@@ -173,9 +176,9 @@ func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) err
 	return tx.auditTask(ctx, t.ID, t.Host, from, to, nil)
 }
 
-// AnswerTask stores the answer of the host's API. The first answer counts; later ones are ignored
+// Answer stores the answer of the host's API. The first answer counts; later ones are ignored
 // without an error.
-func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error {
+func (s *Tasks) Answer(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error {
 	if in.Status < 200 || in.Status > 599 {
 		return validate.Invalid("the status %d is none of an answer", in.Status)
 	}
@@ -183,7 +186,7 @@ func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID 
 		return validate.Invalid("the answer of task %s is longer than %d bytes", validate.Quote(taskID), maxTaskBody)
 	}
 	call.Key = ""
-	_, err := mutate(ctx, s, call, "task.answer", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+	_, err := mutate(ctx, s.db, call, "task.answer", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 		t, err := taskByID(ctx, tx, taskID)
 		if err != nil {
 			return none, taskMissing(err, taskID)
@@ -207,11 +210,11 @@ func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID 
 	return err
 }
 
-// WithdrawTask withdraws a queued task. It returns false if the host has taken the task, and may
+// Withdraw withdraws a queued task. It returns false if the host has taken the task, and may
 // have done it.
-func (s *Store) WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error) {
+func (s *Tasks) Withdraw(ctx context.Context, call store.Call, id string) (bool, error) {
 	call.Key = ""
-	return mutate(ctx, s, call, "task.withdraw", nil, func(ctx context.Context, tx *changeTx) (bool, error) {
+	return mutate(ctx, s.db, call, "task.withdraw", nil, func(ctx context.Context, tx *changeTx) (bool, error) {
 		t, err := taskByID(ctx, tx, id)
 		if err != nil {
 			return false, taskMissing(err, id)
@@ -226,26 +229,26 @@ func (s *Store) WithdrawTask(ctx context.Context, call store.Call, id string) (b
 // withdrawQueued withdraws the tasks that an earlier run has left queued: their callers get the
 // answer that they were not begun. A restored registry accepts no changes and gives out no tasks;
 // it withdraws them at its first start after the restore was accepted.
-func (s *Store) withdrawQueued(ctx context.Context, who string) error {
-	if _, restored := s.ReadOnly(); restored {
+func (s *Tasks) withdrawQueued(ctx context.Context, who string) error {
+	if _, restored := s.db.ReadOnly(); restored {
 		return nil
 	}
-	ids, err := ledger.ReadAll(ctx, s.Reader(), ledger.ScanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
+	ids, err := ledger.ReadAll(ctx, s.db.Reader(), ledger.ScanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
 	for _, id := range ids {
 		if err == nil {
-			_, err = s.WithdrawTask(ctx, store.Call{Who: who}, id)
+			_, err = s.Withdraw(ctx, store.Call{Who: who}, id)
 		}
 	}
 	return err
 }
 
-// expireTasks deletes ended tasks that are older than all kept answers.
-func (s *Store) expireTasks(ctx context.Context) error {
-	if _, restored := s.ReadOnly(); restored {
+// expire deletes ended tasks that are older than all kept answers.
+func (s *Tasks) expire(ctx context.Context) error {
+	if _, restored := s.db.ReadOnly(); restored {
 		return nil
 	}
-	err := s.DeleteInBatches(ctx, "DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE created_us < ? AND state IN ('done', 'withdrawn') ORDER BY created_us LIMIT ?)",
-		s.Now().Add(-ledger.KeepAnswers).UnixMicro())
+	err := s.db.DeleteInBatches(ctx, "DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE created_us < ? AND state IN ('done', 'withdrawn') ORDER BY created_us LIMIT ?)",
+		s.db.Now().Add(-ledger.KeepAnswers).UnixMicro())
 	if err != nil {
 		return fmt.Errorf("forget old tasks: %w", err)
 	}

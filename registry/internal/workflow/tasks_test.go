@@ -35,7 +35,7 @@ func asItIs(in api.Task) TaskRequest {
 
 func create(t *testing.T, s *Store, in api.Task) (api.Task, *api.TaskAnswer) {
 	t.Helper()
-	task, answer, err := s.CreateTask(t.Context(), nobody, in, asItIs(in))
+	task, answer, err := s.Tasks.Create(t.Context(), nobody, in, asItIs(in))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,12 +44,12 @@ func create(t *testing.T, s *Store, in api.Task) (api.Task, *api.TaskAnswer) {
 
 func refuseTask(t *testing.T, s *Store, in api.Task) error {
 	t.Helper()
-	return unchanged(t, s, func() error { _, _, err := s.CreateTask(t.Context(), nobody, in, asItIs(in)); return err })
+	return unchanged(t, s, func() error { _, _, err := s.Tasks.Create(t.Context(), nobody, in, asItIs(in)); return err })
 }
 
 func taskState(t *testing.T, s *Store, id string) string {
 	t.Helper()
-	task, _, err := s.Task(t.Context(), id)
+	task, _, err := s.Tasks.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,21 +72,21 @@ func TestATaskFromItsBeginningToItsAnswer(t *testing.T) {
 	if diff := cmp.Diff(want, task); diff != "" || answer != nil || task.CreatedAt.IsZero() {
 		t.Errorf("task (-want +got), answer %v:\n%s", answer, diff)
 	}
-	if pending := must(s.PendingTasks(t.Context(), hostA))(t); len(pending) != 1 || pending[0].State != api.TaskQueued {
+	if pending := must(s.Tasks.Pending(t.Context(), hostA))(t); len(pending) != 1 || pending[0].State != api.TaskQueued {
 		t.Errorf("pending = %+v", pending)
 	}
-	taken := must(s.TakeTasks(t.Context(), as(hostA), hostA, []string{"op-1"}))(t)
+	taken := must(s.Tasks.Take(t.Context(), as(hostA), hostA, []string{"op-1"}))(t)
 	if len(taken) != 1 || taken[0].State != api.TaskTaken || string(taken[0].Body) != string(want.Body) {
 		t.Errorf("taken = %+v", taken)
 	}
-	if err := s.AnswerTask(t.Context(), as(hostA), hostA, "op-1", accepted); err != nil {
+	if err := s.Tasks.Answer(t.Context(), as(hostA), hostA, "op-1", accepted); err != nil {
 		t.Fatal(err)
 	}
-	task, answer, err := s.Task(t.Context(), "op-1")
+	task, answer, err := s.Tasks.Get(t.Context(), "op-1")
 	if err != nil || task.State != api.TaskDone || answer == nil || cmp.Diff(accepted, *answer) != "" {
 		t.Errorf("task = %+v, answer = %+v (%v)", task, answer, err)
 	}
-	if pending := must(s.PendingTasks(t.Context(), hostA))(t); len(pending) != 0 {
+	if pending := must(s.Tasks.Pending(t.Context(), hostA))(t); len(pending) != 0 {
 		t.Errorf("pending = %+v", pending)
 	}
 	var steps []string
@@ -109,8 +109,8 @@ func TestTheSameTaskIsFoundAtItsHostWhoeverAsks(t *testing.T) {
 	if task, answer := create(t, s, again); task.Host != "a" || task.Who != "operator/anna" || answer != nil {
 		t.Errorf("task = %+v, answer = %v", task, answer)
 	}
-	must(s.TakeTasks(t.Context(), nobody, "a", []string{"op-1"}))(t)
-	if err := s.AnswerTask(t.Context(), nobody, "a", "op-1", accepted); err != nil {
+	must(s.Tasks.Take(t.Context(), nobody, "a", []string{"op-1"}))(t)
+	if err := s.Tasks.Answer(t.Context(), nobody, "a", "op-1", accepted); err != nil {
 		t.Fatal(err)
 	}
 	if task, answer := create(t, s, again); task.State != api.TaskDone || answer == nil || answer.Status != accepted.Status {
@@ -154,8 +154,8 @@ func TestPendingTasksAreThoseOfTheHostOldestFirst(t *testing.T) {
 		}
 		create(t, s, in)
 	}
-	must(s.TakeTasks(t.Context(), nobody, "a", []string{"op-1"}))(t)
-	if diff := cmp.Diff([]string{"op-3", "op-1", "op-2"}, ids(must(s.PendingTasks(t.Context(), hostA))(t))); diff != "" {
+	must(s.Tasks.Take(t.Context(), nobody, "a", []string{"op-1"}))(t)
+	if diff := cmp.Diff([]string{"op-3", "op-1", "op-2"}, ids(must(s.Tasks.Pending(t.Context(), hostA))(t))); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
 	}
 }
@@ -170,18 +170,18 @@ func TestAHostTakesWhatIsItsOwnAndUnansweredAndMayTakeItAgain(t *testing.T) {
 		create(t, s, in)
 	}
 	all := []string{"op-1", "op-2", "op-3", "op-4", "gone"}
-	if !must(s.WithdrawTask(t.Context(), nobody, "op-2"))(t) {
+	if !must(s.Tasks.Withdraw(t.Context(), nobody, "op-2"))(t) {
 		t.Error("a queued task was not withdrawn")
 	}
 	for range 2 {
-		if diff := cmp.Diff([]string{"op-1", "op-3"}, ids(must(s.TakeTasks(t.Context(), as(hostA), hostA, all))(t))); diff != "" {
+		if diff := cmp.Diff([]string{"op-1", "op-3"}, ids(must(s.Tasks.Take(t.Context(), as(hostA), hostA, all))(t))); diff != "" {
 			t.Errorf("taken (-want +got):\n%s", diff)
 		}
 	}
-	if err := s.AnswerTask(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
+	if err := s.Tasks.Answer(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"op-3"}, ids(must(s.TakeTasks(t.Context(), as(hostA), hostA, all))(t))); diff != "" {
+	if diff := cmp.Diff([]string{"op-3"}, ids(must(s.Tasks.Take(t.Context(), as(hostA), hostA, all))(t))); diff != "" {
 		t.Errorf("taken (-want +got):\n%s", diff)
 	}
 	if taskState(t, s, "op-4") != api.TaskQueued {
@@ -192,18 +192,18 @@ func TestAHostTakesWhatIsItsOwnAndUnansweredAndMayTakeItAgain(t *testing.T) {
 func TestTheFirstAnswerStands(t *testing.T) {
 	s := newSite(t)
 	create(t, s, migrateTask())
-	must(s.TakeTasks(t.Context(), nobody, "a", []string{"op-1"}))(t)
-	wantCode(t, unchanged(t, s, func() error { return s.AnswerTask(t.Context(), as(hostB), hostB, "op-1", accepted) }), api.CodeNotYourHost, "host a")
-	wantCode(t, s.AnswerTask(t.Context(), nobody, hostA, "gone", accepted), api.CodeNotFound, "gone")
-	wantCode(t, s.AnswerTask(t.Context(), nobody, hostA, "op-1", api.TaskAnswer{}), api.CodeInvalidArgument, "status 0")
-	if err := s.AnswerTask(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
+	must(s.Tasks.Take(t.Context(), nobody, "a", []string{"op-1"}))(t)
+	wantCode(t, unchanged(t, s, func() error { return s.Tasks.Answer(t.Context(), as(hostB), hostB, "op-1", accepted) }), api.CodeNotYourHost, "host a")
+	wantCode(t, s.Tasks.Answer(t.Context(), nobody, hostA, "gone", accepted), api.CodeNotFound, "gone")
+	wantCode(t, s.Tasks.Answer(t.Context(), nobody, hostA, "op-1", api.TaskAnswer{}), api.CodeInvalidArgument, "status 0")
+	if err := s.Tasks.Answer(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
 		t.Fatal(err)
 	}
 	if err := unchanged(t, s, func() error {
-		if err := s.AnswerTask(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
+		if err := s.Tasks.Answer(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
 			return err
 		}
-		return s.AnswerTask(t.Context(), nobody, hostA, "op-1", api.TaskAnswer{Status: 500})
+		return s.Tasks.Answer(t.Context(), nobody, hostA, "op-1", api.TaskAnswer{Status: 500})
 	}); err != nil {
 		t.Error(err)
 	}
@@ -213,21 +213,21 @@ func TestAWithdrawnTaskIsQueuedAgainWhereItsCallerSaysNow(t *testing.T) {
 	s := newSite(t)
 	create(t, s, migrateTask())
 	for range 2 {
-		if !must(s.WithdrawTask(t.Context(), nobody, "op-1"))(t) {
+		if !must(s.Tasks.Withdraw(t.Context(), nobody, "op-1"))(t) {
 			t.Error("a queued task was not withdrawn")
 		}
 	}
-	wantCode(t, s.AnswerTask(t.Context(), nobody, hostA, "op-1", accepted), api.CodeConflict, "withdrawn")
+	wantCode(t, s.Tasks.Answer(t.Context(), nobody, hostA, "op-1", accepted), api.CodeConflict, "withdrawn")
 	again := migrateTask()
 	again.Host = "b"
 	if task, _ := create(t, s, again); task.State != api.TaskQueued || task.Host != "b" {
 		t.Errorf("task = %+v", task)
 	}
-	must(s.TakeTasks(t.Context(), nobody, "b", []string{"op-1"}))(t)
-	if must(s.WithdrawTask(t.Context(), nobody, "op-1"))(t) || taskState(t, s, "op-1") != api.TaskTaken {
+	must(s.Tasks.Take(t.Context(), nobody, "b", []string{"op-1"}))(t)
+	if must(s.Tasks.Withdraw(t.Context(), nobody, "op-1"))(t) || taskState(t, s, "op-1") != api.TaskTaken {
 		t.Error("a task that was taken was withdrawn")
 	}
-	wantCode(t, second(s.WithdrawTask(t.Context(), nobody, "gone")), api.CodeNotFound, "gone")
+	wantCode(t, second(s.Tasks.Withdraw(t.Context(), nobody, "gone")), api.CodeNotFound, "gone")
 }
 
 func TestOfTakeAndWithdrawOneWins(t *testing.T) {
@@ -241,8 +241,8 @@ func TestOfTakeAndWithdrawOneWins(t *testing.T) {
 			withdrawn bool
 			wg        sync.WaitGroup
 		)
-		wg.Go(func() { taken, _ = s.TakeTasks(t.Context(), nobody, hostA, []string{in.ID}) })
-		wg.Go(func() { withdrawn, _ = s.WithdrawTask(t.Context(), nobody, in.ID) })
+		wg.Go(func() { taken, _ = s.Tasks.Take(t.Context(), nobody, hostA, []string{in.ID}) })
+		wg.Go(func() { withdrawn, _ = s.Tasks.Withdraw(t.Context(), nobody, in.ID) })
 		wg.Wait()
 		if (len(taken) == 1) == withdrawn {
 			t.Fatalf("taken = %v, withdrawn = %v", ids(taken), withdrawn)
@@ -258,7 +258,7 @@ func TestTasksOfARegistryThatDied(t *testing.T) {
 		in.ID = id
 		create(t, s, in)
 	}
-	must(s.TakeTasks(t.Context(), nobody, "a", []string{"op-2"}))(t)
+	must(s.Tasks.Take(t.Context(), nobody, "a", []string{"op-2"}))(t)
 	s = reopen()
 	if one, two := taskState(t, s, "op-1"), taskState(t, s, "op-2"); one != api.TaskWithdrawn || two != api.TaskTaken {
 		t.Errorf("states = %s, %s; want the queued one withdrawn and the taken one as it was", one, two)
@@ -309,9 +309,9 @@ func TestOldTasksAreForgottenUnlessTheyAreOpen(t *testing.T) {
 			in.ID = id
 			create(t, s, in)
 		}
-		must(s.TakeTasks(t.Context(), nobody, "a", []string{"done", "taken"}))(t)
-		must(s.WithdrawTask(t.Context(), nobody, "withdrawn"))(t)
-		if err := s.AnswerTask(t.Context(), nobody, "a", "done", accepted); err != nil {
+		must(s.Tasks.Take(t.Context(), nobody, "a", []string{"done", "taken"}))(t)
+		must(s.Tasks.Withdraw(t.Context(), nobody, "withdrawn"))(t)
+		if err := s.Tasks.Answer(t.Context(), nobody, "a", "done", accepted); err != nil {
 			t.Fatal(err)
 		}
 		count := func() int { return len(dump(t.Context(), t, s)["tasks"]) }
@@ -332,8 +332,8 @@ func TestAStaleHostTakesAndAnswersNothing(t *testing.T) {
 	s := newSite(t)
 	create(t, s, migrateTask())
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	wantStale(t, second(s.TakeTasks(t.Context(), as(hostA), hostA, []string{"op-1"})), 2)
-	wantStale(t, s.AnswerTask(t.Context(), as(hostA), hostA, "op-1", accepted), 2)
+	wantStale(t, second(s.Tasks.Take(t.Context(), as(hostA), hostA, []string{"op-1"})), 2)
+	wantStale(t, s.Tasks.Answer(t.Context(), as(hostA), hostA, "op-1", accepted), 2)
 }
 
 func TestATaskThatWasTakenLongAgoIsGivenOutAsLate(t *testing.T) {
@@ -343,15 +343,15 @@ func TestATaskThatWasTakenLongAgoIsGivenOutAsLate(t *testing.T) {
 			in.ID = id
 			create(t, s, in)
 		}
-		must(s.WithdrawTask(t.Context(), nobody, "again"))(t)
+		must(s.Tasks.Withdraw(t.Context(), nobody, "again"))(t)
 		late := func() map[string]bool {
 			out := map[string]bool{}
-			for _, task := range must(s.TakeTasks(t.Context(), nobody, "a", []string{"old", "queued", "again"}))(t) {
+			for _, task := range must(s.Tasks.Take(t.Context(), nobody, "a", []string{"old", "queued", "again"}))(t) {
 				out[task.ID] = task.Late
 			}
 			return out
 		}
-		must(s.TakeTasks(t.Context(), nobody, "a", []string{"old"}))(t)
+		must(s.Tasks.Take(t.Context(), nobody, "a", []string{"old"}))(t)
 		pass(lateAfter + time.Minute)
 		again := migrateTask()
 		again.ID = "again"
@@ -376,7 +376,7 @@ func TestAHostDeletesAnothersVolumeIfAnOperatorHasAskedItTo(t *testing.T) {
 		wantCode(t, forget(), api.CodeNotYourHost, "in the care of host a")
 		task := string(rune('a' + n))
 		create(t, s, api.Task{ID: task, Host: "b", Who: "operator/anna", Method: "DELETE", Path: path})
-		must(s.TakeTasks(t.Context(), as(hostB), hostB, []string{task}))(t)
+		must(s.Tasks.Take(t.Context(), as(hostB), hostB, []string{task}))(t)
 	}
 	if err := forget(); err != nil {
 		t.Error(err)

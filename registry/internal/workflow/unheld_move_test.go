@@ -61,7 +61,7 @@ func TestAnInstanceComesFromTheShelfWithAVolumeThatMovedMeanwhile(t *testing.T) 
 		t.Errorf("moved: %+v, attachments (-want +got):\n%s", v, diff)
 	}
 	wantFree(t, s, at("/fast/root"))
-	back := must(s.TransitionInstance(t.Context(), nobody, web, claim()))(t)
+	back := must(s.Shelf.Transition(t.Context(), nobody, web, claim()))(t)
 	if len(back.Attachments) != 1 || back.Attachments[0].ID != rootAt || back.Attachments[0].Location != at("/slow/root") {
 		t.Errorf("claimed %+v", back)
 	}
@@ -136,13 +136,13 @@ func TestWhatIsRefusedWhileAVolumeOfAShelvedInstanceMoves(t *testing.T) {
 	checkClusterRefusals(t, map[string]refusal{
 		"unshelve": {moving, transitioning(nobody, web, claim()), api.CodeMigrationActive, "cannot unshelve instance web: migration " + move + " is moving its volume root"},
 		"unshelve, before a host is asked": {moving, func(t *testing.T, s *Store) error {
-			return second(s.PlanUnshelve(t.Context(), "web", ""))
+			return second(s.Shelf.PlanUnshelve(t.Context(), "web", ""))
 		}, api.CodeMigrationActive, "moving its volume root"},
 		"detach": {moving, func(t *testing.T, s *Store) error {
-			return second(s.DetachShelved(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))
+			return second(s.Shelf.Detach(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))
 		}, api.CodeMigrationActive, "cannot detach volume root"},
 		"delete of the attachment": {moving, func(t *testing.T, s *Store) error {
-			return second(s.DeleteShelvedAttachment(t.Context(), nobody, rootAt))
+			return second(s.Shelf.DeleteAttachment(t.Context(), nobody, rootAt))
 		}, api.CodeMigrationActive, "cannot detach volume root"},
 		"another root volume": {moving, attaching(nobody, "data", api.VolumeAttach{Instance: "web", Root: true}), api.CodeConflict, "taken by volume root"},
 		"attach to another instance": {

@@ -20,8 +20,8 @@ type UnshelvePlan struct {
 
 // PlanUnshelve returns the hosts that may unshelve an instance (only hostRef if that is not ""), or
 // refuses for every reason that is known now.
-func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
-	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (UnshelvePlan, error) {
+func (s *Shelf) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
+	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) (UnshelvePlan, error) {
 		i, err := readShelving(ctx, q, ref)
 		if err != nil {
 			return UnshelvePlan{}, err
@@ -90,9 +90,9 @@ func hostsForShelved(ctx context.Context, q ledger.Querier, i shelving, asked st
 // AskUnshelve records that an operator asked a host to unshelve an instance, so that the host may
 // claim it. If a host has the instance, it does nothing, except that it takes the instance from a
 // fenced host.
-func (s *Store) AskUnshelve(ctx context.Context, call store.Call, ref, hostID string) error {
+func (s *Shelf) AskUnshelve(ctx context.Context, call store.Call, ref, hostID string) error {
 	call.Key = ""
-	_, err := mutate(ctx, s, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+	_, err := mutate(ctx, s.db, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 		if err := tx.CheckOperator("ask for an instance on a host"); err != nil {
 			return none, err
 		}

@@ -9,23 +9,15 @@ package workflow
 import (
 	"context"
 
-	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
-
-// Store is an open registry with the state of its workflows.
-type Store struct {
-	*store.Store
-	// pauses announces changes of moves that the registry leads.
-	pauses *ledger.Notifier
-}
 
 // changeTx is a change of a workflow in progress.
 type changeTx struct{ *store.Tx }
 
 // mutate is store.Mutate.
-func mutate[T any](ctx context.Context, s *Store, call store.Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
-	return store.Mutate(ctx, s.Store, call, what, request, func(ctx context.Context, tx *store.Tx) (T, error) {
+func mutate[T any](ctx context.Context, db *store.Store, call store.Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	return store.Mutate(ctx, db, call, what, request, func(ctx context.Context, tx *store.Tx) (T, error) {
 		return do(ctx, &changeTx{tx})
 	})
 }

@@ -71,87 +71,99 @@ func (l MortalLoop) Run(ctx context.Context) error {
 	return l.Loop.Run(ctx)
 }
 
-// MortalStore is the store of loops that a Mortal kills.
-type MortalStore struct {
-	*workflow.Store
+// MortalPauses are the moves of loops that a Mortal kills.
+type MortalPauses struct {
+	*workflow.Pauses
 	Mortal *Mortal
 }
 
-// SetPauseInstance is a change of the store.
-func (s MortalStore) SetPauseInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.SetPauseInstance(ctx, call, id, phase, g) })
+// SetInstance is a change of the store.
+func (s MortalPauses) SetInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.SetInstance(ctx, call, id, phase, g) })
 }
 
-// SetPauseCopy is a change of the store.
-func (s MortalStore) SetPauseCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error) {
+// SetCopy is a change of the store.
+func (s MortalPauses) SetCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) {
-		return s.Store.SetPauseCopy(ctx, call, id, phase, attempt, dropEnd, why)
+		return s.Pauses.SetCopy(ctx, call, id, phase, attempt, dropEnd, why)
 	})
 }
 
-// SuspendPause is a change of the store.
-func (s MortalStore) SuspendPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.SuspendPause(ctx, call, id) })
+// Suspend is a change of the store.
+func (s MortalPauses) Suspend(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Suspend(ctx, call, id) })
 }
 
-// SavePause is a change of the store.
-func (s MortalStore) SavePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.SavePause(ctx, call, id) })
+// Save is a change of the store.
+func (s MortalPauses) Save(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Save(ctx, call, id) })
 }
 
-// ResumePause is a change of the store.
-func (s MortalStore) ResumePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.ResumePause(ctx, call, id) })
+// Resume is a change of the store.
+func (s MortalPauses) Resume(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Resume(ctx, call, id) })
 }
 
-// CopyPause is a change of the store.
-func (s MortalStore) CopyPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.CopyPause(ctx, call, id) })
+// Copy is a change of the store.
+func (s MortalPauses) Copy(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Copy(ctx, call, id) })
 }
 
-// FlipPause is a change of the store.
-func (s MortalStore) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.FlipPause(ctx, call, id, dst) })
+// Flip is a change of the store.
+func (s MortalPauses) Flip(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Flip(ctx, call, id, dst) })
 }
 
-// CancelPause is a change of the store.
-func (s MortalStore) CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.CancelPause(ctx, call, ref, why) })
+// Cancel is a change of the store.
+func (s MortalPauses) Cancel(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Cancel(ctx, call, ref, why) })
 }
 
-// FinishPause is a change of the store.
-func (s MortalStore) FinishPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.FinishPause(ctx, call, id) })
+// Finish is a change of the store.
+func (s MortalPauses) Finish(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Finish(ctx, call, id) })
 }
 
-// WithdrawTask is a change of the store.
-func (s MortalStore) WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error) {
-	return live(s.Mortal, func() (bool, error) { return s.Store.WithdrawTask(ctx, call, id) })
+// MortalTasks are the tasks of loops that a Mortal kills.
+type MortalTasks struct {
+	*workflow.Tasks
+	Mortal *Mortal
 }
 
-// AskLive is a change of the store.
-func (s MortalStore) AskLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.AskLive(ctx, call, id, phase, hostID, c) })
+// Withdraw is a change of the store.
+func (s MortalTasks) Withdraw(ctx context.Context, call store.Call, id string) (bool, error) {
+	return live(s.Mortal, func() (bool, error) { return s.Tasks.Withdraw(ctx, call, id) })
 }
 
-// AnswerLive is a change of the store.
-func (s MortalStore) AnswerLive(ctx context.Context, call store.Call, id, hostID string, c workflow.LiveCall, a workflow.LiveAnswer) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.AnswerLive(ctx, call, id, hostID, c, a) })
+// MortalLiveMoves are the live moves of loops that a Mortal kills.
+type MortalLiveMoves struct {
+	*workflow.LiveMoves
+	Mortal *Mortal
 }
 
-// PassLive is a change of the store.
-func (s MortalStore) PassLive(ctx context.Context, call store.Call, id string, from, to workflow.PausePhase) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.PassLive(ctx, call, id, from, to) })
+// Ask is a change of the store.
+func (s MortalLiveMoves) Ask(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Ask(ctx, call, id, phase, hostID, c) })
 }
 
-// MadeLive is a change of the store.
-func (s MortalStore) MadeLive(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.MadeLive(ctx, call, id, dst) })
+// Answer is a change of the store.
+func (s MortalLiveMoves) Answer(ctx context.Context, call store.Call, id, hostID string, c workflow.LiveCall, a workflow.LiveAnswer) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Answer(ctx, call, id, hostID, c, a) })
 }
 
-// AgainLive is a change of the store.
-func (s MortalStore) AgainLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error) {
-	return live(s.Mortal, func() (workflow.Pause, error) { return s.Store.AgainLive(ctx, call, id, phase, why) })
+// Pass is a change of the store.
+func (s MortalLiveMoves) Pass(ctx context.Context, call store.Call, id string, from, to workflow.PausePhase) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Pass(ctx, call, id, from, to) })
+}
+
+// Made is a change of the store.
+func (s MortalLiveMoves) Made(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Made(ctx, call, id, dst) })
+}
+
+// Again is a change of the store.
+func (s MortalLiveMoves) Again(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error) {
+	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Again(ctx, call, id, phase, why) })
 }
 
 // MortalRelay is the relay of loops that a Mortal kills.

@@ -18,11 +18,11 @@ func (s *Site) Type(line string) error {
 	case len(words) < 4 || words[0] != "volferryctl" || words[1] != "migration":
 		s.T.Fatalf("%s: nobody can type that here", line)
 	case slices.Contains(words, "--discard-memory"):
-		_, err = s.Store.DiscardPaused(ctx, call, words[3])
+		_, err = s.Store.Pauses.Discard(ctx, call, words[3])
 	case words[2] == "complete":
-		_, err = s.Store.CompletePause(ctx, call, words[3])
+		_, err = s.Store.Pauses.Complete(ctx, call, words[3])
 	case words[2] == "cancel":
-		_, err = s.Store.CancelPause(ctx, call, words[3], nil)
+		_, err = s.Store.Pauses.Cancel(ctx, call, words[3], nil)
 	default:
 		s.T.Fatalf("%s: nobody can type that here", line)
 	}

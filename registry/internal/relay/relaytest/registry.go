@@ -37,7 +37,7 @@ type Registry struct {
 func (r *Registry) Open() {
 	r.T.Helper()
 	r.Store = expect.Value(Kit.Open(context.Background(), r.Path))(r.T)
-	r.Relay = relay.New(relay.Config{Store: r.Store, Log: slog.New(slog.DiscardHandler)})
+	r.Relay = relay.New(relay.Config{Tasks: r.Store.Tasks, Store: r.Store, Log: slog.New(slog.DiscardHandler)})
 }
 
 // Close closes the registry. Its loop must have ended.
