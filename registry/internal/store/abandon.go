@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// orphanMigrations orphans the open migrations of a fenced host. They keep their locks and
+// orphan orphans the open migrations of a fenced host. They keep their locks and
 // reservations. Migrations that the registry leads continue.
-func (tx *Tx) orphanMigrations(ctx context.Context, hostID string) error {
-	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method NOT IN ('"+api.MethodSave+"', '"+api.MethodLive+"')", func(m api.Migration) error {
+func (tx migrationTx) orphan(ctx context.Context, hostID string) error {
+	return tx.each(ctx, hostID, " AND m.state <> 'orphaned' AND m.method NOT IN ('"+api.MethodSave+"', '"+api.MethodLive+"')", func(m api.Migration) error {
 		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
 			return err
 		}
@@ -22,10 +22,10 @@ func (tx *Tx) orphanMigrations(ctx context.Context, hostID string) error {
 	})
 }
 
-// unorphanMigrations returns the orphaned migrations of a host that rejoins to their earlier
+// unorphan returns the orphaned migrations of a host that rejoins to their earlier
 // states.
-func (tx *Tx) unorphanMigrations(ctx context.Context, hostID string) error {
-	return tx.eachMigration(ctx, hostID, " AND m.state = 'orphaned'", func(m api.Migration) error {
+func (tx migrationTx) unorphan(ctx context.Context, hostID string) error {
+	return tx.each(ctx, hostID, " AND m.state = 'orphaned'", func(m api.Migration) error {
 		before, err := tx.stateBefore(ctx, m.ID)
 		if err != nil {
 			return err
@@ -37,8 +37,8 @@ func (tx *Tx) unorphanMigrations(ctx context.Context, hostID string) error {
 	})
 }
 
-// eachMigration calls do for each open migration of the host that matches the condition.
-func (tx *Tx) eachMigration(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
+// each calls do for each open migration of the host that matches the condition.
+func (tx migrationTx) each(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
 	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+MigrationOpen+condition+" ORDER BY m.id", hostID)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (tx *Tx) eachMigration(ctx context.Context, hostID, condition string, do fu
 }
 
 // stateBefore returns the state of an orphaned migration before it was orphaned.
-func (tx *Tx) stateBefore(ctx context.Context, id string) (state api.MigrationState, err error) {
+func (tx migrationTx) stateBefore(ctx context.Context, id string) (state api.MigrationState, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT orphaned_from FROM migrations WHERE id = ?", id).Scan(&state); err != nil {
 		return "", fmt.Errorf("read state of orphaned migration: %w", err)
 	}
@@ -82,11 +82,11 @@ func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in 
 		if err != nil {
 			return m, err
 		}
-		return tx.abandon(ctx, m, in)
+		return migrationTx{tx}.abandon(ctx, m, in)
 	})
 }
 
-func (tx *Tx) abandon(ctx context.Context, m api.Migration, in api.MigrationAbandon) (api.Migration, error) {
+func (tx migrationTx) abandon(ctx context.Context, m api.Migration, in api.MigrationAbandon) (api.Migration, error) {
 	switch {
 	case !open(m.State):
 		return m, api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", m.ID, m.VolumeName, m.State).With("state", m.State)

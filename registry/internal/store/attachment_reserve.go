@@ -14,6 +14,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
+// reservationTx has the rules of reservations.
+type reservationTx struct{ *Tx }
+
 // ReserveAttachment reserves a volume for an instance, after it has checked every rule in the same
 // transaction. A second reserve with the same attachment id returns the existing attachment.
 func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.AttachmentReserve) (api.Attachment, error) {
@@ -21,18 +24,19 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		return api.Attachment{}, err
 	}
 	return Mutate(ctx, s, call, "attachment.reserve", in, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+		rules := reservationTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		v, err := tx.volumeForReserve(ctx, in.VolumeID)
+		v, err := rules.volume(ctx, in.VolumeID)
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if same, found, err := tx.sameAttachment(ctx, v, in, hostID); found || err != nil {
+		if same, found, err := rules.same(ctx, v, in, hostID); found || err != nil {
 			return same, err
 		}
-		slot, err := tx.slotForReserve(ctx, in.InstanceID, in.Device)
+		slot, err := rules.slot(ctx, in.InstanceID, in.Device)
 		if err != nil {
 			return api.Attachment{}, err
 		}
@@ -42,13 +46,13 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err := slot.check(in); err != nil {
 			return api.Attachment{}, err
 		}
-		if err := tx.checkReservable(ctx, v, slot, in); err != nil {
+		if err := rules.check(ctx, v, slot, in); err != nil {
 			return api.Attachment{}, err
 		}
-		if err := cmp.Or(tx.checkAttachReach(ctx, v, hostID), tx.checkNoPaused(ctx, v)); err != nil {
+		if err := cmp.Or(rules.checkAttachReach(ctx, v, hostID), rules.checkNoPaused(ctx, v)); err != nil {
 			return api.Attachment{}, err
 		}
-		return tx.reserve(ctx, v, slot, in)
+		return rules.reserve(ctx, v, slot, in)
 	})
 }
 
@@ -81,7 +85,7 @@ const volumeForReserveQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_
 	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + MigrationOpen + `
 	WHERE v.id = ?`
 
-func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve, error) {
+func (tx reservationTx) volume(ctx context.Context, id string) (volumeForReserve, error) {
 	v := volumeForReserve{id: id}
 	err := tx.QueryRowContext(ctx, volumeForReserveQuery, id).Scan(append([]any{
 		&v.name, &v.hostID, &v.scope, &v.status, &v.multiattach, &v.bootable, &v.generation, &v.movedBy,
@@ -98,9 +102,9 @@ func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve
 	return v, err
 }
 
-// sameAttachment returns the attachment on this host with the requested id, if it exists, or a
+// same returns the attachment on this host with the requested id, if it exists, or a
 // conflict if it differs from the request.
-func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.AttachmentReserve, hostID string) (a api.Attachment, found bool, err error) {
+func (tx reservationTx) same(ctx context.Context, v volumeForReserve, in api.AttachmentReserve, hostID string) (a api.Attachment, found bool, err error) {
 	for _, n := range v.siblings {
 		if n.id != in.ID || n.hostID != hostID {
 			continue
@@ -134,7 +138,7 @@ const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_
 	LEFT JOIN volumes v ON v.id = a.volume_id
 	WHERE i.id = ?1`
 
-func (tx *Tx) slotForReserve(ctx context.Context, instanceID, device string) (slotForReserve, error) {
+func (tx reservationTx) slot(ctx context.Context, instanceID, device string) (slotForReserve, error) {
 	var slot slotForReserve
 	err := tx.QueryRowContext(ctx, wantedSlotQuery, instanceID, device).Scan(&slot.instanceName, &slot.instanceState, &slot.hostID,
 		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken, &slot.takenBy)
@@ -184,9 +188,9 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 	return nil
 }
 
-// checkReservable reports whether the volume in its present state may be attached in the slot. It
+// check reports whether the volume in its present state may be attached in the slot. It
 // does not check which hosts reach the volume.
-func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
+func (tx reservationTx) check(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
 		return refuseMoving("attach", v.name, v.movedBy)
@@ -212,7 +216,7 @@ func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slot
 }
 
 // checkMultiattach refuses a further attachment if the rules of multiattach forbid it.
-func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
+func (tx reservationTx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
 	}
@@ -226,7 +230,7 @@ func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slo
 
 // checkAttachReach refuses a host that does not reach the bytes of the volume. If the volume is
 // attached on another host, both hosts must reach the same bytes.
-func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID string) error {
+func (tx reservationTx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID string) error {
 	owner, elsewhere := v.hostID, false
 	for _, n := range v.siblings {
 		if n.hostID != hostID && n.hostID != "" {
@@ -249,7 +253,7 @@ func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID s
 }
 
 // reserve inserts the attachment, and its slot if there is none.
-func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) (api.Attachment, error) {
+func (tx reservationTx) reserve(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) (api.Attachment, error) {
 	host, err := tx.resolveHost(ctx, in.Host)
 	if err != nil {
 		return api.Attachment{}, err
@@ -262,7 +266,7 @@ func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReser
 		opID: in.OpID, hostID: host.ID, instanceState: slot.instanceState, generation: v.generation,
 	}
 	h.BootIndex = slot.bootIndex
-	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
+	if err := tx.store(ctx, v, slot, h); err != nil {
 		return api.Attachment{}, err
 	}
 	tx.cache.attachments.put(h)
@@ -270,9 +274,9 @@ func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReser
 		diskDetails(h.DiskAttachment))
 }
 
-// storeAttachment inserts the rows of an attachment. A root volume becomes bootable, like an
+// store inserts the rows of an attachment. A root volume becomes bootable, like an
 // adopted root volume.
-func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
+func (tx reservationTx) store(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
 			return err
@@ -288,7 +292,7 @@ func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slot
 
 // checkNoPaused refuses to attach a volume while a move has paused the guest of another instance
 // with it: the new guest would write while the paused guest cannot.
-func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
+func (tx reservationTx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
 	}
@@ -311,18 +315,19 @@ func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 // AttachUnheld attaches a volume at once to an instance that no host has: no guest has to get the
 // disk.
 func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none api.Attachment, err error) {
-	v, err := tx.volumeForReserve(ctx, in.VolumeID)
+	rules := reservationTx{tx}
+	v, err := rules.volume(ctx, in.VolumeID)
 	if err != nil {
 		return none, err
 	}
-	slot, err := tx.slotForReserve(ctx, in.InstanceID, in.Device)
+	slot, err := rules.slot(ctx, in.InstanceID, in.Device)
 	if err != nil {
 		return none, err
 	}
 	if err := slot.check(in); err != nil {
 		return none, err
 	}
-	if err := tx.checkReservable(ctx, v, slot, in); err != nil {
+	if err := rules.check(ctx, v, slot, in); err != nil {
 		return none, err
 	}
 	h := attachmentRow{
@@ -332,7 +337,7 @@ func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none 
 		},
 		opID: in.OpID, generation: v.generation,
 	}
-	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
+	if err := rules.store(ctx, v, slot, h); err != nil {
 		return none, err
 	}
 	if err := tx.auditAttachment(ctx, h, api.Event{What: "attachment.attach", To: string(h.State), OpID: in.OpID},

@@ -19,6 +19,8 @@ import (
 // FenceHost refuses a host that reports right now with conflict, unless in.EvenIfUp is set.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
+		moves := migrationTx{tx}
+		resize := resizeTx{tx}
 		if tx.host != nil {
 			return api.Host{}, api.Errorf(api.CodePermissionDenied, "only an operator can fence a host, and you are host %s", tx.host.Name)
 		}
@@ -35,10 +37,10 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 		if err := tx.setEpoch(ctx, host.ID, host.Epoch+1, true); err != nil {
 			return api.Host{}, err
 		}
-		if err := tx.orphanMigrations(ctx, host.ID); err != nil {
+		if err := moves.orphan(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
-		if err := tx.endResizesOf(ctx, host.ID); err != nil {
+		if err := resize.endAll(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
 		return s.auditHost(ctx, tx, host, api.Event{
@@ -73,6 +75,7 @@ func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 // their earlier states. Nothing changes if the host needs no rejoin.
 func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
 	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
+		moves := migrationTx{tx}
 		host, err := tx.resolveHost(ctx, ref)
 		if err != nil {
 			return api.Host{}, err
@@ -89,7 +92,7 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 		if err := tx.setEpoch(ctx, host.ID, host.Epoch, false); err != nil {
 			return api.Host{}, err
 		}
-		if err := tx.unorphanMigrations(ctx, host.ID); err != nil {
+		if err := moves.unorphan(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
 		return s.auditHost(ctx, tx, host, api.Event{

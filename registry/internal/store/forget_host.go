@@ -12,12 +12,16 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
+// hostForgetTx forgets a host.
+type hostForgetTx struct{ *Tx }
+
 // ForgetHost removes, for an operator, a host that will not return. The host must be fenced and
 // have no instances, open migrations or paused guests. Its pools, tasks and finished migrations are
 // deleted; the audit trail keeps them. Its volumes in shared pools move to other hosts with the
 // pool. Its other volumes are forgotten if volumes is set, otherwise they make the request fail.
 func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
+		rules := hostForgetTx{tx}
 		if err := tx.CheckOperator("forget a host"); err != nil {
 			return api.Host{}, err
 		}
@@ -26,10 +30,10 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 			return api.Host{}, err
 		}
 		was := s.hostDocument(host)
-		if err := tx.checkEmpty(ctx, host); err != nil {
+		if err := rules.checkEmpty(ctx, host); err != nil {
 			return was, err
 		}
-		if err := tx.reassignVolumes(ctx, host, volumes); err != nil {
+		if err := rules.reassignVolumes(ctx, host, volumes); err != nil {
 			return was, err
 		}
 		tx.cache.hosts.invalidate()
@@ -52,7 +56,7 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 
 // checkEmpty refuses a host that is not fenced, or still has instances, open migrations or paused
 // guests.
-func (tx *Tx) checkEmpty(ctx context.Context, host hostcache.Row) error {
+func (tx hostForgetTx) checkEmpty(ctx context.Context, host hostcache.Row) error {
 	switch {
 	case !host.Fenced:
 		return api.Errorf(api.CodeStateForbidden, "cannot forget host %s: it is not fenced; fence it first if it is gone for good", host.Name)
@@ -109,7 +113,7 @@ var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JO
 		AND ` + basesReachedBy("p.host_id", "?1", "l.backing") + ` ORDER BY h.fenced, h.name LIMIT 1)`
 
 // reassignVolumes gives the volumes of a host to other hosts, or forgets them.
-func (tx *Tx) reassignVolumes(ctx context.Context, host hostcache.Row, forget bool) error {
+func (tx hostForgetTx) reassignVolumes(ctx context.Context, host hostcache.Row, forget bool) error {
 	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heirOf+" WHERE host_id = ?1 AND "+heirOf+" IS NOT NULL", host.ID); err != nil {
 		return err
 	}

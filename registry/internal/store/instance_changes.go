@@ -15,6 +15,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
+// adoptionTx adopts an instance with its disks.
+type adoptionTx struct{ *Tx }
+
 // RegisterInstance records an adopted instance, its slots, and each of its disks as a volume with
 // one attachment, in one transaction.
 func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
@@ -22,15 +25,16 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 		return api.Instance{}, err
 	}
 	return Mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+		adoption := adoptionTx{tx}
 		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
 			return api.Instance{}, err
 		}
-		if err := tx.insertInstance(ctx, in, hostID); err != nil {
+		if err := adoption.insertInstance(ctx, in, hostID); err != nil {
 			return api.Instance{}, err
 		}
 		for _, d := range in.Disks {
-			if err := tx.adoptDisk(ctx, in, hostID, d); err != nil {
+			if err := adoption.adoptDisk(ctx, in, hostID, d); err != nil {
 				return api.Instance{}, err
 			}
 		}
@@ -90,7 +94,7 @@ func checkSlot(device string, bootIndex *int) error {
 }
 
 // insertInstance inserts the rows of an instance and of all its slots.
-func (tx *Tx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
+func (tx adoptionTx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
 		in.ID, in.Name, hostID, in.State, tx.At.UnixMicro())
 	switch {
@@ -114,7 +118,7 @@ func (tx *Tx) insertInstance(ctx context.Context, in api.InstanceRegister, hostI
 	return nil
 }
 
-func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
+func (tx adoptionTx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
 	definition, err := encodeSlot(slot.Slot)
 	if err != nil {
 		return err
@@ -132,6 +136,9 @@ func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.
 	return nil
 }
 
+// instanceForgetTx has the rules of forgetting an instance.
+type instanceForgetTx struct{ *Tx }
+
 // Forget has the options of ForgetInstance.
 type Forget struct {
 	// WithDefinition also allows an instance that no host has. Its stored definition, which has no
@@ -147,6 +154,7 @@ type Forget struct {
 // instance must have checked the disks.
 func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+		rules := instanceForgetTx{tx}
 		i, err := tx.OwnInstance(ctx, ref, "forget")
 		if err != nil {
 			return i, err
@@ -168,11 +176,11 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how F
 					i.Name, v.MigrationID, v.Name).With("migration_id", v.MigrationID)
 			}
 		}
-		if err := tx.checkForgettable(ctx, i); err != nil {
+		if err := rules.check(ctx, i); err != nil {
 			return i, err
 		}
 		if call.Host == nil && !how.Force {
-			if err := tx.checkOnItsVolumes(ctx, i); err != nil {
+			if err := rules.checkOnItsVolumes(ctx, i); err != nil {
 				return i, err
 			}
 		}
@@ -191,10 +199,10 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how F
 	})
 }
 
-// checkForgettable refuses an instance with a volume that another host reaches. The domain still
+// check refuses an instance with a volume that another host reaches. The domain still
 // names that disk, and only its own host would see this before the volume is attached elsewhere. A
 // shelved_offloaded instance has no domain.
-func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
+func (tx instanceForgetTx) check(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
 	}
@@ -213,7 +221,7 @@ func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
 
 // checkOnItsVolumes refuses an instance if its host last reported that its disks are not at the
 // locations of its volumes.
-func (tx *Tx) checkOnItsVolumes(ctx context.Context, i api.Instance) error {
+func (tx instanceForgetTx) checkOnItsVolumes(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
 	}
@@ -229,7 +237,7 @@ func (tx *Tx) checkOnItsVolumes(ctx context.Context, i api.Instance) error {
 
 // adoptDisk makes a disk of an instance a volume with one attachment, or a further attachment of
 // the volume that the disk already is.
-func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
+func (tx adoptionTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
 	v, err := volumeByID(ctx, tx, d.VolumeID)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -251,7 +259,7 @@ func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID str
 }
 
 // adoptNew inserts the volume. It gets a multiattach type only if the domain shares the disk.
-func (tx *Tx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
+func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(d.Type, DefaultType))
 	if err != nil {
 		return err
@@ -260,14 +268,15 @@ func (tx *Tx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) er
 	if t.Multiattach && !d.Shareable {
 		name = DefaultType
 	}
-	return tx.insertVolume(ctx, api.VolumeRegister{
+	return volumeTx{tx.Tx}.insert(ctx, api.VolumeRegister{
 		ID: d.VolumeID, Name: d.VolumeName, Type: name, Bootable: api.IsRoot(d.BootIndex), Location: d.Location,
 	}, hostID, api.VolumeAvailable)
 }
 
 // adoptShared refuses a disk that may not become a further attachment of its volume. The rules are
 // those for every attach, and the domain must share the disk.
-func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
+func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
+	rules := reservationTx{tx.Tx}
 	has := v.Attachments[0]
 	refuse := func(code api.Code, format string, args ...any) *api.Error {
 		args = append([]any{d.Device, in.Name, v.Name, cmp.Or(has.InstanceName, has.InstanceID)}, args...)
@@ -285,15 +294,15 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 	case v.Location.Path != d.Location.Path:
 		return refuse(api.CodeConflict, "it is at %s there and at %s here", v.Location.Path, d.Location.Path)
 	}
-	w, err := tx.volumeForReserve(ctx, v.ID)
+	w, err := rules.volume(ctx, v.ID)
 	if err != nil {
 		return err
 	}
 	again := api.AttachmentReserve{InstanceID: in.ID, Root: api.IsRoot(d.BootIndex)}
-	if err := tx.checkMultiattach(ctx, w, slotForReserve{instanceName: in.Name}, again); err != nil {
+	if err := rules.checkMultiattach(ctx, w, slotForReserve{instanceName: in.Name}, again); err != nil {
 		return err
 	}
-	return tx.checkAttachReach(ctx, w, hostID)
+	return rules.checkAttachReach(ctx, w, hostID)
 }
 
 // shareDisk returns how an operator makes an instance share a disk. No command changes a disk's
@@ -314,7 +323,7 @@ func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 
 // readopt takes back a volume that an instance had before it was forgotten. The volume must be
 // available, and at the disk's location.
-func (tx *Tx) readopt(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
+func (tx adoptionTx) readopt(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)
 	}

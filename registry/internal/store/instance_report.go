@@ -10,6 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
+// reportTx stores a host's report.
+type reportTx struct{ *Tx }
+
 // reported is the stored state of an instance that a host may report.
 type reported struct {
 	id, note          string
@@ -23,7 +26,7 @@ type reported struct {
 
 // storeInstances stores a host's report of its instances, and returns the running instances that
 // are not its own. An unchanged report costs one query, whatever its length.
-func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
+func (tx reportTx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
 	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.standstill, &r.differs, &r.own} })
 	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.standstill, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
 	if err != nil {
@@ -36,7 +39,7 @@ func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []
 	for _, i := range in.Instances {
 		was, had := known[i.ID]
 		if had {
-			if err := tx.storeInstanceReport(ctx, was, i); err != nil {
+			if err := tx.storeInstance(ctx, was, i); err != nil {
 				return nil, err
 			}
 		}
@@ -47,9 +50,9 @@ func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []
 	return foreign, nil
 }
 
-// storeInstanceReport stores the report of an instance that the host has or had. A report never
+// storeInstance stores the report of an instance that the host has or had. A report never
 // shelves or unshelves an instance.
-func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.InstanceReport) error {
+func (tx reportTx) storeInstance(ctx context.Context, was reported, i api.InstanceReport) error {
 	if was.state == api.InstanceShelvedOffloaded {
 		return nil
 	}
@@ -72,7 +75,7 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 // has suspended this guest and not resumed any guest yet, another program has resumed it: the saved
 // memory of the other guests is older than its writes (workflow.Pauses.Permit). Reports arrive
 // in order, so this is not the state from before the suspension.
-func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
+func (tx reportTx) noteRanOn(ctx context.Context, instanceID string) error {
 	type resting struct {
 		migration, state, phase, name, host string
 		stopped                             int64

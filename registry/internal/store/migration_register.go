@@ -23,18 +23,19 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 		return api.Migration{}, err
 	}
 	return Mutate(ctx, s, call, "migration.register", in, func(ctx context.Context, tx *Tx) (api.Migration, error) {
+		moves := migrationTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Migration{}, err
 		}
-		if m, found, err := tx.sameMigration(ctx, in, hostID); found || err != nil {
+		if m, found, err := moves.same(ctx, in, hostID); found || err != nil {
 			return m, err
 		}
 		v, err := tx.Volume(ctx, in.VolumeID)
 		if err != nil {
 			return api.Migration{}, err
 		}
-		if err := tx.checkMigratable(ctx, v, hostID, in); err != nil {
+		if err := moves.checkMigratable(ctx, v, hostID, in); err != nil {
 			return api.Migration{}, err
 		}
 		t, err := tx.TargetType(ctx, v, in)
@@ -73,9 +74,9 @@ func checkMigration(in api.MigrationRegister) error {
 	return cmp.Or(validate.ID("src attachment id", in.SrcAttachmentID), validate.ID("dst attachment id", in.DstAttachmentID))
 }
 
-// sameMigration returns the open migration with the requested id, if it exists, or a conflict if it
+// same returns the open migration with the requested id, if it exists, or a conflict if it
 // differs from the request.
-func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostID string) (m api.Migration, found bool, err error) {
+func (tx migrationTx) same(ctx context.Context, in api.MigrationRegister, hostID string) (m api.Migration, found bool, err error) {
 	m, err = MigrationByID(ctx, tx, in.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return m, false, nil
@@ -95,7 +96,7 @@ func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostI
 
 // checkMigratable refuses a volume that this host may not migrate now, or that has changed since
 // the caller saw it.
-func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
+func (tx migrationTx) checkMigratable(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case v.MigrationID != "":
 		return MigrationActive(v, "migrate")
@@ -122,7 +123,7 @@ func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, 
 
 // checkMigratableUnheld is checkMigratable for a volume that no host has at an instance. Its
 // attachments do not change: they follow the volume to its new location.
-func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
+func (tx migrationTx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case in.SrcAttachmentID != "":
 		return api.Errorf(api.CodeConflict, "cannot migrate volume %s at attachment %s: no host has it at an instance any more", v.Name, in.SrcAttachmentID)
@@ -139,7 +140,7 @@ func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID st
 
 // checkMigratableAt requires that the volume's instance is on this host, not shelved, not locked by
 // another migration, and not running on a second host.
-func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID, migrationID string) error {
+func (tx migrationTx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID, migrationID string) error {
 	var (
 		at, name string
 		state    api.InstanceState

@@ -24,6 +24,7 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 	}
 	in.Error = validate.ReportedError(in.Error)
 	return Mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Migration, error) {
+		moves := migrationTx{tx}
 		id, err := Resolve(ctx, tx, KindMigration, ref)
 		if err != nil {
 			return api.Migration{}, err
@@ -32,13 +33,13 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 		if err != nil {
 			return m, err
 		}
-		if err := tx.checkOwner(ctx, m, in); err != nil {
+		if err := moves.checkOwner(ctx, m, in); err != nil {
 			return m, err
 		}
 		if m.LedByRegistry() {
 			return m, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is the registry's: no host moves it", m.ID, m.VolumeName)
 		}
-		if done, err := tx.checkState(ctx, m, in); done || err != nil {
+		if done, err := moves.checkState(ctx, m, in); done || err != nil {
 			return m, err
 		}
 		if in.Dst != nil {
@@ -46,7 +47,7 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 				return m, err
 			}
 		}
-		if err := tx.storeState(ctx, m, in); err != nil {
+		if err := moves.storeState(ctx, m, in); err != nil {
 			return m, err
 		}
 		if err := tx.AuditMigration(ctx, m, api.Event{What: "migration.transition", From: string(m.State), To: string(in.To), OpID: in.OpID}, nil); err != nil {
@@ -75,7 +76,7 @@ func checkTransition(in api.MigrationTransition) error {
 }
 
 // checkOwner refuses every host except the migration's.
-func (tx *Tx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
+func (tx migrationTx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (tx *Tx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationT
 
 // checkState is the compare of a compare-and-swap. done means that the same op has already made
 // this transition and lost the answer.
-func (tx *Tx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
+func (tx migrationTx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
 	var op string
 	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {
 		return false, fmt.Errorf("read op of migration: %w", err)
@@ -126,7 +127,7 @@ func mayBeSwitched(m api.Migration) bool {
 
 // storeState is the swap of the compare-and-swap, with its effects on the volume and its
 // attachments.
-func (tx *Tx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
+func (tx migrationTx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	var fail, finished any
 	if in.Error != nil {
 		b, err := json.Marshal(in.Error)

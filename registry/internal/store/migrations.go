@@ -135,6 +135,9 @@ func scanMigration(row ledger.Scanner) (api.Migration, error) {
 	return m, nil
 }
 
+// migrationTx has the rules of migrations.
+type migrationTx struct{ *Tx }
+
 // AuditMigration adds an event about a migration, with its volume, to the audit trail.
 func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, details map[string]any) error {
 	if details == nil {

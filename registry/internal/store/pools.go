@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// replacePools replaces the pools of a host, unless pools is nil. Volumes in a pool that is now
+// replace replaces the pools of a host, unless pools is nil. Volumes in a pool that is now
 // shared become visible to all hosts with the pool.
-func (tx *Tx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {
+func (tx poolTx) replace(ctx context.Context, hostID string, pools []api.Pool) error {
 	if pools == nil {
 		return nil
 	}

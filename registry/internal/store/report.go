@@ -139,6 +139,7 @@ func reportDigest(in api.HostReport) (string, error) {
 func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostcache.Row, error) {
 	call.Key = ""
 	return mutateIf(ctx, s, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostcache.Row, error) {
+		pools := poolTx{tx}
 		was, err := tx.hostRow(ctx, in.ID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return was, err
@@ -153,10 +154,10 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 		if err != nil {
 			return now, err
 		}
-		if err := tx.replacePools(ctx, in.ID, s.trustedPools(in.Pools, in.ID, in.Name)); err != nil {
+		if err := pools.replace(ctx, in.ID, s.trustedPools(in.Pools, in.ID, in.Name)); err != nil {
 			return now, err
 		}
-		foreign, err := tx.storeInstances(ctx, in)
+		foreign, err := reportTx{tx}.storeInstances(ctx, in)
 		if err != nil {
 			return now, err
 		}
@@ -164,7 +165,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 			s.hosts.Put(now, digest)
 			s.hosts.SetForeign(in.ID, foreign)
 		})
-		return now, tx.auditReport(ctx, was, now)
+		return now, reportTx{tx}.audit(ctx, was, now)
 	})
 }
 
@@ -205,8 +206,8 @@ func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
 		"docs/how-to/reinstall-a-host.md has all of it", refused, api.ShellLine("echo", h.ID), api.ShellLine("volferry-registry", "issue-cert", "host", name, "--id", h.ID, "--out", name+"-again"))
 }
 
-// auditReport audits that a host is new, was renamed, or was booted.
-func (tx *Tx) auditReport(ctx context.Context, was, now hostcache.Row) error {
+// audit audits that a host is new, was renamed, or was booted.
+func (tx reportTx) audit(ctx context.Context, was, now hostcache.Row) error {
 	var what string
 	switch {
 	case was.ID == "":

@@ -70,7 +70,7 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 		return api.Volume{}, err
 	}
 	return Mutate(ctx, s, call, "volume.retype", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInCare(ctx, ref, "retype")
+		v, err := careTx{tx}.inCare(ctx, ref, "retype")
 		if err != nil {
 			return v, err
 		}

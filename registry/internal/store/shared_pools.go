@@ -94,6 +94,9 @@ func (s *Store) SharedPools() SharedPools {
 	return out
 }
 
+// poolTx stores the pools of a host's report.
+type poolTx struct{ *Tx }
+
 // inPool selects the locations of host ?1 that are not shared yet and are in its pool ?2, or below
 // the pool's directory ?3. Each half of the union has its own index.
 const inPool = `SELECT id FROM locations WHERE scope = ?1 AND pool = ?2 AND pool <> '' AND name <> ''
@@ -105,7 +108,7 @@ const inPool = `SELECT id FROM locations WHERE scope = ?1 AND pool = ?2 AND pool
 //
 // Two hosts may each have a volume of the same name there. The second of these volumes stays in its
 // host's scope, so that no other host gets it, and the audit trail names it.
-func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Pool) error {
+func (tx poolTx) shareLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		if !p.Shared {
 			continue
@@ -120,7 +123,7 @@ func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Poo
 // nameLocations sets the pool of a host's locations that have only a path, if the path is in the
 // directory of one of its pools. A volume may be older than its pool, and a registry older than
 // this rule.
-func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
+func (tx poolTx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		dir := strings.TrimRight(p.Path, "/")
 		if !p.Active || dir == "" || !isOfFiles(p) {
@@ -144,12 +147,12 @@ func isOfFiles(p api.Pool) bool {
 }
 
 // sharedBefore returns the names of the host's pools that are stored as shared.
-func (tx *Tx) sharedBefore(ctx context.Context, hostID string) ([]string, error) {
+func (tx poolTx) sharedBefore(ctx context.Context, hostID string) ([]string, error) {
 	return ledger.QueryAll(ctx, tx, ledger.ScanString, "SELECT name FROM pools WHERE host_id = ? AND shared = 1", hostID)
 }
 
 // auditUnshared audits the volumes of a host that could not become shared with its pool.
-func (tx *Tx) auditUnshared(ctx context.Context, hostID string, p api.Pool) error {
+func (tx poolTx) auditUnshared(ctx context.Context, hostID string, p api.Pool) error {
 	names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT DISTINCT v.name FROM locations l JOIN volumes v ON v.id = l.volume_id
 		WHERE l.id IN (`+inPool+") ORDER BY v.name", hostID, p.Name, p.Path)
 	if err != nil || len(names) == 0 {

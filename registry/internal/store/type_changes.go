@@ -17,13 +17,17 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
+// typeTx has the rules of changes of volume types.
+type typeTx struct{ *Tx }
+
 // CreateType makes a volume type.
 func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCreate) (api.VolumeType, error) {
 	if err := checkType(in.Name, in.Pools); err != nil {
 		return api.VolumeType{}, err
 	}
 	return Mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
-		if err := cmp.Or(tx.CheckOperator("make a volume type"), tx.checkPoolsKnown(ctx, in.Pools)); err != nil {
+		types := typeTx{tx}
+		if err := cmp.Or(tx.CheckOperator("make a volume type"), types.checkPoolsKnown(ctx, in.Pools)); err != nil {
 			return api.VolumeType{}, err
 		}
 		id := uuid.NewString()
@@ -32,7 +36,7 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 		if err != nil {
 			return api.VolumeType{}, typeNameTaken(err, in.Name)
 		}
-		if err := tx.setTypePools(ctx, id, in.Pools); err != nil {
+		if err := types.setPools(ctx, id, in.Pools); err != nil {
 			return api.VolumeType{}, err
 		}
 		if err := tx.Audit(ctx, api.Event{What: "type.create", Object: "type/" + id, To: in.Name}); err != nil {
@@ -46,6 +50,7 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 // attached.
 func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
 	return Mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
+		types := typeTx{tx}
 		id, err := Resolve(ctx, tx, KindType, ref)
 		if err != nil {
 			return api.VolumeType{}, err
@@ -64,14 +69,14 @@ func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.Vo
 		if in.Pools != nil {
 			changed.Pools = *in.Pools
 		}
-		if err := cmp.Or(tx.CheckOperator("change a volume type"), tx.checkTypeUpdate(ctx, old, changed)); err != nil {
+		if err := cmp.Or(tx.CheckOperator("change a volume type"), types.checkUpdate(ctx, old, changed)); err != nil {
 			return api.VolumeType{}, err
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE volume_types SET name = ?, multiattach = ? WHERE id = ?", changed.Name, changed.Multiattach, id)
 		if err != nil {
 			return api.VolumeType{}, typeNameTaken(err, changed.Name)
 		}
-		if err := tx.setTypePools(ctx, id, changed.Pools); err != nil {
+		if err := types.setPools(ctx, id, changed.Pools); err != nil {
 			return api.VolumeType{}, err
 		}
 		if err := tx.Audit(ctx, api.Event{
@@ -84,7 +89,7 @@ func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.Vo
 	})
 }
 
-func (tx *Tx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) error {
+func (tx typeTx) checkUpdate(ctx context.Context, old, changed api.VolumeType) error {
 	if err := checkType(changed.Name, changed.Pools); err != nil {
 		return err
 	}
@@ -98,12 +103,13 @@ func (tx *Tx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) 
 	if old.Multiattach == changed.Multiattach {
 		return nil
 	}
-	return tx.checkMultiattachUpdate(ctx, old, changed)
+	return tx.checkMultiattach(ctx, old, changed)
 }
 
 // DeleteType removes a volume type that no volume has, and returns it as it was.
 func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
 	return Mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
+		types := typeTx{tx}
 		id, err := Resolve(ctx, tx, KindType, ref)
 		if err != nil {
 			return api.VolumeType{}, err
@@ -125,7 +131,7 @@ func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.Volu
 		if volumes > 0 {
 			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: it is that of %s", t.Name, api.Count(volumes, "volume"))
 		}
-		if m, err := tx.movedToType(ctx, id); err != nil || m != nil {
+		if m, err := types.movedTo(ctx, id); err != nil || m != nil {
 			return api.VolumeType{}, cmp.Or(err, migrationToType("delete", t.Name, m))
 		}
 		if err := tx.Exec(ctx, "DELETE FROM volume_types WHERE id = ?", id); err != nil {
@@ -157,7 +163,7 @@ func typeNameTaken(err error, name string) error {
 	return fmt.Errorf("store volume type: %w", err)
 }
 
-func (tx *Tx) setTypePools(ctx context.Context, id string, pools []string) error {
+func (tx typeTx) setPools(ctx context.Context, id string, pools []string) error {
 	if err := tx.Exec(ctx, "DELETE FROM volume_type_pools WHERE type_id = ?", id); err != nil {
 		return err
 	}
@@ -171,7 +177,7 @@ func (tx *Tx) setTypePools(ctx context.Context, id string, pools []string) error
 
 // checkPoolsKnown refuses pools that no host has: otherwise a misspelled name would stay undetected
 // until the first volume is made.
-func (tx *Tx) checkPoolsKnown(ctx context.Context, pools []string) error {
+func (tx typeTx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	if len(pools) == 0 {
 		return nil
 	}
@@ -192,9 +198,9 @@ func (tx *Tx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	return nil
 }
 
-// checkMultiattachUpdate refuses a change of multiattach if a volume of the type is attached, is
+// checkMultiattach refuses a change of multiattach if a volume of the type is attached, is
 // being migrated, cannot have the new value, or if a migration gives a volume the type.
-func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.VolumeType) error {
+func (tx typeTx) checkMultiattach(ctx context.Context, old, changed api.VolumeType) error {
 	attached, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT v.name FROM volumes v
 		WHERE v.type_id = ? AND EXISTS (SELECT 1 FROM attachments a WHERE a.volume_id = v.id) ORDER BY v.name LIMIT 1`, old.ID)
 	if err != nil {
@@ -206,7 +212,7 @@ func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.Volum
 	if old.Name == DefaultType {
 		return api.Errorf(api.CodeStateForbidden, "the volume type %s cannot be multiattach: the disks of adopted instances get it; make another type", DefaultType)
 	}
-	m, err := tx.movedToType(ctx, old.ID)
+	m, err := tx.movedTo(ctx, old.ID)
 	if err != nil {
 		return err
 	}
@@ -221,15 +227,15 @@ func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.Volum
 		if v.MigrationID != "" {
 			return refuseMoving("change multiattach of", v.Name, v.MigrationID)
 		}
-		if err := tx.checkTypeFits(ctx, changed, v); err != nil {
+		if err := tx.checkFits(ctx, changed, v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkTypeFits refuses a type that the volume cannot get at its location.
-func (tx *Tx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.Volume) error {
+// checkFits refuses a type that the volume cannot get at its location.
+func (tx typeTx) checkFits(ctx context.Context, t api.VolumeType, v api.Volume) error {
 	if err := checkTypeSuits(ctx, tx, t, "change the type of volume "+v.Name, v.Location.Format, v.Bootable); err != nil {
 		return err
 	}
@@ -243,8 +249,8 @@ func (tx *Tx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.Volume)
 	return checkPoolCan(ctx, tx, t, hostID, v.Location)
 }
 
-// movedToType returns an open migration that gives its volume the type, nil if there is none.
-func (tx *Tx) movedToType(ctx context.Context, typeID string) (*api.Migration, error) {
+// movedTo returns an open migration that gives its volume the type, nil if there is none.
+func (tx typeTx) movedTo(ctx context.Context, typeID string) (*api.Migration, error) {
 	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.to_type_id = ? AND "+MigrationOpen+" LIMIT 1", typeID)
 	if err != nil || len(found) == 0 {
 		return nil, err

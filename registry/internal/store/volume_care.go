@@ -10,10 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// volumeInCare is OwnVolume for a change of the volume itself, by the host that has it in its care:
+// careTx tells which hosts may change a volume.
+type careTx struct{ *Tx }
+
+// inCare is OwnVolume for a change of the volume itself, by the host that has it in its care:
 // hosts that only reach the bytes may attach it, but not rename or forget it. Another host may
 // delete the volume if an operator has requested that from it.
-func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, error) {
+func (tx careTx) inCare(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Host == tx.host.Name {
 		return v, err
@@ -25,11 +28,11 @@ func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, e
 	return v, tx.notInCare(verb, v)
 }
 
-// volumeInHand is OwnVolume for a change of the volume's bytes. While hosts have the volume at
+// inHand is OwnVolume for a change of the volume's bytes. While hosts have the volume at
 // instances, it admits those with an attachment past its reservation; otherwise the host that has
 // the volume in its care. It also admits a host with an unanswered task about the volume. Reach is
 // not enough: every host with the shared pool has that.
-func (tx *Tx) volumeInHand(ctx context.Context, ref, verb string) (api.Volume, error) {
+func (tx careTx) inHand(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Unheld() && v.Host == tx.host.Name {
 		return v, err
@@ -49,11 +52,11 @@ func (tx *Tx) volumeInHand(ctx context.Context, ref, verb string) (api.Volume, e
 	return v, tx.notInHand(verb, v)
 }
 
-// volumeSeen is volumeInHand for a host's report about the volume's image. While another host has
+// seen is inHand for a host's report about the volume's image. While another host has
 // an instance with the volume, it refuses: that instance would depend on a false report. advice
 // returns the operator's command for this case.
-func (tx *Tx) volumeSeen(ctx context.Context, ref, verb string, advice func(api.Volume) string) (api.Volume, error) {
-	v, err := tx.volumeInHand(ctx, ref, verb)
+func (tx careTx) seen(ctx context.Context, ref, verb string, advice func(api.Volume) string) (api.Volume, error) {
+	v, err := tx.inHand(ctx, ref, verb)
 	if err != nil || tx.host == nil {
 		return v, err
 	}
@@ -68,7 +71,7 @@ func (tx *Tx) volumeSeen(ctx context.Context, ref, verb string, advice func(api.
 
 // wasAsked reports whether the calling host has taken, and not yet answered, a task about the
 // volume. The condition is on the task; ?2 is the path of the volume.
-func (tx *Tx) wasAsked(ctx context.Context, condition, volumeID string) (asked bool, err error) {
+func (tx careTx) wasAsked(ctx context.Context, condition, volumeID string) (asked bool, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND "+condition+")",
 		tx.host.ID, "/v1/volumes/"+volumeID).Scan(&asked); err != nil {
 		return false, fmt.Errorf("look up task: %w", err)
@@ -76,8 +79,8 @@ func (tx *Tx) wasAsked(ctx context.Context, condition, volumeID string) (asked b
 	return asked, nil
 }
 
-// notInHand returns the refusal of volumeInHand.
-func (tx *Tx) notInHand(verb string, v api.Volume) error {
+// notInHand returns the refusal of inHand.
+func (tx careTx) notInHand(verb string, v api.Volume) error {
 	if v.Unheld() {
 		return tx.notInCare(verb, v)
 	}
@@ -90,6 +93,6 @@ func (tx *Tx) notInHand(verb string, v api.Volume) error {
 	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s: it is at instance %s of host %s, and you are host %s; ask there, or at the registry", verb, v.Name, a.InstanceName, a.Host, tx.host.Name)
 }
 
-func (tx *Tx) notInCare(verb string, v api.Volume) error {
+func (tx careTx) notInCare(verb string, v api.Volume) error {
 	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s: it is in the care of host %s, and you are host %s; ask there, or at the registry", verb, v.Name, v.Host, tx.host.Name)
 }

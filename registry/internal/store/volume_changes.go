@@ -35,6 +35,7 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 		return api.Volume{}, validate.Invalid("a volume begins as creating or available, not as %s", validate.Quote(string(in.Status)))
 	}
 	return Mutate(ctx, s, call, "volume.register", in, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+		row := volumeTx{tx}
 		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
 			return api.Volume{}, err
@@ -42,7 +43,7 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 		if err := tx.checkPoolReported(ctx, hostID, in.Location); err != nil {
 			return api.Volume{}, err
 		}
-		if err := tx.insertVolume(ctx, in, hostID, in.Status); err != nil {
+		if err := row.insert(ctx, in, hostID, in.Status); err != nil {
 			return api.Volume{}, err
 		}
 		v, err := volumeByID(ctx, tx, in.ID)
@@ -53,8 +54,8 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 	})
 }
 
-// insertVolume inserts the row of a volume and reserves its location.
-func (tx *Tx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
+// insert inserts the row of a volume and reserves its location.
+func (tx volumeTx) insert(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.Type, DefaultType))
 	if err != nil {
 		return err
@@ -103,12 +104,13 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 		}
 	}
 	return Mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		old, err := tx.volumeInCare(ctx, ref, "change")
+		row := volumeTx{tx}
+		old, err := careTx{tx}.inCare(ctx, ref, "change")
 		if err != nil {
 			return old, err
 		}
 		if in.Identity != nil && *in.Identity != old.Location.Identity {
-			if old, err = tx.setIdentity(ctx, old, *in.Identity); err != nil {
+			if old, err = row.setIdentity(ctx, old, *in.Identity); err != nil {
 				return old, err
 			}
 		}
@@ -120,7 +122,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 			bootable = *in.Bootable
 		}
 		if bootable && !old.Bootable {
-			if err := tx.checkBootable(ctx, old); err != nil {
+			if err := row.checkBootable(ctx, old); err != nil {
 				return old, err
 			}
 		}
@@ -137,7 +139,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 
 // checkBootable refuses a volume that is, or will be, multiattach if the policy
 // multiattach_bootable is off.
-func (tx *Tx) checkBootable(ctx context.Context, v api.Volume) error {
+func (tx volumeTx) checkBootable(ctx context.Context, v api.Volume) error {
 	multiattach := v.Multiattach
 	if v.MigrationID != "" {
 		if err := tx.QueryRowContext(ctx, "SELECT ?1 OR EXISTS (SELECT 1 FROM volume_types t JOIN migrations m ON m.to_type_id = t.id WHERE m.id = ?2 AND t.multiattach = 1)",
@@ -159,7 +161,8 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		}
 	}
 	return Mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInCare(ctx, ref, "change the status of")
+		row := volumeTx{tx}
+		v, err := careTx{tx}.inCare(ctx, ref, "change the status of")
 		if err != nil {
 			return v, err
 		}
@@ -178,7 +181,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 			}
 		}
 		if in.Location != nil {
-			if err := tx.settleLocation(ctx, v, *in.Location); err != nil {
+			if err := row.settleLocation(ctx, v, *in.Location); err != nil {
 				return v, err
 			}
 		}
@@ -194,7 +197,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 
 // settleLocation stores the location of a volume that is being made: its path may only now be
 // known.
-func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) error {
+func (tx volumeTx) settleLocation(ctx context.Context, v api.Volume, l api.Location) error {
 	if v.Status != api.VolumeCreating {
 		return api.Errorf(api.CodeStateForbidden, "volume %s is %s; only a migration changes where it is", v.Name, v.Status)
 	}
@@ -212,7 +215,7 @@ func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) 
 // managed by Volferry.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInCare(ctx, ref, "forget")
+		v, err := careTx{tx}.inCare(ctx, ref, "forget")
 		if err != nil {
 			return v, err
 		}
@@ -223,7 +226,7 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 			return v, NotAvailable(v, "forget")
 		}
 		if len(v.Attachments) > 0 {
-			return v, tx.refuseAttached(ctx, v)
+			return v, volumeTx{tx}.refuseAttached(ctx, v)
 		}
 		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
 			return v, err
@@ -233,7 +236,7 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 }
 
 // refuseAttached returns the refusal to forget an attached volume; it names the first instance.
-func (tx *Tx) refuseAttached(ctx context.Context, v api.Volume) error {
+func (tx volumeTx) refuseAttached(ctx context.Context, v api.Volume) error {
 	a := v.Attachments[0]
 	var instance string
 	if err := tx.QueryRowContext(ctx, "SELECT name FROM instances WHERE id = ?", a.InstanceID).Scan(&instance); err != nil {

@@ -11,6 +11,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
+// volumeTx changes the row of a volume.
+type volumeTx struct{ *Tx }
+
 // IdentifyVolume stores the identity of a volume's device as a host has read it, and returns the
 // volume. Only an operator may change a stored identity (UpdateVolume): the path may now name
 // another device.
@@ -22,7 +25,7 @@ func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in ap
 		return api.Volume{}, validate.Invalid("the identity is missing")
 	}
 	return Mutate(ctx, s, call, "volume.identify", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeSeen(ctx, ref, "store the identity of", func(v api.Volume) string {
+		v, err := careTx{tx}.seen(ctx, ref, "store the identity of", func(v api.Volume) string {
 			return api.ShellLine("volferryctl", "volume", "set", v.Name, "--identity", in.Identity)
 		})
 		if err != nil {
@@ -36,12 +39,12 @@ func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in ap
 		case has != "":
 			return v, api.Errorf(api.CodeConflict, "the device of volume %s is %s, and not %s", v.Name, has, in.Identity)
 		}
-		return tx.setIdentity(ctx, v, in.Identity)
+		return volumeTx{tx}.setIdentity(ctx, v, in.Identity)
 	})
 }
 
 // setIdentity stores the identity of the volume's device and returns the volume.
-func (tx *Tx) setIdentity(ctx context.Context, v api.Volume, identity string) (api.Volume, error) {
+func (tx volumeTx) setIdentity(ctx context.Context, v api.Volume, identity string) (api.Volume, error) {
 	if v.MigrationID != "" {
 		return v, MigrationActive(v, "change the identity of")
 	}

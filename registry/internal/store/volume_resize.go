@@ -13,6 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
+// resizeTx has the rules of resizes.
+type resizeTx struct{ *Tx }
+
 // BeginResize locks a volume that a host is about to make larger, and returns it. The lock ends
 // with EndResize by the same op, or with a fence of the host. A host does one thing at a time to a
 // volume: a lock of an earlier op of the same host is stale, and the new op replaces it.
@@ -21,15 +24,16 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 		return api.Volume{}, err
 	}
 	return Mutate(ctx, s, call, "volume.resize_begin", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+		resize := resizeTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Volume{}, err
 		}
-		v, err := tx.volumeInHand(ctx, ref, resizeVerb)
+		v, err := careTx{tx}.inHand(ctx, ref, resizeVerb)
 		if err != nil {
 			return v, err
 		}
-		if err := tx.checkResizable(ctx, v, hostID, in); err != nil {
+		if err := resize.check(ctx, v, hostID, in); err != nil {
 			return v, err
 		}
 		if err := tx.Exec(ctx, "UPDATE volumes SET resize_op = ?, resize_host = ?, updated_us = ? WHERE id = ?", in.OpID, hostID, tx.At.UnixMicro(), v.ID); err != nil {
@@ -44,8 +48,8 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 
 const resizeVerb = "resize"
 
-// checkResizable refuses a volume that the host may not make larger in its present state.
-func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
+// check refuses a volume that the host may not make larger in its present state.
+func (tx resizeTx) check(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
 	if v.ResizeOpID != "" {
 		holder, err := tx.resizedBy(ctx, v.ID)
 		if err != nil {
@@ -68,11 +72,11 @@ func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, i
 	case len(v.Attachments) == 0:
 		return tx.checkReach(ctx, resizeVerb, v, hostID)
 	}
-	return tx.checkResizableAt(ctx, v, v.Attachments[0], hostID)
+	return tx.checkAt(ctx, v, v.Attachments[0], hostID)
 }
 
-// checkResizableAt requires that the volume's instance lets the host resize it.
-func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
+// checkAt requires that the volume's instance lets the host resize it.
+func (tx resizeTx) checkAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
 	var (
 		at, name string
 		state    api.InstanceState
@@ -98,7 +102,7 @@ func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachme
 }
 
 // resizedBy returns the id of the host that resizes the volume, "" if none does.
-func (tx *Tx) resizedBy(ctx context.Context, volumeID string) (hostID string, err error) {
+func (tx resizeTx) resizedBy(ctx context.Context, volumeID string) (hostID string, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT resize_host FROM volumes WHERE id = ?", volumeID).Scan(&hostID); err != nil {
 		return "", fmt.Errorf("read who resizes: %w", err)
 	}
@@ -113,6 +117,7 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 		return api.Volume{}, err
 	}
 	return Mutate(ctx, s, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+		resize := resizeTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Volume{}, err
@@ -121,7 +126,7 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 		if err != nil || v.ResizeOpID == "" || v.ResizeOpID != in.OpID {
 			return v, err
 		}
-		if holder, err := tx.resizedBy(ctx, v.ID); err != nil || holder != hostID {
+		if holder, err := resize.resizedBy(ctx, v.ID); err != nil || holder != hostID {
 			return v, cmp.Or(err, error(api.Errorf(api.CodeNotYourHost, "cannot end the resize %s of volume %s: another host has begun it", in.OpID, v.Name)))
 		}
 		size := cmp.Or(in.SizeBytes, v.SizeBytes)
@@ -129,7 +134,7 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(size))
 		}
 		if size > v.SizeBytes {
-			if err := tx.setSize(ctx, v, size); err != nil {
+			if err := resize.setSize(ctx, v, size); err != nil {
 				return v, err
 			}
 		}
@@ -143,9 +148,9 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 	})
 }
 
-// endResizesOf ends the resizes of a fenced host, which cannot touch a volume any more. The next
+// endAll ends the resizes of a fenced host, which cannot touch a volume any more. The next
 // host that looks at the image finds its size.
-func (tx *Tx) endResizesOf(ctx context.Context, hostID string) error {
+func (tx resizeTx) endAll(ctx context.Context, hostID string) error {
 	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }
 
@@ -154,7 +159,8 @@ func (tx *Tx) endResizesOf(ctx context.Context, hostID string) error {
 // migration, because dst was made for the old size.
 func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeSeen(ctx, ref, "change the size of", func(v api.Volume) string {
+		resize := resizeTx{tx}
+		v, err := careTx{tx}.seen(ctx, ref, "change the size of", func(v api.Volume) string {
 			return api.ShellLine("volferryctl", "volume", "set-size", v.Name, "--size", strconv.FormatInt(in.SizeBytes, 10), "--evidence", "TEXT")
 		})
 		if err != nil {
@@ -174,7 +180,7 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 		case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
 			return v, NotAvailable(v, "change the size of")
 		}
-		if err := tx.setSize(ctx, v, in.SizeBytes); err != nil {
+		if err := resize.setSize(ctx, v, in.SizeBytes); err != nil {
 			return v, err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.grow", From: fmt.Sprint(v.SizeBytes), To: fmt.Sprint(in.SizeBytes)}, nil); err != nil {
@@ -185,7 +191,7 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 }
 
 // setSize stores the size of the volume, which is an image or the beginning of one.
-func (tx *Tx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
+func (tx resizeTx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
 	grown := v.Location
 	if grown.SizeBytes = sizeBytes; grown.ImageBytes <= sizeBytes {
 		grown.ImageBytes = 0 // the volume is now the whole image

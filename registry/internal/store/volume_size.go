@@ -40,6 +40,7 @@ func CheckSetSize(v api.Volume, in api.VolumeSize) error {
 // (asked).
 func (s *Store) SetVolumeSize(ctx context.Context, call Call, asked api.Volume, in api.VolumeSize, seen SeenImage) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.set_size", []any{asked.ID, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+		resize := resizeTx{tx}
 		if err := tx.CheckOperator("set the size of a volume"); err != nil {
 			return api.Volume{}, err
 		}
@@ -59,7 +60,7 @@ func (s *Store) SetVolumeSize(ctx context.Context, call Call, asked api.Volume, 
 		case v.SizeBytes == in.SizeBytes:
 			return v, nil
 		}
-		if err := tx.setSize(ctx, v, in.SizeBytes); err != nil {
+		if err := resize.setSize(ctx, v, in.SizeBytes); err != nil {
 			return v, err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.set_size", From: fmt.Sprint(v.SizeBytes), To: fmt.Sprint(in.SizeBytes)},
