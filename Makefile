@@ -33,13 +33,13 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
-SIMULATED := ./daemon/internal/uplink ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/volume ./daemon/internal/migrate ./daemon/internal/migrate/plans ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain ./registry/internal/store
+SIMULATED := ./daemon/internal/uplink ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/volume ./daemon/internal/migrate ./daemon/internal/migrate/plans ./registry/internal/sharedmove/... ./registry/internal/drain ./registry/internal/store
 
 # Their tests that choose by chance, and make a trial for each of some seeds. A walk with a
 # database takes as long as some dozens of trials of the others.
 BY_CHANCE       := ^Test(NoWriteIsLostWhateverHappensAndWhen|NothingIsLeftHalfDoneWhateverHappens|AVolumeHasOneSizeWhateverHappens|HoweverAMoveGoesEveryWriteIsThereAtItsEnd|NothingIsLeftOf(AMove|ADrain)HoweverItGoes)$$
 BY_CHANCE_MANY  := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/volume ./daemon/internal/migrate
-BY_CHANCE_FEWER := ./registry/internal/liveshared ./registry/internal/pauseall ./registry/internal/drain
+BY_CHANCE_FEWER := ./registry/internal/sharedmove/... ./registry/internal/drain
 
 # The longest come first: what is last is at work alone.
 LONG_UNIT := ./daemon/internal/qemuimg $(SIMULATED) ./daemon/internal/copy ./ctl/internal/command ./internal/treetest

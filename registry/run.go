@@ -21,10 +21,9 @@ import (
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
 	"github.com/volferry/volferry/registry/internal/drain"
-	"github.com/volferry/volferry/registry/internal/liveshared"
-	"github.com/volferry/volferry/registry/internal/pauseall"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/server"
+	"github.com/volferry/volferry/registry/internal/sharedmove"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
@@ -103,11 +102,8 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 			Drains: db.Drains, Tasks: db.Tasks, Store: db, Relay: hosts, Placement: relay.Placement{Store: db, Present: hosts.Present},
 			MoveShared: relay.SharedMoves{Hosts: db, Pauses: db.Pauses, LiveMoves: db.LiveMoves, Relay: hosts}.Begin, Log: log,
 		}),
-		pauseall.New(pauseall.Config{
-			Moves: db.Pauses, Phases: db.Pauses, Results: db.Pauses, LiveMoves: db.LiveMoves, Tasks: db.Tasks, Relay: hosts, Log: log,
-		}),
-		liveshared.New(liveshared.Config{
-			Moves: db.Pauses, LiveMoves: db.LiveMoves, Phases: db.Pauses, Rates: db.Rates, Tasks: db.Tasks, Relay: hosts, Log: log,
+		sharedmove.New(sharedmove.Config{
+			Moves: db.Pauses, Phases: db.Pauses, Results: db.Pauses, LiveMoves: db.LiveMoves, Rates: db.Rates, Tasks: db.Tasks, Relay: hosts, Log: log,
 		}),
 		service.SocketServer(c.Socket, gid, api, log),
 	}

@@ -57,7 +57,7 @@ func (s *library) assertIn(t *testing.T, pool string, volumes ...string) {
 
 func (s *library) moveASharedVolume(t *testing.T, p *page) {
 	s.atRegistry(p)
-	p.leaves(t, "volferryctl migration complete M --discard-memory", "it takes a guest whose memory is lost in the middle of a move, as in the tests of registry/internal/pauseall")
+	p.leaves(t, "volferryctl migration complete M --discard-memory", "it takes a guest whose memory is lost in the middle of a move, as in the tests of registry/internal/sharedmove")
 	ctl(t, s.admin, "volume", "migrate", "quorum", "--to-pool", "nfs", "--pause-all", "--yes")
 	// It asks, at a terminal. Who says no has moved nothing.
 	c := openConsole(t.Context(), t, s.registry, "volferryctl --socket "+registrySocket+strings.TrimPrefix(p.next(t, "volferryctl volume migrate quorum --to-pool nfs2 --pause-all\n").Commands[0], "volferryctl"))

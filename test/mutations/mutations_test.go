@@ -38,8 +38,8 @@ var (
 	attaching = simulation{"./daemon/internal/attach", "^TestNothingIsLeftHalfDoneWhateverHappens$", 600, false}
 	instances = simulation{"./daemon/internal/instance", "^TestNothingIsLeftHalfDoneWhateverHappens$", 300, false}
 	resizes   = simulation{"./daemon/internal/volume", "^TestAVolumeHasOneSizeWhateverHappens$", 1000, false}
-	rounds    = simulation{"./registry/internal/liveshared", "^TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd$", 30, false}
-	pauses    = simulation{"./registry/internal/pauseall", "^Test(HoweverAMoveGoesNothingIsLeftAtItsEnd|DeathOfTheRegistryAtAnyMomentChangesNothing)$", 0, false}
+	rounds    = simulation{"./registry/internal/sharedmove/livewalk", "^TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd$", 30, false}
+	pauses    = simulation{"./registry/internal/sharedmove", "^Test(HoweverAMoveGoesNothingIsLeftAtItsEnd|DeathOfTheRegistryAtAnyMomentChangesNothing)$", 0, false}
 	fences    = simulation{"./daemon/internal/uplink", "^TestAFenceSurvivesEveryInterruption$", 0, false}
 )
 

@@ -77,7 +77,7 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 
 // pastCache returns the flag that makes libvirt bypass the page cache for a file in the directory,
 // or 0. A guest's RAM would evict the cached data of others, and would take longer to become
-// durable (F14 of registry/internal/liveshared/DESIGN.md). libvirt refuses such a save if the
+// durable (F14 of registry/internal/sharedmove/DESIGN.md). libvirt refuses such a save if the
 // filesystem does not support it, which pastCache tests with an unnamed file, if the filesystem has
 // these. A filesystem in memory gains nothing.
 func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Live is the progress of copying a volume while its guests write. Package liveshared defines the
+// Live is the progress of copying a volume while its guests write. Package sharedmove defines the
 // terms.
 type Live struct {
 	// A generation begins with a copy of the whole volume, which is round 0.

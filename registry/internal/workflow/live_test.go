@@ -126,7 +126,7 @@ func TestAMoveWhileGuestsWriteGoesThroughItsPhases(t *testing.T) {
 	wantFree(t, s, at("/nfs/disk"))
 }
 
-// R1, R3 and R4 of package liveshared.
+// R1, R3 and R4 of package sharedmove.
 func TestNoBarrierIsPassedBeforeAllHostsHaveReachedIt(t *testing.T) {
 	for phase, to := range map[PausePhase]PausePhase{
 		PauseChecking: PauseMaking, PauseTracking: PauseCopying, PauseCopying: PauseSwapping, PauseSwapping: PauseCopying, PauseLast: PauseSaving,

@@ -21,7 +21,7 @@ func (p Pause) LiveNext(h LiveHost) (LiveCall, bool) {
 }
 
 // LiveReady reports whether all hosts have ended the action of the phase. A host with an unknown
-// result of its last call has not (R6 of package liveshared), unless it is fenced and the move only
+// result of its last call has not (R6 of package sharedmove), unless it is fenced and the move only
 // has to end.
 func (p Pause) LiveReady() bool {
 	for _, h := range p.Live.Hosts {

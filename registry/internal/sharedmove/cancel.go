@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharedmove
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// cancel cancels a move. It does nothing if the volume has moved since, or the move has ended.
+func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {
+	_, err := l.cfg.Phases.Cancel(ctx, call(p), p.Migration.ID, why)
+	switch api.CodeOf(err) { //nolint:exhaustive // those say that it went on meanwhile
+	case api.CodePastPointOfNoReturn, api.CodeNoMigration:
+		return nil
+	case "":
+		l.cfg.Log.Warn("a move is cancelled", "migration", p.Migration.ID, "volume", p.Migration.VolumeName, "method", p.Migration.Method, "why", why)
+	}
+	return err
+}
+
+// orCancel cancels a move if err is permanent.
+func (l *Loop) orCancel(ctx context.Context, p *workflow.Pause, err error, format string, args ...any) error {
+	switch api.CodeOf(err) { //nolint:exhaustive // what else is refused stays refused
+	case "":
+		return nil
+	case api.CodeConflict, api.CodeRegistryUnavailable, api.CodeInternal:
+		return err
+	}
+	return l.cancel(ctx, p, hostop.About(api.AsError(err), format, args...))
+}
+
+// fenced returns the reason why a move cannot continue to dst because one of its hosts was fenced,
+// nil if none was.
+func fenced(p *workflow.Pause) *api.Error {
+	hosts := []workflow.PauseHost{p.CopyHost}
+	for _, g := range p.Instances {
+		hosts = append(hosts, g.Host)
+	}
+	for _, h := range hosts {
+		if h.Fenced {
+			return api.Errorf(api.CodeHypervisorUnavailable, "host %s was fenced before volume %s was moved", h.Name, p.Migration.VolumeName)
+		}
+	}
+	return nil
+}

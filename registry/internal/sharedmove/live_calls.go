@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharedmove
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// callHost makes a call of a host. It first finds out the result of the host's previous call.
+func (l *Loop) callHost(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) error {
+	if h.State == workflow.LiveAsked && h.Call != c {
+		return l.settleCall(ctx, p, h)
+	}
+	if _, err := l.cfg.LiveMoves.Ask(ctx, call(p), p.Migration.ID, p.Phase, h.ID, c); err != nil {
+		return err
+	}
+	v, err := l.askHost(ctx, p, h, c)
+	switch {
+	case err != nil:
+		return err
+	case v.Failed == nil:
+		return l.answer(ctx, p, h, c, v, nil)
+	}
+	return l.failed(ctx, p, h, c, v)
+}
+
+func (l *Loop) askHost(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) (hostop.Outcome, error) {
+	if c.Verb == workflow.LiveCheck {
+		return l.hosts(p).AskNow(ctx, liveRequest(p, h, c))
+	}
+	return l.hosts(p).AskSurely(ctx, liveRequest(p, h, c))
+}
+
+// answer records the result of a call; stop is the error that blocks the host until an operator
+// acts.
+func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome, stop *api.Error) error {
+	a := workflow.LiveAnswer{Done: v.Failed == nil, Worked: v.Op.Took(), Error: stop}
+	if found := v.Op.Live; a.Done && found != nil {
+		a.Dirty, a.Copied, a.TookMS = found.DirtyBytes, found.CopiedBytes, int64(found.Seconds*1000) //nolint:mnd // milliseconds
+	}
+	if c.Verb == workflow.LiveCheck {
+		a.Memory = memories(v.Answer)
+	}
+	_, err := l.cfg.LiveMoves.Answer(ctx, call(p), p.Migration.ID, h.ID, c, a)
+	return err
+}
+
+// memories returns the RAM of a host's instances from its answer to a check, in bytes. It ignores
+// an unreadable answer, because the values are only for estimates.
+func memories(answer []byte) map[string]int64 {
+	var said struct {
+		LiveHost api.LiveHost `json:"live_host"`
+	}
+	of := map[string]int64{}
+	if json.Unmarshal(answer, &said) == nil {
+		for _, g := range said.LiveHost.Instances {
+			of[g.InstanceID] = g.MemoryBytes
+		}
+	}
+	return of
+}
+
+// failed decides how a move continues after a failed call.
+func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome) error {
+	why := hostop.About(v.Failed, "cannot %s for volume %s on host %s", doing[c.Verb], p.Migration.VolumeName, h.Name)
+	var stop *api.Error
+	ends := c.Verb == workflow.LiveEnd || c.Verb == workflow.LiveUntrack
+	again := v.Again && (ends || c.Attempt+1 < mostAttempts)
+	if c.Verb == workflow.LiveUntrack && !v.Again {
+		stop = why // the move cannot continue without it
+	}
+	if err := l.answer(ctx, p, h, c, v, stop); err != nil {
+		return err
+	}
+	switch {
+	case again:
+		return v.Failed // try again after a delay
+	case stop != nil:
+		return nil //nolint:nilerr // it waits for an operator
+	case v.Failed.Code == api.CodeBitmapLost:
+		_, err := l.cfg.LiveMoves.Again(ctx, call(p), p.Migration.ID, p.Phase, why)
+		return err
+	case c.Verb == workflow.LiveRound && !v.Untouched && c.Attempt+1 < mostAttempts && !final(v.Failed):
+		return v.Failed // the storage may work again later
+	}
+	return l.cancel(ctx, p, why)
+}
+
+// final reports whether a copy with this error would fail again.
+func final(e *api.Error) bool {
+	return e.Code == api.CodeNoSpace || e.Code == api.CodeCopyMismatch || e.Code == api.CodeNeedsOperator
+}
+
+// doing describes the calls for errors.
+var doing = map[workflow.LiveVerb]string{
+	workflow.LiveCheck: "follow the writes", workflow.LiveMake: "make the destination", workflow.LiveTrack: "begin to follow the writes",
+	workflow.LiveRound: "copy what was written", workflow.LiveSwap: "begin the next round", workflow.LiveRead: "read what was written last",
+	workflow.LiveLast: "copy what was written last", workflow.LiveEnd: "end the copying", workflow.LiveUntrack: "end following the writes",
+}
+
+// settleCall finds out the result of a host's previous call that is no longer needed: it withdraws
+// a call that the host has not fetched, and follows any other to its end.
+func (l *Loop) settleCall(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) error {
+	v := hostop.Outcome{Failed: api.Errorf(api.CodeConflict, "withdrawn")}
+	if h.Call.Verb != workflow.LiveCheck {
+		r := liveRequest(p, h, h.Call)
+		begun, err := l.hosts(p).Begun(ctx, r.Key)
+		if begun && err == nil {
+			v, err = l.hosts(p).AskSurely(ctx, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return l.answer(ctx, p, h, h.Call, v, nil)
+}
+
+// hasten makes a host end the copy of an obsolete generation; settleCall finds out its result. Each
+// request has a new id, because it may be refused temporarily.
+func (l *Loop) hasten(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) {
+	if h.Call.Verb != workflow.LiveRound && h.Call.Verb != workflow.LiveLast {
+		return
+	}
+	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: "end of " + h.ID}, func(ctx context.Context) error {
+		end := h.Call
+		end.Verb = workflow.LiveEnd
+		r := liveRequest(p, h, end)
+		r.Key += "." + uuid.NewString()
+		v, err := l.hosts(p).Ask(ctx, r)
+		if err == nil && v.Failed != nil {
+			err = v.Failed
+		}
+		return err
+	})
+}

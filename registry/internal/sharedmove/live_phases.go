@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sharedmove
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// askHosts makes the calls that the store wants of the hosts in the present phase.
+func (l *Loop) askHosts(ctx context.Context, p *workflow.Pause) {
+	for _, h := range p.Live.Hosts {
+		c, left := p.LiveNext(h)
+		if !left || h.Error != nil {
+			continue
+		}
+		if h.State == workflow.LiveAsked && h.Call != c {
+			l.hasten(ctx, p, h)
+		}
+		l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: h.ID}, func(ctx context.Context) error { return l.callHost(ctx, p, h, c) })
+	}
+}
+
+// mostPauses times the allowed pause is the time after which a pause is cancelled and all guests
+// are resumed at src.
+const mostPauses = 3
+
+// tooLong is fenced for the phases of the pause.
+func tooLong(p *workflow.Pause) *api.Error {
+	if most := mostPauses * p.Live.MaxPause; time.Since(p.StoppedAt) > most {
+		return api.Errorf(api.CodePauseTooLong, "the guests of volume %s have stood still for more than %s before it was moved; all go on where they were", p.Migration.VolumeName, most)
+	}
+	return fenced(p)
+}
+
+// notResumed is fenced for a pause that was called off.
+func notResumed(p *workflow.Pause) *api.Error {
+	for _, g := range p.Instances {
+		if g.Error != nil {
+			return hostop.About(g.Error, "the pause of volume %s was called off, and instance %s does not go on", p.Migration.VolumeName, g.Name)
+		}
+	}
+	return fenced(p)
+}
+
+// beginMaking has dst made if the guests' RAM can be saved and restored in the allowed pause.
+func (l *Loop) beginMaking(ctx context.Context, p *workflow.Pause) error {
+	ram, err := l.standstills(ctx, p)
+	if err != nil {
+		return err
+	}
+	if why := tooMuchRAM(p, ram); why != nil {
+		return l.cancel(ctx, p, why)
+	}
+	return l.enter(ctx, p, workflow.PauseMaking)
+}
+
+// made begins tracking once dst exists; the copy host repeats its location.
+func (l *Loop) made(ctx context.Context, p *workflow.Pause) error {
+	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: p.CopyHost.ID}, func(ctx context.Context) error {
+		for _, h := range p.Live.Hosts {
+			if h.ID == p.CopyHost.ID {
+				return l.madeAt(ctx, p, h)
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+func (l *Loop) madeAt(ctx context.Context, p *workflow.Pause, copier workflow.LiveHost) error {
+	v, err := l.hosts(p).Ask(ctx, liveRequest(p, copier, copier.Call))
+	switch {
+	case err != nil:
+		return err
+	case v.Failed != nil || v.Op.Location == nil:
+		return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has made the destination of volume %s and does not say where", copier.Name, p.Migration.VolumeName))
+	}
+	_, err = l.cfg.LiveMoves.Made(ctx, call(p), p.Migration.ID, *v.Op.Location)
+	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
+}
+
+// afterRound has the guests suspended if the rest fits into the allowed pause, and else begins
+// another round.
+func (l *Loop) afterRound(ctx context.Context, p *workflow.Pause) error {
+	ram, err := l.standstills(ctx, p)
+	if err != nil {
+		return err
+	}
+	switch {
+	case mayPause(p.Live, ram):
+		return l.enter(ctx, p, workflow.PauseSuspending)
+	case p.Live.Slow >= workflow.LiveStalledRounds:
+		return l.cancel(ctx, p, outrun(p))
+	}
+	return l.enter(ctx, p, workflow.PauseSwapping)
+}
+
+// trackAgain has the guests of a pause that was called off resumed, and begins to track their
+// writes again.
+func (l *Loop) trackAgain(ctx context.Context, p *workflow.Pause) error {
+	if resumed, err := l.resume(ctx, p); resumed || err != nil || !p.LiveReady() {
+		return err
+	}
+	return l.enter(ctx, p, workflow.PauseTracking)
+}
+
+// flipSaved commits the move to dst, once all guests are saved.
+func (l *Loop) flipSaved(ctx context.Context, p *workflow.Pause) error {
+	for _, g := range p.Instances {
+		if g.State != workflow.PauseSaved {
+			return nil
+		}
+	}
+	_, err := l.cfg.Phases.Flip(ctx, call(p), p.Migration.ID, p.Migration.Dst)
+	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
+}
+
+// to returns a next that begins a phase.
+func to(phase workflow.PausePhase) func(*Loop, context.Context, *workflow.Pause) error {
+	return func(l *Loop, ctx context.Context, p *workflow.Pause) error { return l.enter(ctx, p, phase) }
+}
+
+func (l *Loop) enter(ctx context.Context, p *workflow.Pause, to workflow.PausePhase) error {
+	_, err := l.cfg.LiveMoves.Pass(ctx, call(p), p.Migration.ID, p.Phase, to)
+	return l.orCancel(ctx, p, err, "volume %s cannot be moved on", p.Migration.VolumeName)
+}
