@@ -47,7 +47,7 @@ UNIT       = $(LONG_UNIT) $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -
 
 # Where goroutines share most. make test has the race detector for these alone, since everything is
 # compiled once more for it; make test-race has it for all.
-RACED := ./internal/op ./daemon/internal/request ./daemon/internal/uplink ./daemon/internal/hv/...
+RACED := ./daemon/internal/op ./daemon/internal/request ./daemon/internal/uplink ./daemon/internal/hv/...
 
 SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/clusterfs/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh

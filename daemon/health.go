@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/journal"
 	"github.com/volferry/volferry/daemon/internal/metrics"
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/uplink"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/service"
 )
 

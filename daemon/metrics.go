@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/metrics"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/uplink"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/version"
 )

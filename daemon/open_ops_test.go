@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/journal"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 func TestOpenOpsAreThoseThatAreNotOver(t *testing.T) {

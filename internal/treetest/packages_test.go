@@ -76,7 +76,7 @@ var layers = [][]string{
 	{"daemon/internal/instance/subject", "daemon/internal/hosttest", "daemon/internal/connector/conformance", "daemon/internal/connector/connectortest"},
 	{"daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/image", "daemon/internal/audit", "daemon/internal/witness", "daemon/internal/connector/pools"},
 	{"daemon/internal/diskspec", "daemon/internal/location", "daemon/internal/request", "daemon/internal/guard", "registry/internal/workflow"},
-	{"internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "registry/internal/storetest", "ctl/internal/render", "ctl/internal/unit", "internal/client"},
+	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "registry/internal/storetest", "ctl/internal/render", "ctl/internal/unit", "internal/client"},
 	{"daemon/internal/network"},
 	{"daemon/internal/rbd"},
 	{"daemon/internal/qemuimg", "daemon/internal/nbd", "daemon/internal/connector", "registry/internal/ledger", "registry/internal/validate", "registry/internal/schema", "registry/internal/history", "registry/internal/hostcache", "registry/internal/ratelimit"},

@@ -19,12 +19,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/audit"
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/op/optest"
 )
 
 const nowhere = "/nonexistent/registry.sock"

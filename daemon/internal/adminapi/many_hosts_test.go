@@ -18,12 +18,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
 	"github.com/volferry/volferry/internal/routes"
 )
 

@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/routes"
 )
 

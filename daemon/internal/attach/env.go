@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Host is this host's identity in the registry.

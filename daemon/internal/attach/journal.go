@@ -5,7 +5,7 @@ package attach
 import (
 	"context"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Journal is the journal of the runner.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Config has the operator's settings for attachments on this host.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // PendingUnplugs has the unplug requests that a guest did not answer in time. Their detaches were

@@ -2,7 +2,7 @@
 
 package attach
 
-import "github.com/volferry/volferry/internal/op"
+import "github.com/volferry/volferry/daemon/internal/op"
 
 // plans returns the plans of all op kinds of attachments.
 func (e *env) plans() []op.Plan {

@@ -5,9 +5,9 @@ package attach
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // inState observes whether the registry has the attachment in one of these states. The output is

@@ -9,9 +9,9 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // stepAttachConfig adds the disk to the persistent definition, before the hotplug: so libvirt

@@ -5,9 +5,9 @@ package attach
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // stepReserve reserves the volume for the instance: the registry checks the site's rules, and gives

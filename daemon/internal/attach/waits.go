@@ -3,8 +3,8 @@
 package attach
 
 import (
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // waitGuest is the wait for a guest that must release a disk.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Program is the program of a daemon.

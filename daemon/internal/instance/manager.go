@@ -9,9 +9,9 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/instance/plans"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Config has the settings of the ops of instances.

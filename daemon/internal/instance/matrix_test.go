@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/plans"
 	"github.com/volferry/volferry/daemon/internal/instance/shelf"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
 )
 
 // trial is a world for the run of one op.

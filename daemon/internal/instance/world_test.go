@@ -19,11 +19,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/plans"
 	"github.com/volferry/volferry/daemon/internal/instance/shelf"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
-	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
 )
 
 const (

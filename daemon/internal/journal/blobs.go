@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // PutBlob stores data under a key, durably; it replaces the key's earlier data.

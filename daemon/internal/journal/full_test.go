@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/atomicfile"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/test/fulldisk"
 )
 

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/atomicfile"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 const (

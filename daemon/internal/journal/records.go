@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Append implements op.Journal. The records must be the next ones of their op. They are stored by

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // The host is fenced while the guest is paused for a switch, and the registry is unavailable for

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // oursIdentity is the identity of the world's device that the registry must store.

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/preflight"
 	"github.com/volferry/volferry/daemon/internal/migrate/released"
 	"github.com/volferry/volferry/daemon/internal/migrate/which"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Manager starts migrations, brings them to their end and reports on them. It is safe for

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
-	"github.com/volferry/volferry/internal/op"
 )
 
 var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: move.MethodMirror}

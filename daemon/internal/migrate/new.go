@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/preflight"
 	"github.com/volferry/volferry/daemon/internal/migrate/released"
 	"github.com/volferry/volferry/daemon/internal/migrate/which"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // New makes a manager, registers its plans with the runner, and follows the runner's ops. journal

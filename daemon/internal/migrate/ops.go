@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Owns reports whether ops of this kind belong to a migration, so that Request has their status.

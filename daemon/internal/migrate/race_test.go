@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/changes"
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 func TestWhatCannotBeBegunIsTriedLessAndLessOftenUntilThereIsNews(t *testing.T) {

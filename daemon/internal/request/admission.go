@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // DefaultTimeout is long enough for a restart of the registry or of libvirtd.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 var errProcessesAway = fmt.Errorf("list: %w", &hv.NotAskedError{Err: errors.New("no answer; `systemctl status volferryd-processes.service` says why")})

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Render returns the API's document of an op from one status. State and failure are the request's:

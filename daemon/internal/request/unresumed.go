@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Unresumed has the guests that an op has paused and that libvirt does not resume, by the caller's

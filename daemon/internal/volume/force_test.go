@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
 )
 
 var halfThere = []api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError}

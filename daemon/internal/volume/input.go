@@ -5,9 +5,9 @@ package volume
 import (
 	"cmp"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // The op kinds of volumes.

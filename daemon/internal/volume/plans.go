@@ -2,7 +2,7 @@
 
 package volume
 
-import "github.com/volferry/volferry/internal/op"
+import "github.com/volferry/volferry/daemon/internal/op"
 
 // plans returns the plans of all op kinds of volumes.
 func (e *env) plans() []op.Plan {

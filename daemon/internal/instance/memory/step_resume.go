@@ -8,8 +8,8 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // StepStateBefore reads the state of the instance before the migration touched it, while no other

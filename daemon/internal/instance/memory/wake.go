@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // waitSave is the wait for libvirt's end of a save of the domain.

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/repair"
 	"github.com/volferry/volferry/daemon/internal/instance/shelf"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Env has the plans of all op kinds of instances, made of the steps of the packages.

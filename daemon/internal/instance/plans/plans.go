@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/memory"
 	"github.com/volferry/volferry/daemon/internal/instance/shelf"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Plans returns the plans of all op kinds of instances, for the runner.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // StepAdmitPower repeats the checks while no other op works on the instance. A stop of an instance

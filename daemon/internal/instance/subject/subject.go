@@ -3,8 +3,8 @@
 package subject
 
 import (
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Subject is the instance of an op. It is part of every input in this package.

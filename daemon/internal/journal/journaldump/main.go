@@ -17,7 +17,7 @@ import (
 	"os"
 
 	"github.com/volferry/volferry/daemon/internal/journal"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // content is the content of a journal, or the reason why it cannot be read.

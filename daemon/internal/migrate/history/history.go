@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/pause"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Op is an op of a migration. RequestID is the id of the request that it serves, and Why the reason

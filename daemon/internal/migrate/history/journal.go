@@ -5,7 +5,7 @@ package history
 import (
 	"context"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Journal stores migrations: a migration is the group of its ops, and its state is computed from

@@ -8,8 +8,8 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // LiveProgress is what this host has done in a move while all guests write.

@@ -6,7 +6,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/pause"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // OpInput is the input of an op of a migration, with the op as it is planned.

@@ -7,7 +7,7 @@ package history
 import (
 	"sync"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Reader reads migrations from the journal of this host. It is safe for concurrent use. Runner is

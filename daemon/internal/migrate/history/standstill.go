@@ -5,8 +5,8 @@ package history
 import (
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Standstill is the end of all work for a migration until a call, or until an obstacle is removed.

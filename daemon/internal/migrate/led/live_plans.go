@@ -4,7 +4,7 @@ package led
 
 import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // LivePlans are this host's part of a move while all guests write. The registry leads, and each

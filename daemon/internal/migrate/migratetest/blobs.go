@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Blobs are the blobs of a journal in memory. They outlive daemons, like a file.

@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/migrate/preflight"
 	"github.com/volferry/volferry/daemon/internal/migrate/which"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Monitor looks after the guests of open migrations. It is safe for concurrent use.

@@ -6,9 +6,9 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Standing reports whether an op of a migration of an instance waits for the operator.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // StepHandOver ends the migration if the guest is off, or runs on a src that still belongs to the

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // AbortSteps end the copy job into dst that a mirror, or a failed complete, has left. The process

@@ -6,8 +6,8 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // StepCompare compares both sides of a mirror, if requested. The guest is paused meanwhile: src is

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // StepGuard keeps a stopped instance off while its overlay is folded. It sets the guard before it

@@ -7,7 +7,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // connectDestination connects a dst of a target to its device. Only then are its size and its users

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/place"
-	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 )
 
 // deletion is a world with a volume that has left src, which is to be deleted.

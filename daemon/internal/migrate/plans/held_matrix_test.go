@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op/optest"
 )
 
 // The guests run in a QEMU that loses writes while a job begins, and write at each look.

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/place"
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // journalHistory reads a History from the journal, and from the runner for running ops.

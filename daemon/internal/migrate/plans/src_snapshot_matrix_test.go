@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
-	"github.com/volferry/volferry/internal/op/optest"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 )
 
 // TestCompleteMatrix and TestCancelMatrix have the other ends.

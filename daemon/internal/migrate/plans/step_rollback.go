@@ -6,8 +6,8 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // stepAdmitRollback checks again whether src still belongs to the instance. If so, that holds until

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/pause"
 	"github.com/volferry/volferry/daemon/internal/migrate/place"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // Way is the state of an instance and a migration when an op is planned. With the goal it decides

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // The ops of a migration, by the steps that they choose.

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/place"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/migrate/which"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Left returns the paths of the images that a volume has left by moves of this host, except those

@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/place"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/migrate/which"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Sources are the sources that moves of this host have left. It is safe for concurrent use.

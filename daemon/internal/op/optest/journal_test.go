@@ -5,7 +5,7 @@ package optest
 import (
 	"testing"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 func TestJournalConformance(t *testing.T) {

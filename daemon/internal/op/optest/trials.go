@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // trials derives the trials from the plan, and from a run without faults and a run with one failed

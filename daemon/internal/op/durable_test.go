@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // A step is made durable before the journal records it as done or undone. While that fails, there

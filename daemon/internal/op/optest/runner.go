@@ -2,7 +2,7 @@
 
 package optest
 
-import "github.com/volferry/volferry/internal/op"
+import "github.com/volferry/volferry/daemon/internal/op"
 
 // NewRunner returns a runner without op kinds, for code that registers its own. A test that runs
 // ops has to stop it.

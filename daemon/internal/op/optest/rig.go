@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // endless is longer than any op under test, in fake time.
@@ -173,7 +173,7 @@ func (r *rig) boot() (*op.Runner, error) {
 func nextProgram(plan op.Plan) op.Plan {
 	steps := slices.Clone(plan.Steps)
 	slices.Reverse(steps)
-	refuse := func(context.Context, *op.Run) error { return op.UnknownOutcome(errNotPlanned) }
+	refuse := func(context.Context, *op.Run) error { return errNotPlanned }
 	for i := range steps {
 		steps = append(steps, op.Step{Name: steps[i].Name, Version: steps[i].Version + 1, Do: refuse, Undo: refuse})
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 )
 
 // unreadable is a journal that cannot read records for a while.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 )
 
 func TestAHaltedRunnerDoesNothingAndResumeGoesOn(t *testing.T) {

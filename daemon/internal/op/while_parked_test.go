@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 func TestAParkedOpKeepsItsTurnAndIsNotContinuedWhileSomebodyActsForIt(t *testing.T) {

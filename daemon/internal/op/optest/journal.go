@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // errInjected is the cause of failures that a test requested.

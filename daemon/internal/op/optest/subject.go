@@ -5,7 +5,7 @@ package optest
 import (
 	"testing"
 
-	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // World is a fake of everything that an op changes. It survives the runner as disks and hypervisors
