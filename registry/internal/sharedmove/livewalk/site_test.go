@@ -4,7 +4,6 @@ package livewalk_test
 
 import (
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/seedtest"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
-	"github.com/volferry/volferry/registry/internal/sharedmove"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/storetest"
 	"github.com/volferry/volferry/registry/internal/workflow"
@@ -94,21 +92,7 @@ func (s *site) end() {
 	}
 }
 
-func (s *site) start() {
-	cfg := sharedmove.Config{
-		Moves: s.Store.Pauses, Phases: s.Store.Pauses, Results: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Rates: s.Store.Rates, Tasks: s.Store.Tasks,
-		Relay: s.Relay, Log: slog.New(slog.DiscardHandler),
-	}
-	if s.mortal == nil {
-		s.Run(sharedmove.New(cfg))
-		return
-	}
-	pauses := relaytest.MortalPauses{Pauses: s.Store.Pauses, Mortal: s.mortal}
-	cfg.Moves, cfg.Phases, cfg.Results = pauses, pauses, pauses
-	cfg.LiveMoves = relaytest.MortalLiveMoves{LiveMoves: s.Store.LiveMoves, Mortal: s.mortal}
-	cfg.Tasks, cfg.Relay = relaytest.MortalTasks{Tasks: s.Store.Tasks, Mortal: s.mortal}, relaytest.MortalRelay{Relay: s.Relay, Mortal: s.mortal}
-	s.Run(relaytest.MortalLoop{Loop: sharedmove.New(cfg), Mortal: s.mortal})
-}
+func (s *site) start() { s.RunSharedMoves(s.mortal) }
 
 func (s *site) restart() {
 	s.T.Helper()
