@@ -52,7 +52,7 @@ var layers = [][]string{
 	{"daemon/internal/programs"},
 	{"daemon/internal/config"},
 	{"ctl/internal/cmdline"},
-	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics", "ctl/internal/session", "ctl/internal/web"},
+	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics", "ctl/internal/session", "ctl/internal/web", "registry/internal/relay/relaytest"},
 	{"daemon/internal/migrate", "registry/internal/server", "registry/internal/drain", "registry/internal/sharedmove"},
 	{"daemon/internal/migrate/parts", "daemon/internal/migrate/monitor"},
 	{"daemon/internal/migrate/preflight"},
