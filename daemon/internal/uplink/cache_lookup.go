@@ -11,15 +11,15 @@ import (
 
 // KnownInstance returns an instance of this host, by its id, name, or the beginning of its id, from
 // the last view and later grants, without asking the registry.
-func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
-	v, _, _ := u.View()
-	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(i.Host) })
+func (m *Memory) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
+	v, _, _ := m.View()
+	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !m.ours(i.Host) })
 	found := api.Lookup(here, ref, func(i *api.Instance) (id, name string) { return i.ID, i.Name })
 	if len(found) != 1 {
 		return api.Instance{}, false
 	}
 	inst := found[0]
-	return withGranted(inst, slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.InstanceID != inst.ID })), true
+	return withGranted(inst, slices.DeleteFunc(m.granted(), func(a api.Attachment) bool { return a.InstanceID != inst.ID })), true
 }
 
 // withGranted fills the empty slots of an instance with the attachments granted since the view was
@@ -38,34 +38,34 @@ func withGranted(inst api.Instance, granted []api.Attachment) api.Instance {
 
 // KnownVolume returns a volume by its id, name, or the beginning of its id, from the last view,
 // with this host's attachments of it.
-func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
-	v, _, _ := u.View()
+func (m *Memory) KnownVolume(ref string) (api.Volume, bool) {
+	v, _, _ := m.View()
 	found := api.Lookup(v.Volumes, ref, func(v *api.Volume) (id, name string) { return v.ID, v.Name })
 	if len(found) != 1 {
 		return api.Volume{}, false
 	}
 	vol := found[0]
-	vol.Attachments = slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
+	vol.Attachments = slices.DeleteFunc(m.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
 	return vol, true
 }
 
 // AttachedHere returns the volumes of the last view that are attached to instances of this host.
-func (u *Uplink) AttachedHere() []api.Volume {
-	v, _, _ := u.View()
-	own := attachmentsBy(u.granted(), volumeOf)
+func (m *Memory) AttachedHere() []api.Volume {
+	v, _, _ := m.View()
+	own := attachmentsBy(m.granted(), volumeOf)
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(own[vol.ID]) == 0 })
 }
 
 // VolumesHere returns the volumes of the last view that are this host's, attached or not.
-func (u *Uplink) VolumesHere() []api.Volume {
-	v, _, _ := u.View()
-	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !u.ours(vol.Host) })
+func (m *Memory) VolumesHere() []api.Volume {
+	v, _, _ := m.View()
+	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !m.ours(vol.Host) })
 }
 
 // Known returns an attachment of this host, by its id or the beginning of it, from the last view,
 // without asking the registry.
-func (u *Uplink) Known(_ context.Context, ref string) (api.Attachment, bool) {
-	found := api.Lookup(u.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
+func (m *Memory) Known(_ context.Context, ref string) (api.Attachment, bool) {
+	found := api.Lookup(m.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
 	if len(found) != 1 {
 		return api.Attachment{}, false
 	}

@@ -5,7 +5,9 @@ package uplink
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
@@ -15,13 +17,40 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Notes returns how instances have changed since Volferry's last operation. The uplink repairs none
-// of it.
-func (u *Uplink) Notes() []Note {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// finding is a change of an instance since Volferry's last operation. It is published only once a
+// newer view confirms it, because the view may be old.
+type finding struct {
+	Note
+	since time.Time
+	sure  bool
+}
+
+// Note describes how an instance differs from what Volferry left.
+type Note struct {
+	InstanceID, InstanceName, Text string
+	// RunsElsewhere reports that the guest runs, on disks that are not at the locations of its
+	// volumes.
+	RunsElsewhere bool
+}
+
+// drifts finds how instances have changed since Volferry's last operation. It repairs nothing.
+type drifts struct {
+	memory *Memory
+	hv     Hypervisor
+	guards Guards
+	ops    Ops
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	found map[string]finding // by instance id
+}
+
+// Notes returns how instances have changed since Volferry's last operation.
+func (d *drifts) Notes() []Note {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	out := []Note{}
-	for _, f := range u.found {
+	for _, f := range d.found {
 		if f.sure {
 			out = append(out, f.Note)
 		}
@@ -30,22 +59,19 @@ func (u *Uplink) Notes() []Note {
 	return out
 }
 
-// findDrift adds notes about changed instances to a report, and guards instances that have lost
-// their root without a guard.
-func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
-	all := u.granted()
+// find adds notes about changed instances to a report, and remarks about the others. It guards
+// instances that have lost their root without a guard.
+func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration, remark func(instanceID string) string) []api.InstanceReport {
+	all := d.memory.granted()
 	granted, resting := attachmentsBy(all, instanceOf), attachmentsBy(api.NotMoving(all, open), instanceOf)
-	v, _, known := u.View()
-	if known {
-		u.clearForgotten(ctx, v.Instances)
-	}
+	v, _, _ := d.memory.View()
 	domains := map[string]*hv.Domain{}
 	for i := range doms {
 		domains[doms[i].ID] = &doms[i]
 	}
 	found := map[string]finding{}
 	for _, inst := range v.Instances {
-		if !u.ours(inst.Host) {
+		if !d.memory.ours(inst.Host) {
 			continue
 		}
 		inst = withGranted(inst, granted[inst.ID])
@@ -57,13 +83,13 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 			}
 		}
 		if what.NoRoot {
-			u.guardRoot(ctx, inst)
+			d.guardRoot(ctx, inst)
 		}
 		// An error is left to the next report.
-		if guards, err := u.cfg.Guards.Of(inst.ID); err == nil && what.Note == "" {
+		if guards, err := d.guards.Of(inst.ID); err == nil && what.Note == "" {
 			what.Note = instance.OrphanedSave(inst, guards)
 		}
-		f := u.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note, what.Differs && dom.State.Active() && !hasMoving(granted[inst.ID], v.Volumes)}})
+		f := d.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note, what.Differs && dom.State.Active() && !hasMoving(granted[inst.ID], v.Volumes)}})
 		if what.Note != "" {
 			found[inst.ID] = f
 		}
@@ -71,12 +97,12 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 		case f.sure:
 			reports = noted(reports, inst.ID, what)
 		case what.Note == "" && !inst.State.OnShelf():
-			reports = noted(reports, inst.ID, instance.Remark(u.remark(inst.ID)))
+			reports = noted(reports, inst.ID, instance.Remark(remark(inst.ID)))
 		}
 	}
-	u.mu.Lock()
-	u.found = found
-	u.mu.Unlock()
+	d.mu.Lock()
+	d.found = found
+	d.mu.Unlock()
 	return reports
 }
 
@@ -98,19 +124,19 @@ func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain
 
 // confirmed returns the finding with the time of its first observation. It sets sure once a newer
 // view has confirmed it.
-func (u *Uplink) confirmed(f finding) finding {
+func (d *drifts) confirmed(f finding) finding {
 	if f.Text == "" {
 		return f
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	before, known := u.found[f.InstanceID]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, known := d.found[f.InstanceID]
 	if !known || before.Text != f.Text {
 		f.since = time.Now()
 		return f
 	}
 	f.since = before.since
-	f.sure = before.sure || u.currentAt.After(f.since)
+	f.sure = before.sure || d.memory.confirmedSince(f.since)
 	return f
 }
 
@@ -134,27 +160,27 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 // state directory was restored from a backup. Only ops change this guard otherwise, and one may
 // have ended since the report looked. So guardRoot looks again under the op's key, and leaves the
 // guard to the next report while an op holds the key.
-func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
-	u.cfg.Ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
-		has, err := u.cfg.Guards.Has(inst.ID, guard.OwnerRoot)
-		if err != nil || has || !u.lacksRoot(ctx, inst.ID) {
+func (d *drifts) guardRoot(ctx context.Context, inst api.Instance) {
+	d.ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
+		has, err := d.guards.Has(inst.ID, guard.OwnerRoot)
+		if err != nil || has || !d.lacksRoot(ctx, inst.ID) {
 			return
 		}
-		if err := u.cfg.Guards.Set(inst.ID, guard.OwnerRoot, instance.RootReason(inst.Name)); err != nil {
-			u.cfg.Log.Warn("an instance without a root volume cannot be guarded", "instance", inst.Name, "err", err)
+		if err := d.guards.Set(inst.ID, guard.OwnerRoot, instance.RootReason(inst.Name)); err != nil {
+			d.log.Warn("an instance without a root volume cannot be guarded", "instance", inst.Name, "err", err)
 			return
 		}
-		u.cfg.Log.Warn("an instance without a root volume was not guarded, and is now", "instance", inst.Name)
+		d.log.Warn("an instance without a root volume was not guarded, and is now", "instance", inst.Name)
 	})
 }
 
 // lacksRoot reports whether the instance is seen to have no root volume now. It returns false if
 // the instance cannot be read.
-func (u *Uplink) lacksRoot(ctx context.Context, id string) bool {
-	inst, known := u.KnownInstance(ctx, id)
+func (d *drifts) lacksRoot(ctx context.Context, id string) bool {
+	inst, known := d.memory.KnownInstance(ctx, id)
 	if !known {
 		return false
 	}
-	dom, err := u.cfg.HV.Domain(ctx, id)
+	dom, err := d.hv.Domain(ctx, id)
 	return err == nil && instance.DriftOf(inst, dom, nil).NoRoot
 }

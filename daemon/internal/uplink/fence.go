@@ -6,11 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -114,14 +111,14 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	u.halted.Store(true)
 	halt := u.halt(ctx)
 	u.pendingView = nil // it may have been read after the fence
-	if err := u.letGo(ctx); err != nil {
+	if err := u.losses.letGo(ctx); err != nil {
 		return err
 	}
 	if err := u.whenHalted(ctx, halt); err != nil {
 		return err
 	}
 	// Again, for disks that an operation connected before it was halted.
-	if err := u.letGo(ctx); err != nil {
+	if err := u.losses.letGo(ctx); err != nil {
 		return err
 	}
 	host, err := u.cfg.Registry.RejoinHost(ctx, u.cfg.HostID, api.HostRejoin{Epoch: f.Epoch})
@@ -130,13 +127,13 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	}
 	// More may have been taken between letGo and the rejoin. From here on nothing is taken without
 	// another fence.
-	if err := u.letGo(ctx); err != nil {
+	if err := u.losses.letGo(ctx); err != nil {
 		return err
 	}
 	if err := u.state.update(func(m *savedState) { m.Epoch, m.Fence = f.Epoch, nil }); err != nil {
 		return err
 	}
-	u.cfg.Log.Warn("this host is back", "epoch", f.Epoch, "disks_lost", len(u.Lost()))
+	u.cfg.Log.Warn("this host is back", "epoch", f.Epoch, "disks_lost", len(u.losses.Lost()))
 	u.publish(host, nil)
 	return nil
 }
@@ -178,31 +175,6 @@ func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {
 	}
 }
 
-// letGo determines the disks that the host has lost, sets guards, and then stops their instances.
-// It continues after errors, and joins them.
-func (u *Uplink) letGo(ctx context.Context) error {
-	lost, err := u.settleLost(ctx)
-	errs := []error{err}
-	for _, d := range lost {
-		errs = append(errs, u.cfg.Guards.Set(d.InstanceID, guardOwner, d.reason()))
-	}
-	return errors.Join(append(errs, u.stopAll(ctx, lost)...)...)
-}
-
-// stopAll stops the instances of lost disks concurrently, because an instance with hanging storage
-// may take long.
-func (u *Uplink) stopAll(ctx context.Context, lost []LostDisk) []error {
-	errs := make([]error, len(lost))
-	var all sync.WaitGroup
-	for i, d := range lost {
-		if !slices.ContainsFunc(lost[:i], func(l LostDisk) bool { return l.InstanceID == d.InstanceID }) {
-			all.Go(func() { errs[i] = u.takeAway(ctx, d) })
-		}
-	}
-	all.Wait()
-	return errs
-}
-
 // rejoinRefused handles a refused rejoin: the host may have been fenced again.
 func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	now, known := epochIn(err)
@@ -214,31 +186,3 @@ func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	}
 	return err
 }
-
-// takeAway ensures that a guarded domain is off, and verifies it by a read. It also stops a domain
-// that cannot be read.
-func (u *Uplink) takeAway(ctx context.Context, d LostDisk) error {
-	dom, err := u.cfg.HV.Domain(ctx, d.InstanceID)
-	if errors.Is(err, hv.ErrNotFound) || err == nil && !dom.State.Active() {
-		return nil
-	}
-	if err == nil && d.Unseen {
-		if target, unknown := diskOn(dom, d.Path); target == "" && unknown == nil {
-			return nil // the next round removes it from the lost disks
-		}
-	}
-	u.cfg.Log.Warn("stopping an instance that has lost a volume", "instance", d.InstanceName, "volume", d.VolumeID, "path", d.Path)
-	offErr := u.cfg.HV.PowerOff(ctx, d.InstanceID)
-	dom, err = u.cfg.HV.Domain(ctx, d.InstanceID)
-	switch {
-	case errors.Is(err, hv.ErrNotFound):
-		return nil
-	case err != nil:
-		return fmt.Errorf("see whether instance %s, which has lost a volume, is off: %w", d.InstanceName, errors.Join(err, offErr))
-	case dom.State.Active():
-		return fmt.Errorf("instance %s has lost a volume and is still %s: %w", d.InstanceName, dom.State, errors.Join(errStillOn, offErr))
-	}
-	return nil
-}
-
-var errStillOn = errors.New("it could not be stopped")

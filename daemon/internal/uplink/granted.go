@@ -4,6 +4,7 @@ package uplink
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,20 +13,20 @@ import (
 
 // View returns the last view, and the time since it was known to be current; false if the registry
 // was never read. The caller must not change the view.
-func (u *Uplink) View() (v View, age time.Duration, ok bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	since := u.currentAt
+func (m *Memory) View() (v View, age time.Duration, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since := m.currentAt
 	if since.IsZero() { // the view is an earlier process's
-		since = u.view.ReadAt
+		since = m.view.ReadAt
 	}
-	return u.view, max(0, time.Since(since)), !u.view.ReadAt.IsZero()
+	return m.view, max(0, time.Since(since)), !m.view.ReadAt.IsZero()
 }
 
 // KnownAt returns the attachment of a volume at an instance of this host, from the last view. Both
 // may be ids or names.
-func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attachment, bool) {
-	v, _, _ := u.View()
+func (m *Memory) KnownAt(_ context.Context, volume, instance string) (api.Attachment, bool) {
+	v, _, _ := m.View()
 	for i := range v.Volumes {
 		if v.Volumes[i].Name == volume {
 			volume = v.Volumes[i].ID
@@ -36,7 +37,7 @@ func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attach
 			instance = v.Instances[i].ID
 		}
 	}
-	all := u.granted()
+	all := m.granted()
 	i := slices.IndexFunc(all, func(a api.Attachment) bool { return a.VolumeID == volume && a.InstanceID == instance })
 	if i < 0 {
 		return api.Attachment{}, false
@@ -46,18 +47,18 @@ func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attach
 
 // granted returns this host's attachments, from the last view and the grants since; the latest
 // grant of an attachment counts.
-func (u *Uplink) granted() []api.Attachment {
+func (m *Memory) granted() []api.Attachment {
 	// Before the view: a grant is dropped when a view that contains it is taken on.
-	since := u.state.current().Granted
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	since := m.state.current().Granted
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	out, known := []api.Attachment{}, map[string]bool{}
 	for i := range since {
 		out = append(out, since[i].Attachment)
 		known[since[i].ID] = true
 	}
-	for i := range u.view.Attachments {
-		if a := &u.view.Attachments[i]; u.oursLocked(a.Host) && !known[a.ID] {
+	for i := range m.view.Attachments {
+		if a := &m.view.Attachments[i]; m.oursLocked(a.Host) && !known[a.ID] {
 			out = append(out, *a)
 		}
 	}
@@ -81,47 +82,57 @@ func attachmentOf(a *api.Attachment) string { return a.ID }
 
 // everGranted returns granted() and the previous locations of attachments that moved since the last
 // view: until the next view the guest may have either.
-func (u *Uplink) everGranted() []api.Attachment {
-	out := u.granted()
+func (m *Memory) everGranted() []api.Attachment {
+	out := m.granted()
 	known := attachmentsBy(out, attachmentOf)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for i := range u.view.Attachments {
-		a := &u.view.Attachments[i]
-		if u.oursLocked(a.Host) && !slices.ContainsFunc(known[a.ID], func(g api.Attachment) bool { return g.Location == a.Location }) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.view.Attachments {
+		a := &m.view.Attachments[i]
+		if m.oursLocked(a.Host) && !slices.ContainsFunc(known[a.ID], func(g api.Attachment) bool { return g.Location == a.Location }) {
 			out = append(out, *a)
 		}
 	}
 	return out
 }
 
-// oursLocked reports whether a host name or id is this host's. The caller holds mu.
-func (u *Uplink) oursLocked(host string) bool {
-	return host != "" && (host == u.cfg.HostID || host == u.cfg.HostName || host == u.host.Name)
+// hasOnly makes these the attachments of the view, durably, and drops the grants since.
+func (m *Memory) hasOnly(now []api.Attachment) error {
+	m.mu.Lock()
+	view := m.view
+	m.mu.Unlock()
+	view.Attachments = now
+	if err := writeJSON(m.state.viewPath(), view); err != nil {
+		return fmt.Errorf("keep what this host still has: %w", err)
+	}
+	m.mu.Lock()
+	m.view = view
+	m.mu.Unlock()
+	return m.state.update(func(s *savedState) { s.Granted = nil })
 }
 
 // grant stores that the registry has granted attachments, before their disks are connected: a fence
 // must find them.
-func (u *Uplink) grant(attachments ...api.Attachment) error {
-	u.mu.Lock()
-	u.taken++
-	taken := u.taken
-	u.mu.Unlock()
-	return u.state.update(func(m *savedState) {
+func (m *Memory) grant(attachments ...api.Attachment) error {
+	m.mu.Lock()
+	m.taken++
+	taken := m.taken
+	m.mu.Unlock()
+	return m.state.update(func(s *savedState) {
 		for _, a := range attachments {
-			m.Granted = slices.DeleteFunc(m.Granted, func(g grant) bool { return g.ID == a.ID })
-			m.Granted = append(m.Granted, grant{Attachment: a, taken: taken})
+			s.Granted = slices.DeleteFunc(s.Granted, func(g grant) bool { return g.ID == a.ID })
+			s.Granted = append(s.Granted, grant{Attachment: a, taken: taken})
 		}
 	})
 }
 
 // grantFound is grant for an attachment that was found to be this host's, if it is not yet known in
 // this form.
-func (u *Uplink) grantFound(found api.Attachment) error {
-	if slices.ContainsFunc(u.granted(), func(a api.Attachment) bool {
+func (m *Memory) grantFound(found api.Attachment) error {
+	if slices.ContainsFunc(m.granted(), func(a api.Attachment) bool {
 		return a.ID == found.ID && a.InstanceID == found.InstanceID && a.Location == found.Location
 	}) {
 		return nil
 	}
-	return u.grant(found)
+	return m.grant(found)
 }

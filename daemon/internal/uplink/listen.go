@@ -87,6 +87,9 @@ func (u *Uplink) openMigrations(ctx context.Context) ([]api.Migration, error) {
 
 // publish announces the result of a report.
 func (u *Uplink) publish(host api.Host, err error) {
+	if err == nil {
+		u.register(host.Name)
+	}
 	u.mu.Lock()
 	wasUp, first := u.upLocked(), !u.tried
 	if wasUp && reportLater(err) {

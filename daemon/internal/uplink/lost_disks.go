@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -17,56 +18,57 @@ import (
 // guardOwner owns the guards that a fence of this host has set.
 const guardOwner = "fence"
 
+// losses finds the disks that fences have taken from this host, and stops the guests that have
+// them.
+type losses struct {
+	memory   *Memory
+	state    *State
+	hv       Hypervisor
+	registry Registry
+	guards   Guards
+	log      *slog.Logger
+}
+
 // Lost returns the disks that domains of this host still name and may not use.
-func (u *Uplink) Lost() []LostDisk { return slices.Clone(u.state.current().Lost) }
+func (l *losses) Lost() []LostDisk { return slices.Clone(l.state.current().Lost) }
 
 // settleLost determines and stores which disks of the domains this host has lost. Only then does
 // the view drop the lost attachments. An error reports that the result is incomplete or not stored;
 // it comes with the known lost disks.
-func (u *Uplink) settleLost(ctx context.Context) ([]LostDisk, error) {
-	now, err := u.cfg.Registry.Attachments(ctx, "", "")
+func (l *losses) settleLost(ctx context.Context) ([]LostDisk, error) {
+	now, err := l.registry.Attachments(ctx, "", "")
 	if err != nil {
-		return u.Lost(), fmt.Errorf("read what this host still has: %w", err)
+		return l.Lost(), fmt.Errorf("read what this host still has: %w", err)
 	}
-	own := slices.DeleteFunc(slices.Clone(now), func(a api.Attachment) bool { return !u.ours(a.Host) })
-	gone := u.goneFrom(own)
-	doms, unreadable, blind := u.domainsFor(ctx, gone)
+	own := slices.DeleteFunc(slices.Clone(now), func(a api.Attachment) bool { return !l.memory.ours(a.Host) })
+	gone := l.goneFrom(own)
+	doms, unreadable, blind := l.domainsFor(ctx, gone)
 	if blind != nil {
 		blind = fmt.Errorf("read the domains: %w", blind)
 	}
-	before := u.Lost()
-	lost := u.findLost(doms, unreadable, gone, own)
-	if err := u.unguard(before, lost); err != nil {
+	before := l.Lost()
+	lost := l.findLost(doms, unreadable, gone, own)
+	if err := l.unguard(before, lost); err != nil {
 		return lost, err
 	}
-	if err := u.state.updateAnyway(func(m *savedState) { m.Lost = lost }); err != nil || blind != nil {
+	if err := l.state.updateAnyway(func(m *savedState) { m.Lost = lost }); err != nil || blind != nil {
 		return lost, errors.Join(err, blind)
 	}
-	u.mu.Lock()
-	view := u.view
-	u.mu.Unlock()
-	view.Attachments = now
-	if err := writeJSON(u.state.viewPath(), view); err != nil {
-		return lost, fmt.Errorf("keep what this host still has: %w", err)
-	}
-	u.mu.Lock()
-	u.view = view
-	u.mu.Unlock()
-	return lost, u.state.update(func(m *savedState) { m.Granted = nil })
+	return lost, l.memory.hasOnly(now)
 }
 
 // goneFrom returns the attachments that this host was granted and that are not in own any more.
-func (u *Uplink) goneFrom(own []api.Attachment) []api.Attachment {
+func (l *losses) goneFrom(own []api.Attachment) []api.Attachment {
 	still := attachmentsBy(own, attachmentOf)
-	return slices.DeleteFunc(u.everGranted(), func(g api.Attachment) bool {
+	return slices.DeleteFunc(l.memory.everGranted(), func(g api.Attachment) bool {
 		return slices.ContainsFunc(still[g.ID], func(a api.Attachment) bool { return a.InstanceID == g.InstanceID })
 	})
 }
 
 // domainsFor reads the domains. If libvirt does not list them, it reads each domain that may have
 // lost a disk, and returns an error, because there may be others.
-func (u *Uplink) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Domain, []hv.UnreadableDomain, error) {
-	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
+func (l *losses) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Domain, []hv.UnreadableDomain, error) {
+	doms, unreadable, blind := hv.Readable(l.hv.Domains(ctx))
 	if blind == nil {
 		return doms, unreadable, nil
 	}
@@ -74,11 +76,11 @@ func (u *Uplink) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Do
 	for _, g := range gone {
 		ids[g.InstanceID] = true
 	}
-	for _, l := range u.Lost() {
+	for _, l := range l.Lost() {
 		ids[l.InstanceID] = true
 	}
 	for id := range ids {
-		dom, err := u.cfg.HV.Domain(ctx, id)
+		dom, err := l.hv.Domain(ctx, id)
 		switch {
 		case err == nil:
 			doms = append(doms, *dom)
@@ -92,11 +94,11 @@ func (u *Uplink) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Do
 // findLost returns the domains' disks of gone attachments, and the earlier lost disks that are
 // still named. An unreadable domain counts as having every disk taken from it, because it may write
 // to them.
-func (u *Uplink) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, gone, own []api.Attachment) []LostDisk {
-	names := u.volumeNames()
-	lost := stillNamed(u.Lost(), doms, unreadable, own)
+func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, gone, own []api.Attachment) []LostDisk {
+	names := l.memory.volumeNames()
+	lost := stillNamed(l.Lost(), doms, unreadable, own)
 	add := func(id, name, target string, g api.Attachment, unseen bool) {
-		if slices.ContainsFunc(lost, func(l LostDisk) bool { return l.InstanceID == id && l.Path == g.Location.Path }) {
+		if slices.ContainsFunc(lost, func(d LostDisk) bool { return d.InstanceID == id && d.Path == g.Location.Path }) {
 			return
 		}
 		lost = append(lost, LostDisk{
@@ -126,22 +128,6 @@ func (u *Uplink) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 		}
 	}
 	return lost
-}
-
-func (u *Uplink) ours(host string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.oursLocked(host)
-}
-
-func (u *Uplink) volumeNames() map[string]string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	names := map[string]string{}
-	for i := range u.view.Volumes {
-		names[u.view.Volumes[i].ID] = u.view.Volumes[i].Name
-	}
-	return names
 }
 
 // diskOn returns the disk of a domain, running or defined, that has an image in its chain, or
@@ -194,40 +180,40 @@ func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDom
 
 // reconsider clears the fence's guards of instances that do not name a lost disk any more. An
 // unreadable domain keeps its guard.
-func (u *Uplink) reconsider(ctx context.Context) {
-	before := u.Lost()
+func (l *losses) reconsider(ctx context.Context) {
+	before := l.Lost()
 	if len(before) == 0 {
 		return
 	}
-	doms, unreadable, err := hv.Readable(u.cfg.HV.Domains(ctx))
+	doms, unreadable, err := hv.Readable(l.hv.Domains(ctx))
 	if err != nil {
 		return
 	}
-	after := stillNamed(before, doms, unreadable, u.granted())
+	after := stillNamed(before, doms, unreadable, l.memory.granted())
 	if len(after) == len(before) {
 		return
 	}
-	if err := u.unguard(before, after); err != nil {
-		u.cfg.Log.Warn("an instance is still guarded that has lost nothing any more", "err", err)
+	if err := l.unguard(before, after); err != nil {
+		l.log.Warn("an instance is still guarded that has lost nothing any more", "err", err)
 		return
 	}
-	if err := u.state.update(func(m *savedState) { m.Lost = after }); err != nil {
-		u.cfg.Log.Warn("what is lost cannot be kept", "err", err)
+	if err := l.state.update(func(m *savedState) { m.Lost = after }); err != nil {
+		l.log.Warn("what is lost cannot be kept", "err", err)
 	}
 }
 
 // unguard clears the fence's guards of instances that are in before and not in after.
-func (u *Uplink) unguard(before, after []LostDisk) error {
+func (l *losses) unguard(before, after []LostDisk) error {
 	var errs []error
 	for _, d := range before {
-		if slices.ContainsFunc(after, func(l LostDisk) bool { return l.InstanceID == d.InstanceID }) {
+		if slices.ContainsFunc(after, func(o LostDisk) bool { return o.InstanceID == d.InstanceID }) {
 			continue
 		}
-		if err := u.cfg.Guards.Clear(d.InstanceID, guardOwner); err != nil {
+		if err := l.guards.Clear(d.InstanceID, guardOwner); err != nil {
 			errs = append(errs, fmt.Errorf("take the guard of a fence back from instance %s: %w", d.InstanceName, err))
 			continue
 		}
-		u.cfg.Log.Info("an instance names nothing any more that this host lost", "instance", d.InstanceName)
+		l.log.Info("an instance names nothing any more that this host lost", "instance", d.InstanceName)
 	}
 	return errors.Join(errs...)
 }

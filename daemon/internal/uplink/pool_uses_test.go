@@ -146,7 +146,7 @@ func TestAVolumeThatLeadsIntoAPoolByALinkIsAUse(t *testing.T) {
 	base := api.NewBacking([]api.BaseImage{{Path: in("link/z"), Format: api.FormatRaw}})
 	attached := attachmentAt(api.Location{Path: in("link/sub/y")})
 	attached[0].VolumeName = "y"
-	u := &Uplink{cfg: Config{HostID: "h"}, view: View{Volumes: []api.Volume{
+	u := &Uplink{Memory: &Memory{hostID: "h", view: View{Volumes: []api.Volume{
 		{Name: "y", Host: "h", Location: attached[0].Location, Attachments: attached},
 		{Name: "alone", Host: "h", Location: api.Location{Path: in("link/z")}},
 		{Name: "clone", Host: "h", Location: api.Location{Path: "/elsewhere", Backing: base}},
@@ -154,7 +154,7 @@ func TestAVolumeThatLeadsIntoAPoolByALinkIsAUse(t *testing.T) {
 		{Name: "twin", Host: "h", Location: api.Location{Pool: "q", Path: in("link/z")}},
 		{Name: "below", Host: "h", Location: api.Location{Path: in("data/sub/y")}},
 		{Name: "far", Host: "another host", Location: api.Location{Path: in("link/z")}},
-	}}}
+	}}}}
 	volumes := u.placedVolumes(attached)
 	pools := []api.Pool{{Name: "p", Type: "dir", Path: in("data"), Active: true}, {Name: "q", Type: "dir", Path: in("link"), Active: true}}
 	seen, err := new(fileLooker).look(t.Context(), pools, nil, attached, volumes)

@@ -22,14 +22,12 @@ func (u *Uplink) refreshView(ctx context.Context) {
 			return
 		}
 	}
-	u.reconsider(ctx)
+	u.losses.reconsider(ctx)
 	if !u.due() {
 		return
 	}
-	u.mu.Lock()
-	c := pendingView{taken: u.taken, at: time.Now()}
-	first := u.view.ReadAt.IsZero()
-	u.mu.Unlock()
+	c := pendingView{taken: u.grants(), at: time.Now()}
+	first := u.readAt().IsZero()
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := u.read(bounded, &c.view); err != nil {
@@ -44,25 +42,25 @@ func (u *Uplink) refreshView(ctx context.Context) {
 
 // noteViewErr stores why there is no newer view, and logs it once. Otherwise only the view's age
 // would show the fault, because reports are still answered.
-func (u *Uplink) noteViewErr(ctx context.Context, err error) {
+func (m *Memory) noteViewErr(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // the daemon ends, or the report's caller has gone
 	}
-	u.mu.Lock()
-	changed := errChanged(u.viewErr, err)
-	u.viewErr = err
-	u.mu.Unlock()
+	m.mu.Lock()
+	changed := errChanged(m.viewErr, err)
+	m.viewErr = err
+	m.mu.Unlock()
 	if changed {
-		u.cfg.Log.Warn("this host remembers what the registry said before, and cannot take on what it says now", "err", err)
+		m.log.Warn("this host remembers what the registry said before, and cannot take on what it says now", "err", err)
 	}
 }
 
 // ViewChecks returns a check for a view that cannot be read; none if the view is current or the
 // next one is not due.
-func (u *Uplink) ViewChecks() []api.Check {
-	u.mu.Lock()
-	err := u.viewErr
-	u.mu.Unlock()
+func (m *Memory) ViewChecks() []api.Check {
+	m.mu.Lock()
+	err := m.viewErr
+	m.mu.Unlock()
 	if err == nil {
 		return nil
 	}
@@ -70,7 +68,7 @@ func (u *Uplink) ViewChecks() []api.Check {
 		Name: "registry lists", Status: "warn", Message: err.Error(),
 		Advice: "this host works on; what it shows while the registry is away is old, and so is what it compares its instances with: look at the load of the registry and of the network to it",
 	}
-	if _, age, known := u.View(); known {
+	if _, age, known := m.View(); known {
 		check.Message += fmt.Sprintf("; lists are as they were %s ago", age.Round(time.Second))
 	}
 	return []api.Check{check}
@@ -81,29 +79,29 @@ func (u *Uplink) ViewChecks() []api.Check {
 const viewEvery = 15 * time.Second
 
 // due reports whether a view must be read: the registry has changed, and viewEvery has passed.
-func (u *Uplink) due() bool {
-	now := u.state.current().Mark
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	seen := u.view.Mark
-	if !u.view.ReadAt.IsZero() && seen != nil && now != nil && *seen == *now {
-		u.currentAt, u.viewErr = time.Now(), nil
+func (m *Memory) due() bool {
+	now := m.state.current().Mark
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := m.view.Mark
+	if !m.view.ReadAt.IsZero() && seen != nil && now != nil && *seen == *now {
+		m.currentAt, m.viewErr = time.Now(), nil
 		return false
 	}
-	return u.currentAt.IsZero() || time.Since(u.currentAt) >= viewEvery
+	return m.currentAt.IsZero() || time.Since(m.currentAt) >= viewEvery
 }
 
 // takeOn makes a view the current one, durably.
-func (u *Uplink) takeOn(c pendingView) error {
-	if err := writeJSON(u.state.viewPath(), c.view); err != nil {
+func (m *Memory) takeOn(c pendingView) error {
+	if err := writeJSON(m.state.viewPath(), c.view); err != nil {
 		return err
 	}
-	u.mu.Lock()
-	u.view, u.currentAt, u.viewErr = c.view, c.at, nil
-	u.mu.Unlock()
+	m.mu.Lock()
+	m.view, m.currentAt, m.viewErr = c.view, c.at, nil
+	m.mu.Unlock()
 	// Earlier grants are in the view, or were released.
-	return u.state.update(func(m *savedState) {
-		m.Granted = slices.DeleteFunc(m.Granted, func(g grant) bool { return g.taken <= c.taken })
+	return m.state.update(func(s *savedState) {
+		s.Granted = slices.DeleteFunc(s.Granted, func(g grant) bool { return g.taken <= c.taken })
 	})
 }
 

@@ -114,7 +114,10 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: state, Standstill: standstill})
 	}
 	if openErr == nil {
-		r.Instances = u.findDrift(ctx, r.Instances, doms, unreadable, open)
+		if v, _, known := u.View(); known {
+			u.clearForgotten(ctx, v.Instances)
+		}
+		r.Instances = u.drifts.find(ctx, r.Instances, doms, unreadable, open, u.remark)
 		boundNotes(r.Instances)
 	}
 	return r, out

@@ -42,7 +42,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 			continue
 		}
 		for _, t := range tasks {
-			if !u.claim(t.ID) {
+			if !u.tasks.claim(t.ID) {
 				continue // it was sent again while it runs
 			}
 			select {
@@ -51,7 +51,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 				return nil
 			}
 			running.Go(func() {
-				defer func() { <-slots; u.unclaim(t.ID) }()
+				defer func() { <-slots; u.tasks.unclaim(t.ID) }()
 				u.serve(ctx, t, perform)
 			})
 		}
@@ -89,28 +89,8 @@ func (u *Uplink) fetch(ctx context.Context, wait time.Duration) ([]api.Task, err
 	return tasks, err
 }
 
-func (u *Uplink) claim(id string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.tasks[id] {
-		return false
-	}
-	u.tasks[id] = true
-	return true
-}
-
-func (u *Uplink) unclaim(id string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.tasks, id)
-}
-
 // TasksRunning returns the number of tasks without an answer.
-func (u *Uplink) TasksRunning() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.tasks)
-}
+func (u *Uplink) TasksRunning() int { return u.tasks.count() }
 
 // serve makes the call of a task and sends the answer to the registry, however long that takes.
 func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {

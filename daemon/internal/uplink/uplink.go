@@ -4,8 +4,6 @@ package uplink
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -13,82 +11,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is the part of the registry that the uplink needs (client.Registry).
-type Registry interface {
-	Report(ctx context.Context, report api.HostReport) (api.Host, error)
-	RejoinHost(ctx context.Context, host string, in api.HostRejoin) (api.Host, error)
-	Tasks(ctx context.Context, host, session string, wait time.Duration) ([]api.Task, error)
-	AnswerTask(ctx context.Context, host, task string, in api.TaskAnswer) error
-
-	Hosts(ctx context.Context) ([]api.Host, error)
-	Pools(ctx context.Context) ([]api.Pool, error)
-	Types(ctx context.Context) ([]api.VolumeType, error)
-	Policies(ctx context.Context) ([]api.Policy, error)
-	Volumes(ctx context.Context) ([]api.Volume, error)
-	Instances(ctx context.Context) ([]api.Instance, error)
-	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
-}
-
-// Guards keeps domains from being started (package guard).
-type Guards interface {
-	Set(domainID, owner, reason string) error
-	Clear(domainID, owner string) error
-	Has(domainID, owner string) (bool, error)
-	Of(domainID string) ([]guard.Guard, error)
-	// List returns the reasons of all guards, by domain.
-	List() (map[string]string, error)
-}
-
-// Ops is the uplink's view of the operations of this host.
-type Ops interface {
-	// TryLock calls f while no op has one of the keys, and reports whether it did. It does not
-	// wait, because an op may itself wait for the report.
-	TryLock(keys []string, f func()) bool
-	// Halt returns when no op is at work any more; no op begins before Resume. It may be called
-	// again.
-	Halt(ctx context.Context) error
-	// Resume continues the ops. Each op first checks whether its object still belongs to this host.
-	Resume(ctx context.Context) error
-}
-
-// Listener is notified of the registry's data about this host.
-type Listener interface {
-	// Epoch is called with every epoch that the registry reports for this host, before the uplink
-	// acts on it.
-	Epoch(epoch int64)
-	// RegistryUp is called when the registry can be reached again.
-	RegistryUp()
-	// BeforeHalt is called after a fence of this host. The ops are halted when it returns.
-	BeforeHalt(ctx context.Context)
-	// Resumed is called when this host has come back from a fence and its ops continue. After an
-	// error the ops are resumed again, and it is called again.
-	Resumed(ctx context.Context) error
-}
-
-// Config has this host's identity, and the systems that the uplink uses.
-type Config struct {
-	HostID   string
-	HostName string
-	BootID   string
-	Version  string
-	// State is this host's stored state. The view is stored in the same directory.
-	State *State
-	// SharedPools are pools that other hosts see too.
-	SharedPools []string
-
-	HV       Hypervisor
-	Registry Registry
-	Guards   Guards
-	Ops      Ops
-	Log      *slog.Logger
-}
-
 // Uplink is the daemon's connection to the registry. It is safe for concurrent use.
 type Uplink struct {
+	*Memory
+	*losses
+	*drifts
+
 	cfg   Config
 	state *State
 	ready chan struct{}
@@ -115,22 +46,13 @@ type Uplink struct {
 	// lastReport is the registry's last full report. It is guarded by reporting.
 	lastReport lastReport
 
+	// tasks are the running tasks.
+	tasks claims
+
 	mu    sync.Mutex
-	view  View
 	host  api.Host // zero until the registry has answered once
 	err   error    // why the last report failed
 	tried bool
-	// currentAt is when the view was last known to be current; zero for a view of an earlier
-	// process.
-	currentAt time.Time
-	// viewErr is why the last attempt to read a newer view failed; nil if it succeeded.
-	viewErr error
-	// taken counts the grants of this process, see pendingView.
-	taken int64
-	// tasks are the running tasks.
-	tasks map[string]bool
-	// found has the changed instances, by id.
-	found map[string]finding
 	// listeners, migrations and remarks are the registered functions (listen.go).
 	listeners  []Listener
 	migrations func(ctx context.Context) ([]api.Migration, error)
@@ -139,34 +61,22 @@ type Uplink struct {
 	passing map[string]bool
 }
 
-// finding is a change of an instance since Volferry's last operation. It is published only once a
-// newer view confirms it, because the view may be old.
-type finding struct {
-	Note
-	since time.Time
-	sure  bool
-}
-
-// Note describes how an instance differs from what Volferry left.
-type Note struct {
-	InstanceID, InstanceName, Text string
-	// RunsElsewhere reports that the guest runs, on disks that are not at the locations of its
-	// volumes.
-	RunsElsewhere bool
-}
-
 // reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second
 
 // New returns an uplink with the stored data of an earlier process. It does nothing before Run or
 // the first call.
 func New(cfg Config) (*Uplink, error) {
-	u := &Uplink{
-		cfg: cfg, state: cfg.State,
-		ready: make(chan struct{}), reporting: make(ctxMutex, 1), changed: make(chan struct{}, 1), session: uuid.NewString(), random: rand.Float64, tasks: map[string]bool{},
+	memory, err := newMemory(&cfg)
+	if err != nil {
+		return nil, err
 	}
-	if err := readJSON(u.state.viewPath(), &u.view); err != nil {
-		return nil, fmt.Errorf("read what the registry last said: %w; move %s away only if no instance of this host runs: it says which volumes they may have", err, u.state.viewPath())
+	u := &Uplink{
+		Memory: memory,
+		losses: &losses{memory: memory, state: cfg.State, hv: cfg.HV, registry: cfg.Registry, guards: cfg.Guards, log: cfg.Log},
+		drifts: &drifts{memory: memory, hv: cfg.HV, guards: cfg.Guards, ops: cfg.Ops, log: cfg.Log},
+		cfg:    cfg, state: cfg.State,
+		ready: make(chan struct{}), reporting: make(ctxMutex, 1), changed: make(chan struct{}, 1), session: uuid.NewString(), random: rand.Float64, tasks: claims{ids: map[string]bool{}},
 	}
 	u.halted.Store(u.Fence() != nil)
 	return u, nil
@@ -194,9 +104,6 @@ func (u *Uplink) note(err error) (news bool) {
 	u.err, u.tried = err, true
 	return news
 }
-
-// errChanged reports whether err differs from the previous error, which is nil if there was none.
-func errChanged(last, err error) bool { return last == nil || last.Error() != err.Error() }
 
 func (u *Uplink) knownHost() (api.Host, bool) {
 	u.mu.Lock()

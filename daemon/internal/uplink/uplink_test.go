@@ -150,7 +150,7 @@ func TestAViewThatCannotBeReadIsLoggedOnceAndNamed(t *testing.T) {
 		lists := &tooLong{registry: w.registry, err: errBoom}
 		w.specialRegistry = lists
 		var log bytes.Buffer
-		w.open().cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		w.open().Memory.log = slog.New(slog.NewTextHandler(&log, nil))
 		w.runUplink()
 		logged := func() int { return strings.Count(log.String(), "cannot take on") }
 		pass(time.Hour)

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import "sync"
+
+// claims are the tasks that run, by id.
+type claims struct {
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+// claim reports whether the task did not run yet, and counts it as running.
+func (c *claims) claim(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ids[id] {
+		return false
+	}
+	c.ids[id] = true
+	return true
+}
+
+func (c *claims) unclaim(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ids, id)
+}
+
+func (c *claims) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ids)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Memory answers from the last view, and from the attachments that were granted since, without
+// asking the registry. It is safe for concurrent use.
+type Memory struct {
+	hostID, hostName string
+	state            *State
+	log              *slog.Logger
+
+	mu sync.Mutex
+	// registered is the name of this host at the registry, "" before the first answer.
+	registered string
+	view       View
+	// currentAt is when the view was last known to be current; zero for a view of an earlier
+	// process.
+	currentAt time.Time
+	// viewErr is why the last attempt to read a newer view failed; nil if it succeeded.
+	viewErr error
+	// taken counts the grants of this process, see pendingView.
+	taken int64
+}
+
+func newMemory(cfg *Config) (*Memory, error) {
+	m := &Memory{hostID: cfg.HostID, hostName: cfg.HostName, state: cfg.State, log: cfg.Log}
+	if err := readJSON(m.state.viewPath(), &m.view); err != nil {
+		return nil, fmt.Errorf("read what the registry last said: %w; move %s away only if no instance of this host runs: it says which volumes they may have", err, m.state.viewPath())
+	}
+	return m, nil
+}
+
+// register sets the name of this host at the registry.
+func (m *Memory) register(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.registered = name
+}
+
+// readAt returns when the view was read, zero if there is none.
+func (m *Memory) readAt() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.ReadAt
+}
+
+// grants returns the number of grants of this process.
+func (m *Memory) grants() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taken
+}
+
+// confirmedSince reports whether the view was known to be current at a time after t.
+func (m *Memory) confirmedSince(t time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.currentAt.After(t)
+}
+
+// ours reports whether a host name or id is this host's.
+func (m *Memory) ours(host string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.oursLocked(host)
+}
+
+// oursLocked reports whether a host name or id is this host's. The caller holds mu.
+func (m *Memory) oursLocked(host string) bool {
+	return host != "" && (host == m.hostID || host == m.hostName || host == m.registered)
+}
+
+func (m *Memory) volumeNames() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := map[string]string{}
+	for i := range m.view.Volumes {
+		names[m.view.Volumes[i].ID] = m.view.Volumes[i].Name
+	}
+	return names
+}
+
+// errChanged reports whether err differs from the previous error, which is nil if there was none.
+func errChanged(last, err error) bool { return last == nil || last.Error() != err.Error() }
