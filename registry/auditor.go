@@ -26,7 +26,7 @@ func (a *auditor) Run(ctx context.Context) error {
 }
 
 func (a *auditor) verify(ctx context.Context) {
-	n, err := a.store.VerifyAudit(ctx)
+	n, err := a.store.Trail.Verify(ctx)
 	switch {
 	case ctx.Err() != nil: // the read was incomplete
 	case err != nil:

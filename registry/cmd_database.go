@@ -71,7 +71,7 @@ func acceptRestore(ctx context.Context, in *invocation) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	who := httpjson.Peer{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), PID: int32(os.Getpid())}
-	mark, err := db.AcceptRestore(ctx, store.Call{Who: who.String()}, store.RestoreAcceptance{Evidence: in.evidence, WithoutProof: in.withoutProof})
+	mark, err := db.Marks.AcceptRestore(ctx, store.Call{Who: who.String()}, store.RestoreAcceptance{Evidence: in.evidence, WithoutProof: in.withoutProof})
 	if err != nil {
 		return err
 	}

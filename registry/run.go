@@ -63,7 +63,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	}
 	metrics.Watch(db, log)
 
-	hosts := relay.New(relay.Config{Tasks: db.Tasks, Store: db, Log: log, OnBreak: db.BrokeOff})
+	hosts := relay.New(relay.Config{Tasks: db.Tasks, Hosts: db.Hosts, Trail: db.Trail, Log: log, OnBreak: db.Hosts.BrokeOff})
 	defer hosts.Close()
 	health := healthOf(db)
 	metrics.WatchDatabase(func() bool { return health.Up(databaseProbe) })
@@ -99,8 +99,9 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 		&housekeeper{store: db, log: log, ready: make(chan struct{})},
 		&auditor{store: db, log: log, ready: make(chan struct{})},
 		drain.New(drain.Config{
-			Drains: db.Drains, Tasks: db.Tasks, Store: db, Relay: hosts, Placement: relay.Placement{Store: db, Present: hosts.Present},
-			MoveShared: relay.SharedMoves{Hosts: db, Pauses: db.Pauses, LiveMoves: db.LiveMoves, Relay: hosts}.Begin, Log: log,
+			Drains: db.Drains, Tasks: db.Tasks, Volumes: db.Volumes, Instances: db.Instances, Migrations: db.Migrations,
+			Relay: hosts, Placement: relay.PlacementOf(db.Store, hosts.Present),
+			MoveShared: relay.SharedMoves{Hosts: db.Hosts, Pauses: db.Pauses, LiveMoves: db.LiveMoves, Relay: hosts}.Begin, Log: log,
 		}),
 		sharedmove.New(sharedmove.Config{
 			Moves: db.Pauses, Phases: db.Pauses, Results: db.Pauses, LiveMoves: db.LiveMoves, Rates: db.Rates, Tasks: db.Tasks, Relay: hosts, Log: log,

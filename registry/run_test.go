@@ -221,7 +221,7 @@ func TestBackupOfARunningRegistryCanBeOpened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.Volume(t.Context(), "root", store.Viewer{}); err != nil || v.ID != volumeID {
+	if v, err := s.Volumes.Get(t.Context(), "root", store.Viewer{}); err != nil || v.ID != volumeID {
 		t.Errorf("volume in the backup = %+v, %v", v, err)
 	}
 	if err := s.Close(); err != nil {

@@ -21,7 +21,7 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 		l.ask(ctx, d, v)
 		return nil
 	}
-	m, err := l.cfg.Store.Migration(ctx, v.MigrationID, store.Viewer{})
+	m, err := l.cfg.Migrations.Get(ctx, v.MigrationID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
 		// Its host has not registered the migration yet, or has undone the op.
 		l.askOp(ctx, d, v)
@@ -88,7 +88,7 @@ func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 		if waits, err := l.waits(ctx, d, v); !waits || err != nil {
 			return err
 		}
-		volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+		volume, err := l.cfg.Volumes.Get(ctx, v.VolumeID, store.Viewer{})
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) e
 		if err != nil {
 			return l.refused(ctx, d, v, api.AsError(err))
 		}
-		if m, err = l.cfg.Store.Migration(ctx, m.ID, store.Viewer{}); err != nil {
+		if m, err = l.cfg.Migrations.Get(ctx, m.ID, store.Viewer{}); err != nil {
 			return err
 		}
 		back, err := l.cameBack(ctx, d, m)
@@ -209,7 +209,7 @@ func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 	if refused.Code != api.CodeMigrationActive || named == "" {
 		return "", false, nil
 	}
-	m, err := l.cfg.Store.Migration(ctx, named, store.Viewer{})
+	m, err := l.cfg.Migrations.Get(ctx, named, store.Viewer{})
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 		return "", false, nil

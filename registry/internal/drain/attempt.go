@@ -60,7 +60,7 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id str
 	if err != nil {
 		return false, nil //nolint:nilerr // what it says is told where it is heard
 	}
-	m, err := l.cfg.Store.Migration(ctx, begun, store.Viewer{})
+	m, err := l.cfg.Migrations.Get(ctx, begun, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
 		o, err := l.readOp(ctx, d, v, id)
 		if api.CodeOf(err) == api.CodeNotFound {
@@ -91,7 +91,7 @@ func (l *Loop) cameBack(ctx context.Context, d api.Drain, m api.Migration) (bool
 	if m.State != api.MigrationCompleted {
 		return false, nil
 	}
-	volume, err := l.cfg.Store.Volume(ctx, m.VolumeID, store.Viewer{})
+	volume, err := l.cfg.Volumes.Get(ctx, m.VolumeID, store.Viewer{})
 	return volume.Location.Pool == d.Pool, err
 }
 

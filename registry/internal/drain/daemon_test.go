@@ -74,7 +74,7 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 		d.site.T.Errorf("the task %s %s %s is not to migrate a volume", task.Method, task.Path, task.Body)
 	}
 	d.asked = append(d.asked, target)
-	v, err := d.site.Store.Volume(context.Background(), volumeID, store.Viewer{HostID: d.ID})
+	v, err := d.site.Store.Volumes.Get(context.Background(), volumeID, store.Viewer{HostID: d.ID})
 	if err != nil {
 		d.site.T.Errorf("host %s is asked for volume %s: %v", d.Name, volumeID, err)
 		return relaytest.Refuse(api.CodeOf(err))
@@ -94,7 +94,7 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 	if why := d.vanish[v.Name]; len(why) > 0 {
 		d.vanish[v.Name] = why[1:]
 		d.ops[task.ID] = api.Op{ID: task.ID, State: "undone", MigrationID: m.ID, Error: api.Errorf(why[0], "undone as %s", why[0])}
-	} else if _, err := d.site.Store.RegisterMigration(context.Background(), store.Call{}, m); err != nil {
+	} else if _, err := d.site.Store.Migrations.Register(context.Background(), store.Call{}, m); err != nil {
 		return refusal(api.AsError(err))
 	} else {
 		d.moving++
@@ -146,7 +146,7 @@ func (d *daemon) finish(id, name string) {
 			// The registry gets the end, and only the journal has the reason.
 			d.undone(id)
 		}
-		if _, err := d.site.Store.TransitionMigration(context.Background(), store.Call{}, id, in); err != nil {
+		if _, err := d.site.Store.Migrations.Transition(context.Background(), store.Call{}, id, in); err != nil {
 			d.site.T.Errorf("migration of %s to %s: %v", name, to, err)
 		}
 	}

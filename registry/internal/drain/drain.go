@@ -31,13 +31,6 @@ type Tasks interface {
 	Get(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
 }
 
-// Store has the objects of a drain's moves.
-type Store interface {
-	Volume(ctx context.Context, ref string, as store.Viewer) (api.Volume, error)
-	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
-	Instance(ctx context.Context, ref string, as store.Viewer) (api.Instance, error)
-}
-
 // Relay sends requests to hosts.
 type Relay interface {
 	Do(ctx context.Context, req relay.Request) (status int, body []byte, err error)
@@ -46,11 +39,13 @@ type Relay interface {
 
 // Config has the dependencies of a Loop.
 type Config struct {
-	Drains    Drains
-	Tasks     Tasks
-	Store     Store
-	Relay     Relay
-	Placement relay.Placement
+	Drains     Drains
+	Tasks      Tasks
+	Volumes    relay.Getter[api.Volume]
+	Instances  relay.Getter[api.Instance]
+	Migrations relay.Getter[api.Migration]
+	Relay      Relay
+	Placement  relay.Placement
 	// MoveShared begins the move of a volume of several instances (relay.SharedMoves).
 	MoveShared func(ctx context.Context, call store.Call, volumeID string, in api.MigrationTarget) (api.Migration, error)
 	Log        *slog.Logger

@@ -152,7 +152,7 @@ func TestHostThatGoesAwayUnseenIsTriedAgain(t *testing.T) {
 func TestFencedHostIsWaitedFor(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a", "b")
-		expect.Value(s.Store.FenceHost(s.T.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
+		expect.Value(s.Store.Hosts.Fence(s.T.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
 		id := s.drain(2)
 		relaytest.Pass(2 * time.Minute)
 		s.want(id, "running: v0 moved, v1 pending")
@@ -286,7 +286,7 @@ func TestFailedVolumeShowsTheReasonOfItsHost(t *testing.T) {
 		if err != nil || len(d.Volumes) != 1 {
 			s.T.Fatalf("%+v, %v", d, err)
 		}
-		m, err := s.Store.Migration(s.T.Context(), d.Volumes[0].MigrationID, store.Viewer{})
+		m, err := s.Store.Migrations.Get(s.T.Context(), d.Volumes[0].MigrationID, store.Viewer{})
 		if err != nil || m.Error != nil {
 			s.T.Fatalf("the registry knows by itself why: %+v, %v", m.Error, err)
 		}
@@ -299,11 +299,11 @@ func TestFailedVolumeShowsTheReasonOfItsHost(t *testing.T) {
 func TestVolumeThatSomebodyElseMovesOutIsInProgressUntilItIsOut(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
-		v := expect.Value(s.Store.Volume(s.T.Context(), "v0", store.Viewer{}))(s.T)
+		v := expect.Value(s.Store.Volumes.Get(s.T.Context(), "v0", store.Viewer{}))(s.T)
 		out := api.MigrationRegister{
 			ID: storetest.Move, VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: storetest.At("/slow/out"), Method: "offline", OpID: "x",
 		}
-		expect.Value(s.Store.RegisterMigration(s.T.Context(), store.Call{}, out))(s.T)
+		expect.Value(s.Store.Migrations.Register(s.T.Context(), store.Call{}, out))(s.T)
 		id := s.drain(2)
 		relaytest.Pass(time.Minute)
 		s.want(id, "running: v0 moving, v1 moved")
@@ -340,11 +340,11 @@ func TestVolumeThatComesBackIsMovedAgain(t *testing.T) {
 		id := s.drain(1)
 		relaytest.Pass(13500 * time.Millisecond) // v1 has begun to move
 		s.want(id, "running: v0 moved, v1 moving")
-		v := expect.Value(s.Store.Volume(s.T.Context(), "v0", store.Viewer{}))(s.T)
+		v := expect.Value(s.Store.Volumes.Get(s.T.Context(), "v0", store.Viewer{}))(s.T)
 		back := api.MigrationRegister{
 			ID: storetest.Move, VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: storetest.At("/fast/back"), Method: "offline", OpID: "x",
 		}
-		expect.Value(s.Store.RegisterMigration(s.T.Context(), store.Call{}, back))(s.T)
+		expect.Value(s.Store.Migrations.Register(s.T.Context(), store.Call{}, back))(s.T)
 		s.hosts["a"].finish(back.ID, "v0")
 		s.until(id)
 		s.want(id, "done: v0 moved, v1 moved")

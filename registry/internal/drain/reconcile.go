@@ -87,7 +87,7 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	if !l.queue.Due(keyOf(d, v)) {
 		return false, nil
 	}
-	volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+	volume, err := l.cfg.Volumes.Get(ctx, v.VolumeID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
 		return false, nil // the next refresh settles it
 	}
@@ -120,7 +120,7 @@ func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 	if v.Unheld() || len(v.Attachments) > 1 {
 		return false, nil
 	}
-	i, err := l.cfg.Store.Instance(ctx, v.Attachments[0].InstanceID, store.Viewer{})
+	i, err := l.cfg.Instances.Get(ctx, v.Attachments[0].InstanceID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
 		return false, nil // the instance has just been forgotten
 	}

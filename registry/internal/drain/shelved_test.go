@@ -18,7 +18,7 @@ func (s *site) shelved() {
 	s.T.Helper()
 	in := storetest.WebRegister()
 	in.State, in.Disks[0].VolumeName, in.Disks[0].Location = api.InstanceStopped, "v0", storetest.At("/fast/v0")
-	expect.Value(s.Store.RegisterInstance(s.T.Context(), store.Call{}, in))(s.T)
+	expect.Value(s.Store.Instances.Register(s.T.Context(), store.Call{}, in))(s.T)
 	s.shelf(storetest.ToShelf())
 	s.shelf(storetest.Offload())
 }
@@ -51,7 +51,7 @@ func TestVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.T
 		s.movedOnce(1)
 		s.want(id, "done: v0 moved")
 		s.shelf(storetest.OfB(storetest.Claim()))
-		if at, err := s.Store.Attachments(s.T.Context(), "", "web", store.Viewer{}); err != nil || len(at) != 1 || at[0].Location != storetest.At("/slow/v0") || at[0].Host != "b" {
+		if at, err := s.Store.Attachments.All(s.T.Context(), "", "web", store.Viewer{}); err != nil || len(at) != 1 || at[0].Location != storetest.At("/slow/v0") || at[0].Host != "b" {
 			s.T.Errorf("attachments = %+v %v", at, err)
 		}
 	})

@@ -46,10 +46,10 @@ func bubble(t *testing.T, f func(s *site)) {
 }
 
 func (s *site) begin() {
-	placement := relay.Placement{Store: s.Store, Present: s.Relay.Present}
 	s.Run(drain.New(drain.Config{
-		Drains: s.Store.Drains, Tasks: s.Store.Tasks, Store: s.Store, Relay: s.Relay, Placement: placement,
-		MoveShared: relay.SharedMoves{Hosts: s.Store, Pauses: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Relay: s.Relay}.Begin,
+		Drains: s.Store.Drains, Tasks: s.Store.Tasks, Volumes: s.Store.Volumes, Instances: s.Store.Instances, Migrations: s.Store.Migrations,
+		Relay: s.Relay, Placement: relay.PlacementOf(s.Store.Store, s.Relay.Present),
+		MoveShared: relay.SharedMoves{Hosts: s.Store.Hosts, Pauses: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Relay: s.Relay}.Begin,
 		Log:        slog.New(slog.DiscardHandler),
 	}))
 }
@@ -122,7 +122,7 @@ func (s *site) until(id string) {
 // moves counts all registered migrations of each volume.
 func (s *site) moves() map[string]int {
 	s.T.Helper()
-	all := expect.Value(s.Store.Migrations(s.T.Context(), "", true, store.Viewer{}))(s.T)
+	all := expect.Value(s.Store.Migrations.All(s.T.Context(), "", true, store.Viewer{}))(s.T)
 	counts := map[string]int{}
 	for _, m := range all {
 		counts[m.VolumeName]++
@@ -136,7 +136,7 @@ func (s *site) movedOnce(n int) {
 	counts := s.moves()
 	for i := range n {
 		name := fmt.Sprint("v", i)
-		v, err := s.Store.Volume(s.T.Context(), name, store.Viewer{})
+		v, err := s.Store.Volumes.Get(s.T.Context(), name, store.Viewer{})
 		if err != nil || v.Location.Pool != "slow" || counts[name] != 1 {
 			s.T.Errorf("volume %s is in pool %s after %d migrations (%v)", name, v.Location.Pool, counts[name], err)
 		}

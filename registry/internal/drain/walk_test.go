@@ -179,7 +179,7 @@ func (w *walk) wantDone(id string) {
 	relaytest.Pass(time.Minute)
 	moves := w.moves()
 	for _, line := range expect.Value(w.Store.Drains.Get(ctx, id))(w.T).Volumes {
-		v := expect.Value(w.Store.Volume(ctx, line.VolumeName, store.Viewer{}))(w.T)
+		v := expect.Value(w.Store.Volumes.Get(ctx, line.VolumeName, store.Viewer{}))(w.T)
 		stands := line.Error != nil && line.Error.Code == api.CodeNeedsOperator
 		if line.State != w.want[line.VolumeName] || (v.Location.Pool == "slow") != (line.State == api.DrainVolumeMoved) || (v.MigrationID != "") != stands || moves[v.Name] > 1 {
 			w.T.Errorf("volume %s: want %s, was moved %d times; its part is %+v, and it is %+v", v.Name, w.want[v.Name], moves[v.Name], line, v)
@@ -198,7 +198,7 @@ func (w *walk) wantDone(id string) {
 		}
 		d.mu.Unlock()
 	}
-	expect.Value(w.Store.VerifyAudit(ctx))(w.T)
+	expect.Value(w.Store.Trail.Verify(ctx))(w.T)
 }
 
 // Each walk has random failures of moves, daemons and the registry, an operator who pauses the

@@ -113,7 +113,7 @@ func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (strin
 	if req.HostID != "" && stored.Host == req.HostName {
 		return req.HostID, nil
 	}
-	h, err := r.cfg.Store.Host(ctx, stored.Host)
+	h, err := r.cfg.Hosts.Get(ctx, stored.Host)
 	return h.ID, err
 }
 
@@ -128,12 +128,12 @@ func (r *Relay) Present(hostID string) bool {
 
 // KnownHosts lists the hosts of the registry.
 type KnownHosts interface {
-	Hosts(ctx context.Context) ([]api.Host, error)
+	All(ctx context.Context) ([]api.Host, error)
 }
 
 // PresentHosts returns the ids of the present hosts.
 func (r *Relay) PresentHosts(ctx context.Context, known KnownHosts) ([]string, error) {
-	hosts, err := known.Hosts(ctx)
+	hosts, err := known.All(ctx)
 	if err != nil {
 		return nil, err
 	}

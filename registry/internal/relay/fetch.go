@@ -249,7 +249,7 @@ func (r *Relay) admitSession(ctx context.Context, hostID, session string) error 
 	r.mu.Unlock()
 	if news {
 		r.cfg.Log.Error("two daemons work as one host: neither is asked for anything until one of them is gone", "host", hostID)
-		if err := r.cfg.Store.AuditSeen(context.WithoutCancel(ctx), "host.two", "host/"+hostID); err != nil {
+		if err := r.cfg.Trail.AuditSeen(context.WithoutCancel(ctx), "host.two", "host/"+hostID); err != nil {
 			r.cfg.Log.Warn("that two daemons work as one host was not audited", "host", hostID, "err", err)
 		}
 	}

@@ -12,26 +12,44 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// PlacementStore is the part of the store with locations of objects.
-type PlacementStore interface {
-	Host(ctx context.Context, ref string) (api.Host, error)
-	Hosts(ctx context.Context) ([]api.Host, error)
-	Pools(ctx context.Context) ([]api.Pool, error)
-	Type(ctx context.Context, ref string) (api.VolumeType, error)
-	Volume(ctx context.Context, ref string, as store.Viewer) (api.Volume, error)
-	Instance(ctx context.Context, ref string, as store.Viewer) (api.Instance, error)
-	Attachment(ctx context.Context, ref string, as store.Viewer) (api.Attachment, error)
-	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
-	Migrations(ctx context.Context, volumeRef string, all bool, as store.Viewer) ([]api.Migration, error)
-	Movers(ctx context.Context, volumeID, toPool string) ([]string, error)
+// Getter reads the object that ref names, as far as the viewer may see it.
+type Getter[T any] interface {
+	Get(ctx context.Context, ref string, as store.Viewer) (T, error)
 }
 
 // Placement finds the host that must answer for an object. It may read every object: the caller's
 // rights must be checked before.
 type Placement struct {
-	Store PlacementStore
+	Hosts interface {
+		KnownHosts
+		Get(ctx context.Context, ref string) (api.Host, error)
+	}
+	Pools interface {
+		All(ctx context.Context) ([]api.Pool, error)
+	}
+	Types interface {
+		Get(ctx context.Context, ref string) (api.VolumeType, error)
+	}
+	Volumes interface {
+		// Movers returns the names of the hosts that can move a volume to a pool, best first.
+		Movers(ctx context.Context, volumeID, toPool string) ([]string, error)
+	}
+	Instances   Getter[api.Instance]
+	Attachments Getter[api.Attachment]
+	Migrations  interface {
+		Getter[api.Migration]
+		All(ctx context.Context, volumeRef string, all bool, as store.Viewer) ([]api.Migration, error)
+	}
 	// Present reports whether a host can be asked now.
 	Present func(hostID string) bool
+}
+
+// PlacementOf returns the placement by the objects of a registry.
+func PlacementOf(s *store.Store, present func(hostID string) bool) Placement {
+	return Placement{
+		Hosts: s.Hosts, Pools: s.Pools, Types: s.Types, Volumes: s.Volumes, Instances: s.Instances, Attachments: s.Attachments,
+		Migrations: s.Migrations, Present: present,
+	}
 }
 
 // everything is the registry's own view.
@@ -40,7 +58,7 @@ var everything = store.Viewer{}
 // Host returns the host that ref names. It refuses a fenced host, which must not be asked for
 // anything.
 func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
-	h, err := p.Store.Host(ctx, ref)
+	h, err := p.Hosts.Get(ctx, ref)
 	if err != nil {
 		return h, err
 	}
@@ -89,7 +107,7 @@ func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.
 	if v.MigrationID != "" || !v.Unheld() {
 		return p.Volume(ctx, v)
 	}
-	hosts, err := p.Store.Movers(ctx, v.ID, toPool)
+	hosts, err := p.Volumes.Movers(ctx, v.ID, toPool)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -103,7 +121,7 @@ func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost 
 		return host, false, err
 	}
 	for _, name := range names {
-		h, err := p.Store.Host(ctx, name)
+		h, err := p.Hosts.Get(ctx, name)
 		if err != nil {
 			return host, false, err
 		}
@@ -120,7 +138,7 @@ func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost 
 // hostsOf returns the names of the hosts that can answer for a volume, best first; at least one.
 func (p Placement) hostsOf(ctx context.Context, v api.Volume) ([]string, error) {
 	if v.MigrationID != "" {
-		m, err := p.Store.Migration(ctx, v.MigrationID, everything)
+		m, err := p.Migrations.Get(ctx, v.MigrationID, everything)
 		return []string{m.Host}, err
 	}
 	names := []string{}
@@ -142,7 +160,7 @@ func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error)
 	if v.Location.Pool == "" {
 		return names, nil
 	}
-	pools, err := p.Store.Pools(ctx)
+	pools, err := p.Pools.All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +190,7 @@ func (p Placement) First(ctx context.Context, names []string) (api.Host, error) 
 // Attachment returns the host and the id of the attachment that ref names. It finds an attachment
 // that a migration has ended by that migration, so that a repeated call finds its answer.
 func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
-	a, err := p.Store.Attachment(ctx, ref, everything)
+	a, err := p.Attachments.Get(ctx, ref, everything)
 	if err == nil && a.Host == "" {
 		h, _, err = p.Instance(ctx, a.InstanceID)
 		return h, a.ID, err
@@ -184,7 +202,7 @@ func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id s
 	if api.CodeOf(err) != api.CodeNotFound {
 		return h, "", err
 	}
-	all, listErr := p.Store.Migrations(ctx, "", true, everything)
+	all, listErr := p.Migrations.All(ctx, "", true, everything)
 	if listErr != nil {
 		return h, "", listErr
 	}
@@ -200,7 +218,7 @@ func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id s
 // Instance returns the host and the id of the instance that ref names. It refuses an instance
 // without a host.
 func (p Placement) Instance(ctx context.Context, ref string) (h api.Host, id string, err error) {
-	i, err := p.Store.Instance(ctx, ref, everything)
+	i, err := p.Instances.Get(ctx, ref, everything)
 	if err != nil {
 		return h, "", err
 	}
@@ -213,7 +231,7 @@ func (p Placement) Instance(ctx context.Context, ref string) (h api.Host, id str
 
 // Migration returns the host and the id of the migration that ref names.
 func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id string, err error) {
-	m, err := p.Store.Migration(ctx, ref, everything)
+	m, err := p.Migrations.Get(ctx, ref, everything)
 	if err != nil {
 		return h, "", err
 	}
@@ -228,7 +246,7 @@ func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) 
 	if ref != "" {
 		return p.Host(ctx, ref)
 	}
-	pools, err := p.Store.Pools(ctx)
+	pools, err := p.Pools.All(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -236,7 +254,7 @@ func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) 
 		return p.roomiest(ctx, pools, func(p api.Pool) bool { return p.Name == in.Pool },
 			api.NotFound("pool", in.Pool))
 	}
-	volumeType, err := p.Store.Type(ctx, cmp.Or(in.Type, defaultType))
+	volumeType, err := p.Types.Get(ctx, cmp.Or(in.Type, defaultType))
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -269,7 +287,7 @@ func (p Placement) Adopt(ctx context.Context, ref, pool string) (api.Host, error
 	if pool == "" {
 		return p.Only(ctx, "")
 	}
-	pools, err := p.Store.Pools(ctx)
+	pools, err := p.Pools.All(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -289,7 +307,7 @@ func (p Placement) Only(ctx context.Context, ref string) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)
 	}
-	hosts, err := p.Store.Hosts(ctx)
+	hosts, err := p.Hosts.All(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}

@@ -12,16 +12,23 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// places has hosts a, b and c; c is fenced. Pool local is on each, all share san, and only b has
+// A site has hosts a, b and c; c is fenced. Pool local is on each, all share san, and only b has
 // wide.
-type places struct{ relay.PlacementStore }
+type (
+	siteHosts       struct{}
+	sitePools       struct{}
+	siteTypes       struct{}
+	siteVolumes     struct{}
+	siteAttachments struct{}
+	siteMigrations  struct{}
+)
 
-func (places) Hosts(context.Context) ([]api.Host, error) {
+func (siteHosts) All(context.Context) ([]api.Host, error) {
 	return []api.Host{{ID: "ha", Name: "a"}, {ID: "hb", Name: "b"}, {ID: "hc", Name: "c", Status: api.HostFenced}}, nil
 }
 
-func (p places) Host(ctx context.Context, ref string) (api.Host, error) {
-	all, _ := p.Hosts(ctx)
+func (s siteHosts) Get(ctx context.Context, ref string) (api.Host, error) {
+	all, _ := s.All(ctx)
 	for _, h := range all {
 		if h.ID == ref || h.Name == ref {
 			return h, nil
@@ -30,7 +37,7 @@ func (p places) Host(ctx context.Context, ref string) (api.Host, error) {
 	return api.Host{}, api.Errorf(api.CodeNotFound, "there is no host %s", ref)
 }
 
-func (places) Pools(context.Context) ([]api.Pool, error) {
+func (sitePools) All(context.Context) ([]api.Pool, error) {
 	return []api.Pool{
 		{Name: "local", Host: "a", Active: true, FreeBytes: 10},
 		{Name: "local", Host: "b", Active: true, FreeBytes: 20},
@@ -42,7 +49,7 @@ func (places) Pools(context.Context) ([]api.Pool, error) {
 	}, nil
 }
 
-func (places) Type(_ context.Context, ref string) (api.VolumeType, error) {
+func (siteTypes) Get(_ context.Context, ref string) (api.VolumeType, error) {
 	switch ref {
 	case "default":
 		return api.VolumeType{Name: ref}, nil
@@ -56,19 +63,19 @@ func (places) Type(_ context.Context, ref string) (api.VolumeType, error) {
 	return api.VolumeType{}, api.Errorf(api.CodeNotFound, "there is no type %s", ref)
 }
 
-func (places) Migration(_ context.Context, ref string, _ store.Viewer) (api.Migration, error) {
+func (siteMigrations) Get(_ context.Context, ref string, _ store.Viewer) (api.Migration, error) {
 	if ref == "of-b" {
 		return api.Migration{ID: ref, Host: "b", SrcAttachmentID: "ended"}, nil
 	}
 	return api.Migration{}, api.Errorf(api.CodeNotFound, "there is no migration %s", ref)
 }
 
-func (p places) Migrations(ctx context.Context, _ string, _ bool, as store.Viewer) ([]api.Migration, error) {
-	m, err := p.Migration(ctx, "of-b", as)
+func (s siteMigrations) All(ctx context.Context, _ string, _ bool, as store.Viewer) ([]api.Migration, error) {
+	m, err := s.Get(ctx, "of-b", as)
 	return []api.Migration{m}, err
 }
 
-func (places) Attachment(_ context.Context, ref string, _ store.Viewer) (api.Attachment, error) {
+func (siteAttachments) Get(_ context.Context, ref string, _ store.Viewer) (api.Attachment, error) {
 	if ref == "at-a" {
 		return api.Attachment{ID: ref, Host: "a"}, nil
 	}
@@ -76,7 +83,7 @@ func (places) Attachment(_ context.Context, ref string, _ store.Viewer) (api.Att
 }
 
 // Movers returns a and b in this order, and none for pool x.
-func (places) Movers(_ context.Context, _, toPool string) ([]string, error) {
+func (siteVolumes) Movers(_ context.Context, _, toPool string) ([]string, error) {
 	if toPool == "x" {
 		return nil, api.Errorf(api.CodeUnsupportedDisk, "no host reaches both")
 	}
@@ -146,7 +153,10 @@ func TestHostThatHasToAnswer(t *testing.T) {
 		"one of several":                      {nil, func(w relay.Placement) (api.Host, error) { return w.Only(ctx, "") }, "invalid_argument"},
 		"one that is named":                   {nil, func(w relay.Placement) (api.Host, error) { return w.Only(ctx, "b") }, "b"},
 	} {
-		w := relay.Placement{Store: places{}, Present: func(id string) bool { return slices.Contains(tc.there, id) }}
+		w := relay.Placement{
+			Hosts: siteHosts{}, Pools: sitePools{}, Types: siteTypes{}, Volumes: siteVolumes{}, Attachments: siteAttachments{}, Migrations: siteMigrations{},
+			Present: func(id string) bool { return slices.Contains(tc.there, id) },
+		}
 		if got := found(tc.ask(w)); got != tc.want {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}

@@ -78,16 +78,21 @@ type Tasks interface {
 	Withdraw(ctx context.Context, call store.Call, id string) (bool, error)
 }
 
-// Store has the hosts, and the audit trail.
-type Store interface {
-	Host(ctx context.Context, ref string) (api.Host, error)
+// Hosts has the hosts that ask for tasks.
+type Hosts interface {
+	Get(ctx context.Context, ref string) (api.Host, error)
+}
+
+// Trail is the audit trail.
+type Trail interface {
 	AuditSeen(ctx context.Context, what, object string) error
 }
 
 // Config has the dependencies of a Relay.
 type Config struct {
 	Tasks Tasks
-	Store Store
+	Hosts Hosts
+	Trail Trail
 	Log   *slog.Logger
 	// OnBreak, if not nil, is called with the id of a host when its newest poll ends with a broken
 	// connection, before a later poll is admitted. It must not block or call the relay.

@@ -41,7 +41,7 @@ func newSite(t *testing.T) *site {
 // restart restarts the registry: only the tasks survive.
 func (s *site) restart() {
 	s.Relay = relay.New(relay.Config{
-		Tasks: s.tasks, Store: s.tasks, Log: slog.New(slog.DiscardHandler), OnBreak: func(hostID string) { s.broke = append(s.broke, hostID) },
+		Tasks: s.tasks, Hosts: knownHosts{}, Trail: s.tasks, Log: slog.New(slog.DiscardHandler), OnBreak: func(hostID string) { s.broke = append(s.broke, hostID) },
 	})
 }
 

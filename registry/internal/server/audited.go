@@ -33,7 +33,7 @@ func (s *Server) auditRefusal(r *http.Request, refusal error) {
 	}
 	// Audit it even if the caller has disconnected.
 	ctx := context.WithoutCancel(r.Context())
-	if err := s.Store.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(httpjson.Reference(r)), refusal); err != nil {
+	if err := s.Store.Trail.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(httpjson.Reference(r)), refusal); err != nil {
 		s.Log.Warn("a refusal was not audited", "what", what, "who", whoIs(r), "refusal", refusal, "err", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/server"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -159,7 +160,7 @@ func TestBadHeadersAreRefused(t *testing.T) {
 // FuzzBodies sends any body, under any key, to every route that changes something.
 func FuzzBodies(f *testing.F) {
 	all := requests("")
-	names := mutations(server.New(server.Config{Store: &workflow.Store{}}).Routes(), all)
+	names := mutations(server.New(server.Config{Store: &workflow.Store{Store: new(store.Store)}}).Routes(), all)
 	for i, name := range names {
 		f.Add(uint8(i), []byte(all[name].body), "")
 		f.Add(uint8(i), []byte(strings.Replace(all[name].body, `"`, `"\u0000`, 3)), "key")

@@ -75,7 +75,7 @@ func locksCheck(c store.Counts) api.Check {
 }
 
 func (s *Server) auditCheck() api.Check {
-	last, looked := s.Store.LastAudit()
+	last, looked := s.Store.Trail.LastCheck()
 	switch {
 	case !looked:
 		return api.Check{Name: "audit trail", Status: checkOK, Message: "is being read"}

@@ -104,7 +104,7 @@ func (s *Server) sayWhoIsAway(ctx context.Context, d api.Drain) {
 // away returns why a host cannot be asked, nil if it can. A failure to find out must not fail the
 // view.
 func (s *Server) away(ctx context.Context, name string) *api.Error {
-	host, err := s.Store.Host(ctx, name)
+	host, err := s.Store.Hosts.Get(ctx, name)
 	switch {
 	case api.CodeOf(err) != "":
 		return nil

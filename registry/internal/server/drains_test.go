@@ -17,7 +17,7 @@ func TestADrainSaysWhichVolumeElsewhereReadsABaseImageInThePool(t *testing.T) {
 	id := s.fill(t)
 	clone := storetest.At("/slow/clone")
 	clone.Format, clone.Backing = api.FormatQcow2, api.NewBacking([]api.BaseImage{{Path: "/fast/template", Format: api.FormatRaw}})
-	expect.Value(s.store.RegisterVolume(t.Context(), store.Call{}, api.VolumeRegister{ID: newID, Name: "clone", Status: api.VolumeAvailable, Host: "a", Location: clone}))(t)
+	expect.Value(s.store.Volumes.Register(t.Context(), store.Call{}, api.VolumeRegister{ID: newID, Name: "clone", Status: api.VolumeAvailable, Host: "a", Location: clone}))(t)
 	var (
 		one api.Drain
 		all []api.Drain

@@ -12,7 +12,7 @@ import (
 func (s *Server) duplicateChecks(ctx context.Context) (checks []api.Check) {
 	for _, id := range s.Relay.DuplicateSessions() {
 		name := id
-		if h, err := s.Store.Host(ctx, id); err == nil {
+		if h, err := s.Store.Hosts.Get(ctx, id); err == nil {
 			name = h.Name
 		}
 		checks = append(checks, api.Check{

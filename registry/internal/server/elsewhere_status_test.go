@@ -34,7 +34,7 @@ func TestAGuestOnAnotherImageThanItsVolumeNeedsAnOperatorUnlessItsVolumeMoves(t 
 	var m api.Migration
 	decode(t, s.ok(t, "GET", "/v1/migrations/"+moveID, ""), &m)
 	over := api.MigrationTransition{From: []api.MigrationState{m.State}, To: api.MigrationCancelled, Host: "a", Epoch: 1, OpID: "o"}
-	expect.Value(s.store.TransitionMigration(t.Context(), store.Call{}, moveID, over))(t)
+	expect.Value(s.store.Migrations.Transition(t.Context(), store.Call{}, moveID, over))(t)
 	if named, needs := status(differs); !named || needs != 1 {
 		t.Errorf("at rest: named %t, %d need an operator", named, needs)
 	}

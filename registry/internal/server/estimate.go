@@ -22,7 +22,7 @@ const usualRate = workflow.UsualMemoryRate
 // estimateMove estimates a move with all guests paused, or a live move. It asks every host with a
 // guest of the volume.
 func (s *Server) estimateMove(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
-	v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
+	v, err := s.Store.Volumes.Get(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 	if err != nil {
 		return e, err
 	}
@@ -56,10 +56,10 @@ func (s *Server) freeAt(ctx context.Context, pool string, v api.Volume) (free *i
 	if pool == "" {
 		return nil, nil //nolint:nilnil // nobody reports paths
 	}
-	if err := s.Store.CheckPoolKnown(ctx, pool); err != nil {
+	if err := s.Store.Pools.CheckKnown(ctx, pool); err != nil {
 		return nil, err
 	}
-	pools, err := s.Store.Pools(ctx)
+	pools, err := s.Store.Pools.All(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -35,13 +35,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		return s.follow(w, r, since)
 	}
 	if last > 0 {
-		events, err := s.Store.LastEvents(r.Context(), since, last)
+		events, err := s.Store.Trail.LastEvents(r.Context(), since, last)
 		if err != nil {
 			return err
 		}
 		return routes.ListEvents.Write(w, http.StatusOK, events)
 	}
-	events, err := s.Store.Events(r.Context(), since)
+	events, err := s.Store.Trail.Events(r.Context(), since)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) err
 	}
 	for {
 		// Before the read, to miss no commit.
-		commit := s.Store.NextCommit()
-		events, err := s.Store.Events(r.Context(), since)
+		commit := s.Store.Trail.NextCommit()
+		events, err := s.Store.Trail.Events(r.Context(), since)
 		if err != nil {
 			return err
 		}

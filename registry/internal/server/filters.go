@@ -14,7 +14,7 @@ import (
 
 func (s *Server) eachAttachment(r *http.Request, after string, do ledger.Visit[api.Attachment]) error {
 	query := r.URL.Query()
-	return s.Store.EachAttachment(r.Context(), store.AttachmentFilter{Volume: query.Get("volume"), Instance: query.Get("instance")}, viewerOf(r), after, do)
+	return s.Store.Attachments.Each(r.Context(), store.AttachmentFilter{Volume: query.Get("volume"), Instance: query.Get("instance")}, viewerOf(r), after, do)
 }
 
 // boolean returns a query parameter that is 1, 0, true or false; false if it is missing.

@@ -54,6 +54,6 @@ func TestNoCommandOfAHostIsShownAtTheRegistry(t *testing.T) {
 	}
 
 	needs := api.MigrationTransition{From: []api.MigrationState{m.State}, To: api.MigrationNeedsOperator, Host: "a", Epoch: 1, OpID: "o", Error: why}
-	expect.Value(s.store.TransitionMigration(t.Context(), store.Call{}, moveID, needs))(t)
+	expect.Value(s.store.Migrations.Transition(t.Context(), store.Call{}, moveID, needs))(t)
 	noneShown()
 }

@@ -34,7 +34,7 @@ func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (ap
 	if cert, ok := mtls.IdentityOf(r.Context()); ok && cert.Name != in.Name {
 		return api.Host{}, api.Errorf(api.CodeNotYourHost, "the report says that host %s is called %.80q, and its certificate says %s; issue it another one", id, in.Name, cert.Name)
 	}
-	host, err := s.Store.Report(r.Context(), call, in)
+	host, err := s.Store.Reports.Receive(r.Context(), call, in)
 	if err == nil {
 		s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
 	}
@@ -53,7 +53,7 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 		s.auditRefusal(r, err)
 		return err
 	}
-	host, err := s.Store.ForgetHost(r.Context(), call, httpjson.Reference(r), volumes)
+	host, err := s.Store.Hosts.Forget(r.Context(), call, httpjson.Reference(r), volumes)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 
 // fence fences a host, and ends its poll so that it notices at once.
 func (s *Server) fence(ctx context.Context, call store.Call, ref string, in api.HostFence) (api.Host, error) {
-	host, err := s.Store.FenceHost(ctx, call, ref, in)
+	host, err := s.Store.Hosts.Fence(ctx, call, ref, in)
 	if err == nil {
 		s.Relay.EndPoll(host.ID)
 	}
@@ -74,7 +74,7 @@ func (s *Server) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (ap
 	if err != nil {
 		return api.Host{}, err
 	}
-	return s.Store.RejoinHost(r.Context(), call, id, in)
+	return s.Store.Hosts.Rejoin(r.Context(), call, id, in)
 }
 
 // tasks gives a host its tasks, and waits if there are none. A host that is fenced, or does not
@@ -97,7 +97,7 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
-		s.Store.Waits(id)
+		s.Store.Hosts.Waits(id)
 		return nil
 	})
 	if err != nil {
@@ -136,9 +136,9 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 }
 
 // admitPoll refuses a host that must release volumes or report first. It uses only memory, because
-// many hosts poll. FenceHost updates that memory before fence ends the host's polls.
+// many hosts poll. Hosts.Fence updates that memory before fence ends the host's polls.
 func (s *Server) admitPoll(call store.Call, hostID string) error {
-	host, found := s.Store.HostNow(hostID)
+	host, found := s.Store.Hosts.Now(hostID)
 	if !found {
 		return api.NotFound("host", hostID)
 	}
@@ -146,7 +146,7 @@ func (s *Server) admitPoll(call store.Call, hostID string) error {
 		return api.Errorf(api.CodeStaleEpoch, "host %s was fenced: it has to let go of what it lost and rejoin in epoch %d", host.Name, host.Epoch).
 			With("epoch", host.Epoch)
 	}
-	return s.Store.CheckHeard(host)
+	return s.Store.Hosts.CheckHeard(host)
 }
 
 func (s *Server) answer(r *http.Request, call store.Call, in api.TaskAnswer) (api.Task, error) {

@@ -75,7 +75,7 @@ func TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue
 	bubble(t, func(t *testing.T, s *site) {
 		for n := range 500 {
 			more := api.HostReport{ID: storetest.ID(storetest.InstanceKind, 100+n), Name: fmt.Sprint("more", n), Pools: []api.Pool{}, Instances: []api.InstanceReport{}}
-			expect.Value(s.store.Report(t.Context(), store.Call{}, more))(t)
+			expect.Value(s.store.Reports.Receive(t.Context(), store.Call{}, more))(t)
 		}
 		status := func() string {
 			var h api.Host
@@ -209,12 +209,12 @@ func TestRefusalsOfWhatIsDrasticAreAudited(t *testing.T) {
 		{reader, "DELETE", "/v1/attachments/" + attachedID, ``, ""},
 		{reader, "POST", "/v1/volumes", `{}`, ""},
 	} {
-		before := expect.Value(s.store.Events(t.Context(), 0))(t)
+		before := expect.Value(s.store.Trail.Events(t.Context(), 0))(t)
 		if w := s.speak(t, tc.as, tc.method, tc.path, tc.body); w.Code < 400 {
 			t.Errorf("%s %s was not refused: %d", tc.method, tc.path, w.Code)
 		}
 		got := ""
-		for _, e := range expect.Value(s.store.Events(t.Context(), int64(len(before))))(t) {
+		for _, e := range expect.Value(s.store.Trail.Events(t.Context(), int64(len(before))))(t) {
 			got += fmt.Sprint(e.Who, " ", e.What, " ", e.Object, " ", e.Result)
 		}
 		if got != tc.want {
@@ -255,19 +255,19 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	s.ok(t, "POST", "/v1/hosts/b/fence", `{"evidence":"off","even_if_up":true}`)
 	expect.OK(t, sqlitedb.Backup(t.Context(), s.path, old))
 	s.ok(t, "POST", "/v1/types", `{"name":"lost"}`)
-	mark := s.store.Mark()
+	mark := s.store.Marks.Now()
 	s = newSiteAt(t, old)
 	s.server.TLSTrouble = func() error { return nil }
 	forged := mark
 	forged.Seq += 100
-	if err := s.store.ObserveMark(t.Context(), hostID, "a", forged); api.CodeOf(err) != api.CodeRegistryUnavailable {
+	if err := s.store.Marks.Observe(t.Context(), hostID, "a", forged); api.CodeOf(err) != api.CodeRegistryUnavailable {
 		t.Errorf("a mark that was made up: %v", err)
 	}
 	want = []string{"database ok", "hosts fail", "locks ok", "moves ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("with a mark that was made up parts = %v, degraded %t", got, degraded)
 	}
-	expect.OK(t, s.store.ObserveMark(t.Context(), hostID, "a", mark))
+	expect.OK(t, s.store.Marks.Observe(t.Context(), hostID, "a", mark))
 	want = []string{"database fail", "hosts ok", "locks ok", "moves ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || !degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)

@@ -18,7 +18,7 @@ func TestEachAnswerSaysWhichRegistryAndProcessItIsOf(t *testing.T) {
 		s.handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
 		seen[w.Header().Get(api.RegistryHeader)] = true
 	}
-	id := s.store.Mark().RegistryID
+	id := s.store.Marks.Now().RegistryID
 	if len(seen) != 1 {
 		t.Fatalf("answers are of %v", seen)
 	}

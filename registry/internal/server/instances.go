@@ -54,7 +54,7 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	inst, err := s.Store.ForgetInstance(r.Context(), call, httpjson.Reference(r), store.Forget{WithDefinition: withDefinition, Force: force})
+	inst, err := s.Store.Instances.Forget(r.Context(), call, httpjson.Reference(r), store.Forget{WithDefinition: withDefinition, Force: force})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) unlockInstance(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Instance, error) {
-	return s.Store.UnlockInstance(ctx, call, ref)
+	return s.Store.Instances.Unlock(ctx, call, ref)
 }
 
 // unshelve passes the call to the host that is to get the instance. If the request identifies a
@@ -73,7 +73,7 @@ func (s *Server) unshelve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.Host != "" {
-		host, err := s.Store.Host(r.Context(), in.Host)
+		host, err := s.Store.Hosts.Get(r.Context(), in.Host)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (s *Server) wonBy(r *http.Request, status int, answer []byte) error {
 	if refused := relay.Refusal(status, answer); refused == nil || refused.Code != api.CodeNotYourHost {
 		return nil
 	}
-	i, err := s.Store.Instance(r.Context(), httpjson.Reference(r), store.Viewer{})
+	i, err := s.Store.Instances.Get(r.Context(), httpjson.Reference(r), store.Viewer{})
 	if err != nil || i.Host == "" {
 		return nil //nolint:nilerr // what the host says stands
 	}

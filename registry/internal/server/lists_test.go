@@ -44,7 +44,7 @@ func (s *site) addClones(t *testing.T, name string, first, count int) {
 		}
 		at.Backing = api.NewBacking(bases)
 		in := api.VolumeRegister{ID: clone(first + i), Name: at.Name, Status: api.VolumeAvailable, Host: "a", Location: at}
-		expect.Value(s.store.RegisterVolume(t.Context(), store.Call{}, in))(t)
+		expect.Value(s.store.Volumes.Register(t.Context(), store.Call{}, in))(t)
 	}
 }
 

@@ -137,7 +137,7 @@ func (c *counter) Collect(metrics chan<- prometheus.Metric) {
 	}
 	_, readOnly := c.store.ReadOnly()
 	gauge(readOnlyDesc, oneIf(readOnly))
-	if last, looked := c.store.LastAudit(); looked {
+	if last, looked := c.store.Trail.LastCheck(); looked {
 		gauge(trailDesc, oneIf(last.Err == nil))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)

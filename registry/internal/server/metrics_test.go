@@ -20,7 +20,7 @@ func everything(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
 	s.ok(t, "POST", "/v1/volumes:register", volume)
-	if _, err := s.store.VerifyAudit(t.Context()); err != nil {
+	if _, err := s.store.Trail.Verify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.metrics.WatchDatabase(func() bool { return true })
@@ -50,11 +50,11 @@ func TestMetricsSayThatTheRegistryIsReadOnly(t *testing.T) {
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
 	expect.OK(t, sqlitedb.Backup(t.Context(), path, backup))
 	s.ok(t, "POST", "/v1/volumes:register", volume)
-	mark := s.store.Mark()
+	mark := s.store.Marks.Now()
 	expect.OK(t, s.close())
 
 	restored := newSiteAt(t, backup)
-	expect.OK(t, restored.store.ObserveMark(t.Context(), hostID, "a", mark))
+	expect.OK(t, restored.store.Marks.Observe(t.Context(), hostID, "a", mark))
 	wantValue(t, restored, "volferry_registry_read_only", 1)
 }
 
@@ -63,7 +63,7 @@ func TestMetricsSayWhetherTheAuditTrailIsIntact(t *testing.T) {
 	s := expect.Value(openSite(path))(t)
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
 	s.ok(t, "POST", "/v1/volumes:register", volume)
-	if _, err := s.store.VerifyAudit(t.Context()); err != nil {
+	if _, err := s.store.Trail.Verify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantValue(t, s, "volferry_registry_audit_trail_intact", 1)
@@ -75,7 +75,7 @@ func TestMetricsSayWhetherTheAuditTrailIsIntact(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, db.Close())
 	s = newSiteAt(t, path)
-	if _, err := s.store.VerifyAudit(t.Context()); err == nil {
+	if _, err := s.store.Trail.Verify(t.Context()); err == nil {
 		t.Fatal("the trail is taken for intact")
 	}
 	wantValue(t, s, "volferry_registry_audit_trail_intact", 0)

@@ -24,12 +24,12 @@ func (s *Server) eachMigration(r *http.Request, after string, do ledger.Visit[ap
 	if err != nil {
 		return err
 	}
-	return s.Store.EachMigration(r.Context(), query.Get("volume"), all, viewerOf(r), after, do)
+	return s.Store.Migrations.Each(r.Context(), query.Get("volume"), all, viewerOf(r), after, do)
 }
 
 // openMigrations returns the open migrations of all hosts.
 func (s *Server) openMigrations(ctx context.Context) ([]api.Migration, error) {
-	open, err := s.Store.Migrations(ctx, "", false, store.Viewer{})
+	open, err := s.Store.Migrations.All(ctx, "", false, store.Viewer{})
 	for i := range open {
 		open[i] = s.withProgress(ctx, open[i])
 	}
@@ -38,7 +38,7 @@ func (s *Server) openMigrations(ctx context.Context) ([]api.Migration, error) {
 
 // migrationNow returns a migration with its last reported progress.
 func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
-	m, err := s.Store.Migration(ctx, ref, as)
+	m, err := s.Store.Migrations.Get(ctx, ref, as)
 	if err != nil {
 		return m, err
 	}
@@ -60,7 +60,7 @@ func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (ap
 	if err != nil || as.HostID != "" || !m.State.Final() || m.LedByRegistry() {
 		return m, err
 	}
-	host, err := s.Store.Host(ctx, m.Host)
+	host, err := s.Store.Hosts.Get(ctx, m.Host)
 	if err != nil || host.Status == api.HostFenced || !s.Relay.Present(host.ID) {
 		return m, err
 	}
@@ -89,7 +89,7 @@ func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migratio
 	if m.LedByRegistry() {
 		return s.pausedNow(ctx, m)
 	}
-	live, ok := s.Store.MigrationProgress(m.ID)
+	live, ok := s.Store.Progress.Of(m.ID)
 	if !ok || m.State.Final() {
 		return m
 	}

@@ -28,7 +28,7 @@ func (s *Server) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool
 	known := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		id := httpjson.Reference(r)
-		_, err := s.Store.Migration(r.Context(), id, store.Viewer{})
+		_, err := s.Store.Migrations.Get(r.Context(), id, store.Viewer{})
 		if _, noID := uuid.Parse(id); noID != nil || api.CodeOf(err) != api.CodeNotFound {
 			return known(w, r)
 		}
@@ -66,7 +66,7 @@ func anyOf(api.SavedInstance) bool { return true }
 // savedFor asks every connected host for its record of a move with all guests paused. It omits
 // hosts that do not answer.
 func (s *Server) savedFor(ctx context.Context, who, id string) (saved map[string][]api.SavedInstance, present []string, err error) {
-	hosts, err := s.Store.Hosts(ctx)
+	hosts, err := s.Store.Hosts.All(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

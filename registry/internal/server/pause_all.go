@@ -30,12 +30,12 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case in.PauseAll, in.Method == api.MethodLive:
 	case !call.Administers():
-		_, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
+		_, err := s.Store.Volumes.Get(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 		return cmp.Or(err, errHostMoves)
 	default:
 		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toMigrate))
 	}
-	m, err := relay.SharedMoves{Hosts: s.Store, Pauses: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Relay: s.Relay}.Begin(r.Context(), call, httpjson.Reference(r), in)
+	m, err := relay.SharedMoves{Hosts: s.Store.Hosts, Pauses: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Relay: s.Relay}.Begin(r.Context(), call, httpjson.Reference(r), in)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.C
 		if err != nil {
 			return err
 		}
-		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), actingViewer(r, call))
+		m, err := s.Store.Migrations.Get(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 		switch {
 		case err == nil && m.LedByRegistry():
 		case !call.Administers():
@@ -96,7 +96,7 @@ func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) 
 func (s *Server) notPaused(route httpjson.Route, verb string) httpjson.Route {
 	byHost := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
-		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), store.Viewer{})
+		m, err := s.Store.Migrations.Get(r.Context(), httpjson.Reference(r), store.Viewer{})
 		if err != nil || !m.LedByRegistry() {
 			return byHost(w, r)
 		}
@@ -109,7 +109,7 @@ func (s *Server) notPaused(route httpjson.Route, verb string) httpjson.Route {
 // pausedNow completes a move that the registry leads: the copy host reports the progress, and the
 // hosts that it waits for are looked up.
 func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
-	live, ok := s.Store.MigrationProgress(m.ID)
+	live, ok := s.Store.Progress.Of(m.ID)
 	switch {
 	case m.State == api.MigrationCompleted || m.State == api.MigrationCompleting:
 		m.BytesDone = m.BytesTotal

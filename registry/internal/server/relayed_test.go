@@ -145,7 +145,7 @@ func TestHostThatIsNotThereIsUnavailableAtOnce(t *testing.T) {
 			t.Errorf("the task was stored: %v", err)
 		}
 		s.fetch(t, hostID)
-		if _, err := s.store.FenceHost(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off", EvenIfUp: true}); err != nil {
+		if _, err := s.store.Hosts.Fence(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off", EvenIfUp: true}); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow"}`).code(); got != api.CodeHypervisorUnavailable {
@@ -160,7 +160,7 @@ func TestSameKeyIsAnsweredAsBeforeWhateverHasBecomeOfTheThing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		p := s.begin(t, "DELETE", "/v1/volumes/free", "k", "")
 		s.fetch(t, hostID)
-		if _, err := s.store.ForgetVolume(t.Context(), store.Call{}, freeID); err != nil {
+		if _, err := s.store.Volumes.Forget(t.Context(), store.Call{}, freeID); err != nil {
 			t.Fatal(err)
 		}
 		s.reply(t, hostID, "k", 200, `{"schema_version":1,"volume":{}}`)

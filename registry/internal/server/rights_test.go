@@ -126,19 +126,19 @@ func newSharedSite(t *testing.T) sharedSite {
 		name string
 	}{{&s.free, "free"}, {&s.guest, "guest"}, {&s.elsewhere, "elsewhere"}, {&s.resizing, "resizing"}} {
 		*v.id = storetest.ID(storetest.VolumeKind, n+1)
-		expect.Value(s.store.RegisterVolume(ctx, nobody, api.VolumeRegister{ID: *v.id, Name: v.name, Status: api.VolumeAvailable, Host: "a", Location: storetest.At("/nfs/" + v.name)}))(t)
+		expect.Value(s.store.Volumes.Register(ctx, nobody, api.VolumeRegister{ID: *v.id, Name: v.name, Status: api.VolumeAvailable, Host: "a", Location: storetest.At("/nfs/" + v.name)}))(t)
 	}
 	for n, at := range []struct{ host, volume string }{{"a", s.elsewhere}, {"b", s.guest}} {
 		instance, attachment := storetest.ID(storetest.InstanceKind, n+1), storetest.ID(storetest.AttachmentKind, n+1)
-		expect.Value(s.store.RegisterInstance(ctx, nobody, api.InstanceRegister{ID: instance, Name: "on-" + at.host, Host: at.host, State: api.InstanceRunning}))(t)
-		expect.Value(s.store.ReserveAttachment(ctx, nobody, api.AttachmentReserve{
+		expect.Value(s.store.Instances.Register(ctx, nobody, api.InstanceRegister{ID: instance, Name: "on-" + at.host, Host: at.host, State: api.InstanceRunning}))(t)
+		expect.Value(s.store.Attachments.Reserve(ctx, nobody, api.AttachmentReserve{
 			ID: attachment, VolumeID: at.volume, InstanceID: instance, Device: "vdb", Mode: api.ModeRW, Generation: 1, Host: at.host, Epoch: 1,
 		}))(t)
 		for _, step := range [][]api.AttachmentState{{api.AttachmentReserved, api.AttachmentAttaching}, {api.AttachmentAttaching, api.AttachmentAttached}} {
-			expect.Value(s.store.TransitionAttachment(ctx, nobody, attachment, api.AttachmentTransition{Host: at.host, Epoch: 1, From: step[:1], To: step[1]}))(t)
+			expect.Value(s.store.Attachments.Transition(ctx, nobody, attachment, api.AttachmentTransition{Host: at.host, Epoch: 1, From: step[:1], To: step[1]}))(t)
 		}
 	}
-	expect.Value(s.store.BeginResize(ctx, nobody, s.resizing, api.VolumeResizeBegin{Host: "a", Epoch: 1, Generation: 1, OpID: sharedOp}))(t)
+	expect.Value(s.store.Volumes.BeginResize(ctx, nobody, s.resizing, api.VolumeResizeBegin{Host: "a", Epoch: 1, Generation: 1, OpID: sharedOp}))(t)
 	return s
 }
 

@@ -32,7 +32,7 @@ func (s *Server) aboutRoutes() []httpjson.Route {
 		routes.FollowOp.ServedByRegistry(s.watchOp),
 
 		routes.ListEvents.ServedByRegistry(s.events),
-		create(routes.PostEvent, s.Store.PostEvent),
+		create(routes.PostEvent, s.Store.Trail.Post),
 	}
 }
 
@@ -67,25 +67,25 @@ func (s *Server) poolRoutes() []httpjson.Route {
 func (s *Server) typeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s, routes.ListTypes, inMemory(alike(db.Types), func(t *api.VolumeType) string { return t.ID })),
-		create(routes.CreateType, db.CreateType),
-		show(routes.ShowType, shown(db.Type)),
-		change(routes.UpdateType, db.UpdateType),
-		remove(routes.DeleteType, db.DeleteType),
+		list(s, routes.ListTypes, inMemory(alike(db.Types.All), func(t *api.VolumeType) string { return t.ID })),
+		create(routes.CreateType, db.Types.Create),
+		show(routes.ShowType, shown(db.Types.Get)),
+		change(routes.UpdateType, db.Types.Update),
+		remove(routes.DeleteType, db.Types.Delete),
 
-		list(s, routes.ListPolicies, inMemory(alike(db.Policies), func(p *api.Policy) string { return p.Name })),
-		change(routes.SetPolicy, db.SetPolicy),
+		list(s, routes.ListPolicies, inMemory(alike(db.Policies.All), func(p *api.Policy) string { return p.Name })),
+		change(routes.SetPolicy, db.Policies.Set),
 	}
 }
 
 func (s *Server) volumeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s, routes.ListVolumes, seen(db.EachVolume)),
-		show(routes.ShowVolume, db.Volume),
+		list(s, routes.ListVolumes, seen(db.Volumes.Each)),
+		show(routes.ShowVolume, db.Volumes.Get),
 		relayed(s, routes.CreateVolume, s.toCreateVolume),
 		relayed(s, routes.AdoptVolume, s.toAdoptVolume),
-		change(routes.UpdateVolume, db.UpdateVolume),
+		change(routes.UpdateVolume, db.Volumes.Update),
 		relayed(s, routes.DeleteVolume, s.toDelete),
 		change(routes.ForgetVolume, s.forgetVolume),
 		relayed(s, routes.ResizeVolume, s.toResize),
@@ -99,12 +99,12 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		write(routes.EstimateMigration, http.StatusOK, s.estimateMove),
 		s.which(relayed(s, routes.ShowWhich, ofVolume[routes.None](s))),
 
-		create(routes.RegisterVolume, db.RegisterVolume),
-		change(routes.TransitionVolume, db.TransitionVolume),
-		change(routes.GrowVolume, db.GrowVolume),
-		change(routes.IdentifyVolume, db.IdentifyVolume),
-		change(routes.BeginResize, db.BeginResize),
-		change(routes.EndResize, db.EndResize),
+		create(routes.RegisterVolume, db.Volumes.Register),
+		change(routes.TransitionVolume, db.Volumes.Transition),
+		change(routes.GrowVolume, db.Volumes.Grow),
+		change(routes.IdentifyVolume, db.Volumes.Identify),
+		change(routes.BeginResize, db.Volumes.BeginResize),
+		change(routes.EndResize, db.Volumes.EndResize),
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Server) attachmentRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
 		list(s, routes.ListAttachments, s.eachAttachment),
-		show(routes.ShowAttachment, db.Attachment),
+		show(routes.ShowAttachment, db.Attachments.Get),
 		routes.DeleteAttachment.ServedByRegistry(s.deleteAttachment),
 
 		relayed(s, routes.StartMigration, s.toStart),
@@ -120,20 +120,20 @@ func (s *Server) attachmentRoutes() []httpjson.Route {
 		relayed(s, routes.CompleteByAttachment, ofAttachment[api.MigrationComplete](s)),
 		relayed(s, routes.CancelByAttachment, ofAttachment[routes.None](s)),
 
-		create(routes.ReserveAttachment, db.ReserveAttachment),
-		change(routes.TransitionAttachment, db.TransitionAttachment),
-		change(routes.ReleaseAttachment, db.ReleaseAttachment),
+		create(routes.ReserveAttachment, db.Attachments.Reserve),
+		change(routes.TransitionAttachment, db.Attachments.Transition),
+		change(routes.ReleaseAttachment, db.Attachments.Release),
 	}
 }
 
 func (s *Server) instanceRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s, routes.ListInstances, seen(db.EachInstance)),
-		show(routes.ShowInstance, db.Instance),
+		list(s, routes.ListInstances, seen(db.Instances.Each)),
+		show(routes.ShowInstance, db.Instances.Get),
 		relayed(s, routes.AdoptInstance, s.toAdoptInstance),
 		routes.ForgetInstance.ServedByRegistry(s.forgetInstance),
-		change(routes.LockInstance, db.LockInstance),
+		change(routes.LockInstance, db.Instances.Lock),
 		change(routes.UnlockInstance, s.unlockInstance),
 		relayed(s, routes.StartInstance, toPower[routes.None](s, "start")),
 		relayed(s, routes.StopInstance, toPower[api.InstanceStop](s, "stop")),
@@ -144,7 +144,7 @@ func (s *Server) instanceRoutes() []httpjson.Route {
 		relayed(s, routes.ShelveInstance, toPower[api.InstanceShelve](s, "shelve")),
 		routes.UnshelveInstance.ServedByRegistry(s.unshelve),
 
-		create(routes.RegisterInstance, db.RegisterInstance),
+		create(routes.RegisterInstance, db.Instances.Register),
 		routes.TransitionInstance.ServedByRegistry(s.transitionInstance),
 	}
 }
@@ -161,10 +161,10 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		s.notPaused(relayed(s, routes.CopyMigration, ofMigration[routes.None](s)), "copy"),
 		s.orAdopted(s.orPaused(relayed(s, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s)), db.Pauses.Complete), anyOf, db.Pauses.AdoptMoved),
 		s.orAdopted(s.orPaused(relayed(s, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s)), s.cancelPaused), asleep, db.Pauses.Adopt),
-		drastic(s, routes.AbandonMigration, db.AbandonMigration),
+		drastic(s, routes.AbandonMigration, db.Migrations.Abandon),
 
-		create(routes.RegisterMigration, db.RegisterMigration),
-		change(routes.TransitionMigration, db.TransitionMigration),
+		create(routes.RegisterMigration, db.Migrations.Register),
+		change(routes.TransitionMigration, db.Migrations.Transition),
 		change(routes.PermitPause, db.Pauses.Permit),
 	}
 }
@@ -180,7 +180,7 @@ func (s *Server) Handler() http.Handler {
 		Log:       s.Log,
 		Observe:   s.Metrics.request,
 	})
-	who := s.Store.Mark().RegistryID + " " + uuid.NewString()
+	who := s.Store.Marks.Now().RegistryID + " " + uuid.NewString()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(api.RegistryHeader, who)
 		answer.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/server"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -20,7 +21,7 @@ func TestTheRegistryServesTheRoutesThatAreDeclaredForItAndNoOther(t *testing.T) 
 			declared = append(declared, d.String())
 		}
 	}
-	for _, r := range server.New(server.Config{Store: &workflow.Store{}}).Routes() {
+	for _, r := range server.New(server.Config{Store: &workflow.Store{Store: new(store.Store)}}).Routes() {
 		served = append(served, r.Method+" "+r.Path)
 	}
 	slices.Sort(declared)

@@ -66,7 +66,7 @@ func openSite(path string) (*site, error) {
 		return nil, err
 	}
 	m.Watch(db, log)
-	hosts := relay.New(relay.Config{Tasks: db.Tasks, Store: db, Log: log, OnBreak: db.BrokeOff})
+	hosts := relay.New(relay.Config{Tasks: db.Tasks, Hosts: db.Hosts, Trail: db.Trail, Log: log, OnBreak: db.Hosts.BrokeOff})
 	srv := server.New(server.Config{
 		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
 	})
@@ -188,15 +188,15 @@ func (s *site) fill(t testing.TB) (drainID string) {
 	ctx, nobody := t.Context(), store.Call{}
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", reportOfA)
 	s.ok(t, "POST", "/v1/hosts/"+otherID+"/report", reportOfB)
-	expect.Value(s.store.RegisterInstance(ctx, nobody, api.InstanceRegister{ID: instanceID, Name: "web", Host: "a", State: api.InstanceRunning, Disks: []api.AdoptedDisk{
+	expect.Value(s.store.Instances.Register(ctx, nobody, api.InstanceRegister{ID: instanceID, Name: "web", Host: "a", State: api.InstanceRunning, Disks: []api.AdoptedDisk{
 		{VolumeID: volumeID, VolumeName: "data", AttachmentID: attachedID, Device: "vda", Mode: api.ModeRW, Location: storetest.At("/fast/data")},
 		{VolumeID: movingID, VolumeName: "moving", AttachmentID: movedID, Device: "vdb", Mode: api.ModeRW, Location: storetest.At("/fast/moving")},
 	}}))(t)
-	expect.Value(s.store.RegisterVolume(ctx, nobody, api.VolumeRegister{ID: freeID, Name: "free", Status: api.VolumeAvailable, Host: "a", Location: storetest.At("/fast/free")}))(t)
+	expect.Value(s.store.Volumes.Register(ctx, nobody, api.VolumeRegister{ID: freeID, Name: "free", Status: api.VolumeAvailable, Host: "a", Location: storetest.At("/fast/free")}))(t)
 	move := storetest.RootMigration()
 	move.VolumeID, move.SrcAttachmentID, move.DstAttachmentID, move.Dst = movingID, movedID, dstID, storetest.At("/slow/moving")
-	expect.Value(s.store.RegisterMigration(ctx, nobody, move))(t)
-	expect.Value(s.store.CreateType(ctx, nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
+	expect.Value(s.store.Migrations.Register(ctx, nobody, move))(t)
+	expect.Value(s.store.Types.Create(ctx, nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
 	_, _, err := s.store.Tasks.Create(ctx, nobody, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, workflow.TaskRequest{})
 	expect.OK(t, err)
 	return expect.Value(s.store.Drains.Create(ctx, nobody, "fast", api.PoolDrain{ToPool: "slow"}))(t).ID
@@ -209,7 +209,7 @@ var seenAt = regexp.MustCompile(`"updated_at":"[^"]*"`)
 func (s *site) dump(t testing.TB) []string {
 	t.Helper()
 	var lines []string
-	events := expect.Value(s.store.Events(t.Context(), 0))(t)
+	events := expect.Value(s.store.Trail.Events(t.Context(), 0))(t)
 	for _, e := range events {
 		if e.Result == "" {
 			lines = append(lines, fmt.Sprint(e.What, e.Object, e.From, e.To))

@@ -29,16 +29,16 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
-	elsewhere, err := s.Store.RunningElsewhere(ctx)
+	elsewhere, err := s.Store.Instances.RunningElsewhere(ctx)
 	if err != nil {
 		return api.Status{}, err
 	}
-	hosts, err := s.Store.Hosts(ctx)
+	hosts, err := s.Store.Hosts.All(ctx)
 	if err != nil {
 		return api.Status{}, err
 	}
 	database := s.databaseCheck()
-	parts := []api.Check{database, hostsCheck(counts, silentHosts(hosts, time.Now()), s.Store.Doubted()), locksCheck(counts), api.CheckMoves(open), s.auditCheck(), sharedCheck(s.Store.SharedPools()), versions}
+	parts := []api.Check{database, hostsCheck(counts, silentHosts(hosts, time.Now()), s.Store.Marks.Doubted()), locksCheck(counts), api.CheckMoves(open), s.auditCheck(), sharedCheck(s.Store.Pools.Shared()), versions}
 	if chains := api.CheckChains(api.ChainProblems(open)); chains.Status != checkOK {
 		parts = append(parts, chains)
 	}

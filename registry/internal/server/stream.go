@@ -39,7 +39,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(contex
 	)
 	for seq := since + 1; ; {
 		// Before the look, to miss no change.
-		progress, commit := s.Store.NextProgress(), s.Store.NextCommit()
+		progress, commit := s.Store.Progress.Next(), s.Store.Trail.NextCommit()
 		e, last, err := look(r.Context())
 		if err != nil {
 			return err

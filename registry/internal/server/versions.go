@@ -21,7 +21,7 @@ func (s *Server) fillAnnounced(h *api.Host) {
 // do not need them.
 func (s *Server) versionsCheck(ctx context.Context) (api.Check, error) {
 	check := api.Check{Name: "versions", Status: checkOK, Message: "registry and hosts are of one version"}
-	hosts, err := s.Store.Hosts(ctx)
+	hosts, err := s.Store.Hosts.All(ctx)
 	if err != nil {
 		return check, err
 	}

@@ -15,7 +15,7 @@ import (
 // A host sees only itself and its own pools. The store checks ownership of all other objects.
 
 func (s *Server) hosts(ctx context.Context, as store.Viewer) ([]api.Host, error) {
-	all, err := s.Store.Hosts(ctx)
+	all, err := s.Store.Hosts.All(ctx)
 	if as.HostID != "" {
 		all = slices.DeleteFunc(all, func(h api.Host) bool { return h.ID != as.HostID })
 	}
@@ -26,7 +26,7 @@ func (s *Server) hosts(ctx context.Context, as store.Viewer) ([]api.Host, error)
 }
 
 func (s *Server) host(ctx context.Context, ref string, as store.Viewer) (api.Host, error) {
-	h, err := s.Store.Host(ctx, ref)
+	h, err := s.Store.Hosts.Get(ctx, ref)
 	if err == nil && as.HostID != "" && h.ID != as.HostID {
 		return api.Host{}, api.Errorf(api.CodeNotYourHost, "the host %s is not the one that you are", h.Name)
 	}
@@ -35,11 +35,11 @@ func (s *Server) host(ctx context.Context, ref string, as store.Viewer) (api.Hos
 }
 
 func (s *Server) pools(ctx context.Context, as store.Viewer) ([]api.Pool, error) {
-	all, err := s.Store.Pools(ctx)
+	all, err := s.Store.Pools.All(ctx)
 	if err != nil || as.HostID == "" {
 		return all, err
 	}
-	h, err := s.Store.Host(ctx, as.HostID)
+	h, err := s.Store.Hosts.Get(ctx, as.HostID)
 	if err != nil {
 		return nil, err
 	}
@@ -58,5 +58,5 @@ func (s *Server) pool(r *http.Request, query url.Values) (api.Pool, error) {
 			return api.Pool{}, err
 		}
 	}
-	return s.Store.Pool(r.Context(), r.PathValue("pool"), ref)
+	return s.Store.Pools.Get(r.Context(), r.PathValue("pool"), ref)
 }

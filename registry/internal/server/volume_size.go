@@ -18,7 +18,7 @@ func (s *Server) setVolumeSize(r *http.Request, call store.Call, in api.VolumeSi
 		return none, err
 	}
 	ctx := r.Context()
-	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
+	v, err := s.Store.Volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return none, err
 	}
@@ -33,5 +33,5 @@ func (s *Server) setVolumeSize(r *http.Request, call store.Call, in api.VolumeSi
 	if err != nil {
 		return none, err
 	}
-	return s.Store.SetVolumeSize(ctx, call, v, in, store.SeenImage{Host: host.Name, VolumeImage: seen})
+	return s.Store.Volumes.SetSize(ctx, call, v, in, store.SeenImage{Host: host.Name, VolumeImage: seen})
 }

@@ -35,7 +35,7 @@ func TestAnOperatorSetsASizeThatAHostHasSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *site) {
-				expect.Value(s.store.GrowVolume(t.Context(), store.Call{}, freeID, api.VolumeGrow{FromBytes: real, SizeBytes: wrong}))(t)
+				expect.Value(s.store.Volumes.Grow(t.Context(), store.Call{}, freeID, api.VolumeGrow{FromBytes: real, SizeBytes: wrong}))(t)
 				p := s.begin(t, "POST", "/v1/volumes/free/size", "k", c.body)
 				tasks := s.fetch(t, hostID)
 				if len(tasks) > 0 != c.asked {
@@ -48,7 +48,7 @@ func TestAnOperatorSetsASizeThatAHostHasSeen(t *testing.T) {
 					s.reply(t, hostID, tasks[0].ID, 200, fmt.Sprintf(`{"volume_image":{"path":%q,"size_bytes":%d}}`, c.path, c.found))
 				}
 				status, body := p.answer()
-				now := expect.Value(s.store.Volume(t.Context(), freeID, store.Viewer{}))(t)
+				now := expect.Value(s.store.Volumes.Get(t.Context(), freeID, store.Viewer{}))(t)
 				if c.code != "" {
 					if refusal := expect.Refusal([]byte(body)); refusal == nil || refusal.Code != c.code || !strings.Contains(refusal.Message, c.says) || now.SizeBytes != wrong {
 						t.Errorf("%d %s, want %s with %q; the volume has %d", status, body, c.code, c.says, now.SizeBytes)
@@ -58,7 +58,7 @@ func TestAnOperatorSetsASizeThatAHostHasSeen(t *testing.T) {
 				if status != 200 || now.SizeBytes != real || now.Location.SizeBytes != real {
 					t.Errorf("%d %s; the volume is %+v", status, body, now)
 				}
-				events := expect.Value(s.store.Events(t.Context(), 0))(t)
+				events := expect.Value(s.store.Trail.Events(t.Context(), 0))(t)
 				last := events[len(events)-1]
 				details := string(expect.Value(json.Marshal(last.Details))(t))
 				if last.What != "volume.set_size" || last.From != fmt.Sprint(wrong) || last.To != fmt.Sprint(real) || !strings.Contains(details, `"evidence":"the order"`) || !strings.Contains(details, `"seen_by":"a"`) {

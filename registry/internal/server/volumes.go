@@ -39,14 +39,14 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 		return s.pass(w, r, asked, call.Key, withdrawnMeanwhile)
 	}
 	// Try this first: the retype may be done already, whatever would prevent it now.
-	v, refusal := s.Store.RetypeVolume(r.Context(), call, httpjson.Reference(r), in)
+	v, refusal := s.Store.Retypes.Retype(r.Context(), call, httpjson.Reference(r), in)
 	if refusal == nil {
 		return routes.RetypeVolume.Write(w, http.StatusOK, v)
 	}
 	if !store.IsMove(refusal) {
 		return refusal
 	}
-	plan, err := s.Store.PlanRetype(r.Context(), httpjson.Reference(r), in)
+	plan, err := s.Store.Retypes.Plan(r.Context(), httpjson.Reference(r), in)
 	if err != nil || plan.InPlace {
 		return cmp.Or(err, refusal)
 	}
@@ -62,7 +62,7 @@ func withdrawnMeanwhile(context.Context) (relay.Request, error) {
 
 // planRetype plans a retype; the host that would move the volume plans the move.
 func (s *Server) planRetype(r *http.Request, call store.Call, in api.VolumeRetype) (api.RetypePlan, error) {
-	plan, err := s.Store.PlanRetype(r.Context(), httpjson.Reference(r), in)
+	plan, err := s.Store.Retypes.Plan(r.Context(), httpjson.Reference(r), in)
 	if err != nil {
 		return api.RetypePlan{}, err
 	}
@@ -78,7 +78,7 @@ func (s *Server) planRetype(r *http.Request, call store.Call, in api.VolumeRetyp
 	req.Who, req.Change, req.Key = call.Who, true, uuid.NewString()
 	move, err := answerOf[api.MigrationPlan](r.Context(), s, req, routes.PlanMigration.Noun)
 	if err == nil && plan.ToPath != "" { // the host has found its pool, if any
-		err = s.Store.CheckRetypeDst(r.Context(), plan, req.HostID, move.Dst)
+		err = s.Store.Retypes.CheckDst(r.Context(), plan, req.HostID, move.Dst)
 	}
 	out.Move = &move
 	return out, err
@@ -146,13 +146,13 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 			return false, err
 		}
 	}
-	a, err := s.Store.Attachment(r.Context(), httpjson.Reference(r), store.Viewer{})
+	a, err := s.Store.Attachments.Get(r.Context(), httpjson.Reference(r), store.Viewer{})
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound: // perhaps it was deleted by the same request
 	case err != nil:
 		return false, err
 	default:
-		host, err := s.Store.Host(r.Context(), a.Host)
+		host, err := s.Store.Hosts.Get(r.Context(), a.Host)
 		if err != nil || host.Status != api.HostFenced {
 			return false, err
 		}
@@ -162,7 +162,7 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 		s.auditRefusal(r, err)
 		return false, err
 	}
-	if a, err = s.Store.ForceDeleteAttachment(r.Context(), call, httpjson.Reference(r)); err != nil {
+	if a, err = s.Store.Attachments.ForceDelete(r.Context(), call, httpjson.Reference(r)); err != nil {
 		return false, err
 	}
 	return true, routes.DeleteAttachment.Write(w, http.StatusOK, a)
@@ -179,5 +179,5 @@ func mayFence(r *http.Request) error {
 
 // forgetVolume removes a volume from the registry; its bytes stay on the host.
 func (s *Server) forgetVolume(ctx context.Context, call store.Call, ref string, _ api.VolumeForget) (api.Volume, error) {
-	return s.Store.ForgetVolume(ctx, call, ref)
+	return s.Store.Volumes.Forget(ctx, call, ref)
 }

@@ -14,13 +14,13 @@ import (
 )
 
 func (s *Server) placement() relay.Placement {
-	return relay.Placement{Store: s.Store, Present: s.Relay.Present}
+	return relay.PlacementOf(s.Store.Store, s.Relay.Present)
 }
 
 // ofVolume targets the volume that the path names, at its host.
 func ofVolume[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
+		v, err := s.Store.Volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return target{}, err
 		}
@@ -31,7 +31,7 @@ func ofVolume[In any](s *Server) finder[In] {
 
 // toDelete targets the volume that the path names, and refuses a volume in use.
 func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) (target, error) {
-	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
+	v, err := s.Store.Volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
 	}
@@ -47,7 +47,7 @@ func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeRe
 	if err := in.Check(); err != nil {
 		return target{}, err
 	}
-	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
+	v, err := s.Store.Volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeRe
 // toPower targets the instance that the path names, and refuses verb for a locked instance.
 func toPower[In any](s *Server, verb string) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		i, err := s.Store.Instance(ctx, httpjson.Reference(r), store.Viewer{})
+		i, err := s.Store.Instances.Get(ctx, httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return target{}, err
 		}
@@ -96,7 +96,7 @@ func (s *Server) toStart(ctx context.Context, r *http.Request, in *api.Migration
 	if err := s.resolveType(ctx, &in.ToType); err != nil {
 		return target{}, err
 	}
-	a, err := s.Store.Attachment(ctx, httpjson.Reference(r), store.Viewer{})
+	a, err := s.Store.Attachments.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err == nil {
 		err = a.CheckStart()
 	}
@@ -111,7 +111,7 @@ func (s *Server) resolveType(ctx context.Context, ref *string) error {
 	if *ref == "" {
 		return nil
 	}
-	typ, err := s.Store.Type(ctx, *ref)
+	typ, err := s.Store.Types.Get(ctx, *ref)
 	if err == nil {
 		*ref = typ.ID
 	}
@@ -120,11 +120,11 @@ func (s *Server) resolveType(ctx context.Context, ref *string) error {
 
 // toMigrate targets the volume that the path names, at the host that moves it.
 func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
-	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
+	v, err := s.Store.Volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
 	}
-	if err := s.Store.CheckMove(ctx, v); err != nil {
+	if err := s.Store.Volumes.CheckMove(ctx, v); err != nil {
 		return target{}, err
 	}
 	if err := s.resolveType(ctx, &in.ToType); err != nil {
@@ -159,11 +159,11 @@ func (s *Server) toDetach(ctx context.Context, r *http.Request, in *api.VolumeDe
 // atInstance targets the volume that the path names, at the host of the instance in the body, after
 // check.
 func (s *Server) atInstance(ctx context.Context, r *http.Request, instance *string, check func(api.Volume, api.Instance) error) (to target, err error) {
-	i, err := s.Store.Instance(ctx, *instance, store.Viewer{})
+	i, err := s.Store.Instances.Get(ctx, *instance, store.Viewer{})
 	if err != nil {
 		return to, err
 	}
-	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
+	v, err := s.Store.Volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return to, err
 	}
@@ -179,7 +179,7 @@ func (s *Server) toCreateVolume(ctx context.Context, r *http.Request, in *api.Vo
 	if to.host, err = s.placement().Create(ctx, r.URL.Query().Get(hostParameter), *in); err != nil {
 		return to, err
 	}
-	if err := s.Store.CheckCreate(ctx, *in, to.host.ID); err != nil {
+	if err := s.Store.Volumes.CheckCreate(ctx, *in, to.host.ID); err != nil {
 		return to, err
 	}
 	return to, s.resolveType(ctx, &in.Type)

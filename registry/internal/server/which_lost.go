@@ -20,7 +20,7 @@ import (
 func (s *Server) which(route httpjson.Route) httpjson.Route {
 	ask := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
-		v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), store.Viewer{})
+		v, err := s.Store.Volumes.Get(r.Context(), httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (s *Server) knownOfLost(ctx context.Context, v api.Volume, host api.Host) (
 	if v.MigrationID == "" {
 		return text, nil
 	}
-	m, err := s.Store.Migration(ctx, v.MigrationID, store.Viewer{})
+	m, err := s.Store.Migrations.Get(ctx, v.MigrationID, store.Viewer{})
 	if err != nil {
 		return "", err
 	}

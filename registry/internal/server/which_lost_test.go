@@ -16,12 +16,12 @@ import (
 // names no good copy.
 func TestWhichOfAVolumeOfAFencedHostIsTheRegistrysWordAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
-		if _, err := s.store.FenceHost(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off", EvenIfUp: true}); err != nil {
+		if _, err := s.store.Hosts.Fence(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off", EvenIfUp: true}); err != nil {
 			t.Fatal(err)
 		}
 		for name, also := range map[string]string{"data": "to instance web", "free": "by the registry alone", movedID: "migration " + moveID} {
 			if name == movedID {
-				name = expect.Value(s.store.Migration(t.Context(), moveID, store.Viewer{}))(t).VolumeID
+				name = expect.Value(s.store.Migrations.Get(t.Context(), moveID, store.Viewer{}))(t).VolumeID
 			}
 			var w api.Which
 			expect.OK(t, json.Unmarshal(s.ok(t, "GET", "/v1/volumes/"+name+"/which", ""), &w))

@@ -31,7 +31,7 @@ func TestTheTrailHasWhoAskedADaemonAndBelievesNobodyElse(t *testing.T) {
 			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/types", strings.NewReader(`{"name":"gold"}`))
 			r.Header.Set(api.CallerHeader, c.says)
 			s.handler.ServeHTTP(httptest.NewRecorder(), r)
-			events := expect.Value(s.store.Events(t.Context(), 0))(t)
+			events := expect.Value(s.store.Trail.Events(t.Context(), 0))(t)
 			if len(events) == 0 {
 				t.Fatal("there is no event")
 			}

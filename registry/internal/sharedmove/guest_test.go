@@ -16,7 +16,7 @@ const together = 30 * time.Second
 // permitted asks the registry, as a daemon does immediately before the effect.
 func (d *daemon) permitted(migration, guest, to string) *api.Error {
 	ctx := d.site.T.Context()
-	h, err := d.site.Store.Host(ctx, d.Name)
+	h, err := d.site.Store.Hosts.Get(ctx, d.Name)
 	if err == nil {
 		_, err = d.site.Store.Pauses.Permit(ctx, store.Call{}, migration, api.PausePermit{InstanceID: guest, To: to, Host: d.Name, Epoch: h.Epoch})
 	}

@@ -14,7 +14,7 @@ import (
 // follow executes, like an operator, the commands that a migration shows when it needs one.
 func (s *site) follow(id string) {
 	s.T.Helper()
-	m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+	m := expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T)
 	again, _ := m.Cures()
 	if m.State != api.MigrationNeedsOperator || again == "" {
 		s.T.Fatalf("the migration is %s, and says %q", m.State, again)
@@ -47,12 +47,12 @@ func (s *site) types(line string) {
 // migrationID returns the id of the site's only move.
 func (s *site) migrationID() string {
 	s.T.Helper()
-	return expect.Value(s.Store.Migrations(s.T.Context(), "", true, store.Viewer{}))(s.T)[0].ID
+	return expect.Value(s.Store.Migrations.All(s.T.Context(), "", true, store.Viewer{}))(s.T)[0].ID
 }
 
 func (s *site) instance(name string) api.Instance {
 	s.T.Helper()
-	all := expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T)
+	all := expect.Value(s.Store.Instances.All(s.T.Context(), store.Viewer{}))(s.T)
 	i := slices.IndexFunc(all, func(i api.Instance) bool { return i.Name == name })
 	if i < 0 {
 		s.T.Fatalf("there is no instance %s", name)

@@ -39,7 +39,7 @@ func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
 	if m := s.until(id); m.State != end {
 		s.T.Errorf("migration = %+v", m)
 	}
-	for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+	for _, i := range expect.Value(s.Store.Instances.All(s.T.Context(), store.Viewer{}))(s.T) {
 		if g := s.guestsOf(i.Host)[i.ID]; i.Locked || g.memory || g.running != (i.Name != name) {
 			s.T.Errorf("at the end guest %s is %+v, and instance %+v", i.Name, g, i)
 		}
@@ -183,7 +183,7 @@ func (s *site) report(host string) {
 		}
 		in.Instances = append(in.Instances, api.InstanceReport{ID: id, State: state})
 	}
-	expect.Value(s.Store.Report(s.T.Context(), store.Call{}, in))(s.T)
+	expect.Value(s.Store.Reports.Receive(s.T.Context(), store.Call{}, in))(s.T)
 }
 
 // g1 and g2 are restored and paused, and wait for the host of g3.

@@ -104,7 +104,7 @@ func tryAgain(s *site, id string) {
 
 func cancelWhen(phase string) func(s *site, id string) {
 	return func(s *site, id string) {
-		m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+		m := expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T)
 		if m.Phase != phase {
 			return
 		}
@@ -126,7 +126,7 @@ func play(s *site, plot string, also func()) {
 	}
 	id := s.move()
 	for range 600 {
-		m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+		m := expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T)
 		if m.State.Final() {
 			code := api.Code("")
 			if m.Error != nil {
@@ -336,9 +336,9 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 					s.wantLostUntilTheWord("b", id)
 					return
 				}
-				expect.Value(s.Store.ForceDeleteAttachment(s.T.Context(), store.Call{}, attachmentID("g3")))(t)
+				expect.Value(s.Store.Attachments.ForceDelete(s.T.Context(), store.Call{}, attachmentID("g3")))(t)
 				relaytest.Pass(5 * time.Second)
-				if i := expect.Value(s.Store.Instance(s.T.Context(), "g3", store.Viewer{}))(t); i.Locked {
+				if i := expect.Value(s.Store.Instances.Get(s.T.Context(), "g3", store.Viewer{}))(t); i.Locked {
 					t.Errorf("instance = %+v", i)
 				}
 			})
@@ -354,7 +354,7 @@ func (s *site) wantLostUntilTheWord(name, id string) {
 	relaytest.Pass(2 * time.Minute)
 	withMemory := 0
 	for id, g := range s.guestsOf(name) {
-		i := expect.Value(s.Store.Instance(s.T.Context(), id, store.Viewer{}))(s.T)
+		i := expect.Value(s.Store.Instances.Get(s.T.Context(), id, store.Viewer{}))(s.T)
 		if g.memory {
 			withMemory++
 		}
@@ -370,7 +370,7 @@ func (s *site) wantLostUntilTheWord(name, id string) {
 	}
 	relaytest.Pass(time.Minute)
 	for id, g := range s.guestsOf(name) {
-		if i := expect.Value(s.Store.Instance(s.T.Context(), id, store.Viewer{}))(s.T); g.running || g.memory || i.Locked {
+		if i := expect.Value(s.Store.Instances.Get(s.T.Context(), id, store.Viewer{}))(s.T); g.running || g.memory || i.Locked {
 			s.T.Errorf("once its memory is given up guest %s is %+v, and instance %+v", i.Name, g, i)
 		}
 	}
@@ -390,7 +390,7 @@ func (s *site) guestsOf(name string) map[string]guest {
 // are locked.
 func (s *site) wantAwakeBut(name, at string) {
 	s.T.Helper()
-	for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+	for _, i := range expect.Value(s.Store.Instances.All(s.T.Context(), store.Viewer{}))(s.T) {
 		s.mu.Lock()
 		g := *s.hosts[i.Host].guests[i.ID]
 		s.mu.Unlock()
@@ -406,7 +406,7 @@ func (s *site) wantAwakeBut(name, at string) {
 // rejoin makes a fenced host return.
 func (s *site) rejoin(name string) {
 	s.T.Helper()
-	epoch := expect.Value(s.Store.Host(s.T.Context(), name))(s.T).Epoch
-	expect.Value(s.Store.RejoinHost(s.T.Context(), store.Call{}, name, api.HostRejoin{Epoch: epoch}))(s.T)
+	epoch := expect.Value(s.Store.Hosts.Get(s.T.Context(), name))(s.T).Epoch
+	expect.Value(s.Store.Hosts.Rejoin(s.T.Context(), store.Call{}, name, api.HostRejoin{Epoch: epoch}))(s.T)
 	s.hosts[name].Start()
 }

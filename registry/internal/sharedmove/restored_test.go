@@ -33,7 +33,7 @@ func (s *site) restoredFrom(backup string) {
 		}
 		expect.OK(s.T, os.Rename(backup, s.Path))
 	}, func() {})
-	expect.Value(s.Store.AcceptRestore(s.T.Context(), store.Call{}, store.RestoreAcceptance{Evidence: "compared with the hosts", WithoutProof: true}))(s.T)
+	expect.Value(s.Store.Marks.AcceptRestore(s.T.Context(), store.Call{}, store.RestoreAcceptance{Evidence: "compared with the hosts", WithoutProof: true}))(s.T)
 	for name := range s.hosts {
 		s.rejoin(name)
 	}
@@ -56,7 +56,7 @@ func (s *site) adopt(id string, take func(ctx context.Context, call store.Call, 
 func (s *site) giveUpWhatIsBarred(id string) bool {
 	s.T.Helper()
 	for range 60 {
-		switch m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); {
+		switch m := expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T); {
 		case m.State.Final():
 			return false
 		case m.State == api.MigrationNeedsOperator:
@@ -116,7 +116,7 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrWhereItsGuestsRun(t *te
 			default:
 				s.T.Errorf("restored after %s: %v", when, err)
 			}
-			for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+			for _, i := range expect.Value(s.Store.Instances.All(s.T.Context(), store.Viewer{}))(s.T) {
 				if i.Locked {
 					s.T.Errorf("restored after %s: instance %s is locked", when, i.Name)
 				}
@@ -138,7 +138,7 @@ func (s *site) endsWhereItsGuestsRun(when time.Duration, id string, refused erro
 	s.types(command)
 	givenUp := s.giveUpWhatIsBarred(id)
 	m := s.until(id)
-	v := expect.Value(s.Store.Volume(s.T.Context(), "v", store.Viewer{}))(s.T)
+	v := expect.Value(s.Store.Volumes.Get(s.T.Context(), "v", store.Viewer{}))(s.T)
 	if m.State != api.MigrationCompleted || m.Error != nil || v.Location.Path != "/new/"+m.Dst.Name || v.MigrationID != "" {
 		s.T.Errorf("restored after %s: migration = %+v, volume = %+v", when, m, v)
 	}
@@ -159,7 +159,7 @@ func (s *site) asked() (n int) {
 func TestWhatAHostSaysOfTheGuestsOfOthersMovesNoVolume(t *testing.T) {
 	bubble(t, func(s *site) {
 		const id = "40000000-0000-4000-8000-000000000001"
-		volume := expect.Value(s.Store.Volume(s.T.Context(), "v", store.Viewer{}))(s.T).ID
+		volume := expect.Value(s.Store.Volumes.Get(s.T.Context(), "v", store.Viewer{}))(s.T).ID
 		dst := storetest.At("/new/theirs")
 		s.mu.Lock()
 		s.hosts["b"].rest(id, guestID("g1"), volume, dst)

@@ -124,12 +124,12 @@ func (s *site) fence(name string) {
 		g.process, g.running = false, false // its power is off
 	}
 	s.mu.Unlock()
-	expect.Value(s.Store.FenceHost(s.T.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
+	expect.Value(s.Store.Hosts.Fence(s.T.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
 }
 
 func (s *site) state(id string) string {
 	s.T.Helper()
-	m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+	m := expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T)
 	if m.Error != nil {
 		return string(m.State) + " " + string(m.Error.Code)
 	}
@@ -140,7 +140,7 @@ func (s *site) state(id string) string {
 func (s *site) untilPhase(id, phase string) {
 	s.T.Helper()
 	for range 600 {
-		if m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.Phase == phase {
+		if m := expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T); m.Phase == phase {
 			return
 		}
 		relaytest.Pass(100 * time.Millisecond)
@@ -152,9 +152,9 @@ func (s *site) untilPhase(id, phase string) {
 func (s *site) until(id string) api.Migration {
 	s.T.Helper()
 	for range 3600 {
-		if m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.State.Final() {
+		if m := expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T); m.State.Final() {
 			relaytest.Pass(2 * time.Second)
-			return expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+			return expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T)
 		}
 		relaytest.Pass(time.Second)
 		s.restartDead()
@@ -168,8 +168,8 @@ func (s *site) until(id string) api.Migration {
 func (s *site) wantWhole(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()
-	m := expect.Value(s.Store.Migration(ctx, id, store.Viewer{}))(s.T)
-	v := expect.Value(s.Store.Volume(ctx, "v", store.Viewer{}))(s.T)
+	m := expect.Value(s.Store.Migrations.Get(ctx, id, store.Viewer{}))(s.T)
+	v := expect.Value(s.Store.Volumes.Get(ctx, "v", store.Viewer{}))(s.T)
 	want := "/old/v"
 	if m.State == api.MigrationCompleted {
 		want = "/new/" + m.Dst.Name
@@ -177,7 +177,7 @@ func (s *site) wantWhole(id string) {
 	if v.Location.Path != want || v.MigrationID != "" || len(v.Attachments) != 3 {
 		s.T.Errorf("after %s volume = %+v", m.State, v)
 	}
-	for _, i := range expect.Value(s.Store.Instances(ctx, store.Viewer{}))(s.T) {
+	for _, i := range expect.Value(s.Store.Instances.All(ctx, store.Viewer{}))(s.T) {
 		if i.Locked {
 			s.T.Errorf("after %s instance %s is locked: %s", m.State, i.Name, i.LockReason)
 		}

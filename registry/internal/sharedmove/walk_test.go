@@ -157,7 +157,7 @@ func (w *walk) toTheEnd() api.Migration {
 		}
 	}()
 	for range 5000 {
-		m := expect.Value(w.Store.Migration(w.T.Context(), id, store.Viewer{}))(w.T)
+		m := expect.Value(w.Store.Migrations.Get(w.T.Context(), id, store.Viewer{}))(w.T)
 		if m.State.Final() {
 			w.startDaemons()
 			relaytest.Pass(30 * time.Second)
@@ -198,7 +198,7 @@ func (s *site) wantNothingOpen(id string) {
 		}
 		s.mu.Unlock()
 	}
-	s.WantTrail(id, expect.Value(s.Store.Migration(ctx, id, store.Viewer{}))(s.T).State)
+	s.WantTrail(id, expect.Value(s.Store.Migrations.Get(ctx, id, store.Viewer{}))(s.T).State)
 }
 
 // Each walk has random failures of calls, daemons, hosts and the registry, and an operator's

@@ -59,12 +59,12 @@ func (tx migrationTx) stateBefore(ctx context.Context, id string) (state api.Mig
 	return state, nil
 }
 
-// AbandonMigration ends an orphaned migration for an operator: with keep src like a cancelled
+// Abandon ends an orphaned migration for an operator: with keep src like a cancelled
 // migration, with keep dst like a completed one. The error in the answer tells what the kept copy
 // may lack. It never keeps a dst that cannot be a whole copy. It keeps a dst that may mix two
 // points in time only with EvenIfCorrupt.
-func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
-	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
+func (s *Migrations) Abandon(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
+	return mutateAudited(ctx, s.trail, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.CheckOperator("abandon a migration"); err != nil {
 			return api.Migration{}, err
 		}

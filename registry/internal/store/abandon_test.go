@@ -17,7 +17,7 @@ func orphan(states ...api.MigrationState) func(*testing.T, *Store) {
 		migrating(t, s)
 		from := api.MigrationStarting
 		for _, to := range states {
-			must(s.TransitionMigration(t.Context(), nobody, move, step(to, from)))(t)
+			must(s.Migrations.Transition(t.Context(), nobody, move, step(to, from)))(t)
 			from = to
 		}
 		fenceA(t, s)
@@ -26,32 +26,32 @@ func orphan(states ...api.MigrationState) func(*testing.T, *Store) {
 
 func TestAFencedHostsMigrationsAreOrphanedAndGoOnAfterItIsBack(t *testing.T) {
 	s := newCluster(t)
-	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
-	must(s.TransitionMigration(t.Context(), nobody, dataMigration().ID, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+	must(s.Migrations.Register(t.Context(), nobody, dataMigration()))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, dataMigration().ID, step(api.MigrationCancelled, api.MigrationStarting)))(t)
 	orphan(api.MigrationStarted, api.MigrationCopying)(t, s)
-	m := must(s.Migration(t.Context(), move, everyone))(t)
+	m := must(s.Migrations.Get(t.Context(), move, everyone))(t)
 	if m.State != api.MigrationOrphaned || m.Phase != string(api.MigrationCopying) {
 		t.Errorf("migration is %s in phase %s", m.State, m.Phase)
 	}
-	if v := must(s.Volume(t.Context(), root, everyone))(t); v.MigrationID != move || len(v.Attachments) != 2 {
+	if v := must(s.Volumes.Get(t.Context(), root, everyone))(t); v.MigrationID != move || len(v.Attachments) != 2 {
 		t.Errorf("the orphan let go of its volume: %+v", v)
 	}
 	goOn := step(api.MigrationCopied, api.MigrationOrphaned, api.MigrationCopying)
-	wantCode(t, second(s.TransitionMigration(t.Context(), nobody, move, goOn)), api.CodeStaleEpoch, "epoch 2")
-	if n := len(must(s.Migrations(t.Context(), "", false, everyone))(t)); n != 1 {
+	wantCode(t, second(s.Migrations.Transition(t.Context(), nobody, move, goOn)), api.CodeStaleEpoch, "epoch 2")
+	if n := len(must(s.Migrations.All(t.Context(), "", false, everyone))(t)); n != 1 {
 		t.Errorf("open migrations = %d", n)
 	}
 
 	fenceA(t, s) // again: nothing is forgotten
-	must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 3}))(t)
-	if m := must(s.Migration(t.Context(), move, everyone))(t); m.State != api.MigrationCopying {
+	must(s.Hosts.Rejoin(t.Context(), nobody, "a", api.HostRejoin{Epoch: 3}))(t)
+	if m := must(s.Migrations.Get(t.Context(), move, everyone))(t); m.State != api.MigrationCopying {
 		t.Errorf("migration is %s after its host is back", m.State)
 	}
-	if m := must(s.Migration(t.Context(), dataMigration().ID, everyone))(t); m.State != api.MigrationCancelled {
+	if m := must(s.Migrations.Get(t.Context(), dataMigration().ID, everyone))(t); m.State != api.MigrationCancelled {
 		t.Errorf("a migration that was over is %s", m.State)
 	}
 	goOn.Epoch = 3
-	must(s.TransitionMigration(t.Context(), nobody, move, goOn))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, move, goOn))(t)
 }
 
 func TestAbandonedMigrationKeepsTheCopyThatWasChosen(t *testing.T) {
@@ -73,13 +73,13 @@ func TestAbandonedMigrationKeepsTheCopyThatWasChosen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
 			orphan(tc.states...)(t, s)
-			m := must(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: tc.keep, Reason: "the host burned down", EvenIfCorrupt: tc.keep == api.KeepDst}))(t)
+			m := must(s.Migrations.Abandon(t.Context(), nobody, move, api.MigrationAbandon{Keep: tc.keep, Reason: "the host burned down", EvenIfCorrupt: tc.keep == api.KeepDst}))(t)
 			if m.State != tc.end || m.FinishedAt == nil {
 				t.Errorf("migration = %+v", m)
 			}
 			wantCode(t, m.Error, tc.code, tc.text)
 			wantVolume(t, s, root, api.VolumeInUse, 1)
-			v := must(s.Volume(t.Context(), root, everyone))(t)
+			v := must(s.Volumes.Get(t.Context(), root, everyone))(t)
 			kept, attachment, generation, free := at("/fast/root"), rootAt, int64(1), at("/slow/root")
 			if tc.keep == api.KeepDst {
 				kept, attachment, generation, free = at("/slow/root"), rootTo, 2, at("/fast/root")
@@ -94,10 +94,10 @@ func TestAbandonedMigrationKeepsTheCopyThatWasChosen(t *testing.T) {
 			free.Pool, free.Name = "", ""
 			wantFree(t, s, free)
 			// After its rejoin the host finds the migration ended.
-			must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
+			must(s.Hosts.Rejoin(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
 			late := step(api.MigrationCompleted, api.MigrationCompleting)
 			late.Epoch = 2
-			wantCode(t, second(s.TransitionMigration(t.Context(), nobody, move, late)), api.CodeNoMigration, string(tc.end))
+			wantCode(t, second(s.Migrations.Transition(t.Context(), nobody, move, late)), api.CodeNoMigration, string(tc.end))
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestADstThatIsNoWholeCopyIsNotKept(t *testing.T) {
 	} {
 		s := newCluster(t)
 		orphan(states...)(t, s)
-		wantCode(t, second(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x"})), api.CodeCopyNotVerified, "keep src")
+		wantCode(t, second(s.Migrations.Abandon(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x"})), api.CodeCopyNotVerified, "keep src")
 	}
 }
 
@@ -131,25 +131,25 @@ func TestADstThatMayBeTornIsKeptOnAnExplicitWordAlone(t *testing.T) {
 			s := newCluster(t)
 			in := rootMigration()
 			in.Method = tc.method
-			must(s.RegisterMigration(t.Context(), nobody, in))(t)
-			must(s.TransitionMigration(t.Context(), nobody, move, step(tc.state, api.MigrationStarting)))(t)
+			must(s.Migrations.Register(t.Context(), nobody, in))(t)
+			must(s.Migrations.Transition(t.Context(), nobody, move, step(tc.state, api.MigrationStarting)))(t)
 			fenceA(t, s)
-			_, err := s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x"})
+			_, err := s.Migrations.Abandon(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x"})
 			if !tc.torn {
 				must(0, err)(t)
 				return
 			}
 			wantCode(t, err, api.CodeCopyNotVerified, "may be a corrupt filesystem")
-			must(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x", EvenIfCorrupt: true}))(t)
+			must(s.Migrations.Abandon(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x", EvenIfCorrupt: true}))(t)
 		})
 	}
 }
 
 func TestAbandonOfAnUnattachedVolumeSaysThatNothingIsLost(t *testing.T) {
 	s := newCluster(t)
-	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
+	must(s.Migrations.Register(t.Context(), nobody, dataMigration()))(t)
 	fenceA(t, s)
-	m := must(s.AbandonMigration(t.Context(), nobody, dataMigration().ID, api.MigrationAbandon{Keep: api.KeepSrc, Reason: "x"}))(t)
+	m := must(s.Migrations.Abandon(t.Context(), nobody, dataMigration().ID, api.MigrationAbandon{Keep: api.KeepSrc, Reason: "x"}))(t)
 	if !strings.Contains(m.Error.Message, "lacks nothing") {
 		t.Errorf("error = %v", m.Error)
 	}

@@ -51,8 +51,8 @@ func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes
 
 // viewVisible reads the object that ref names. It refuses an object that the viewer may not see
 // with not_your_host.
-func viewVisible[T any](ctx context.Context, s *Store, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
-	return ViewOne(ctx, s, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
+func viewVisible[T any](ctx context.Context, db *DB, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
+	return ViewOne(ctx, db, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
 		if viewer.HostID == "" {
 			return byID(ctx, q, id)
 		}

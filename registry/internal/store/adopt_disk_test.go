@@ -25,10 +25,10 @@ func sharing(n int, edit func(*api.InstanceRegister)) api.InstanceRegister {
 
 func TestDomainsThatShareADiskAreAdoptedOneAfterTheOther(t *testing.T) {
 	s := newCluster(t)
-	must(s.RegisterInstance(t.Context(), nobody, sharing(1, nil)))(t)
-	must(s.RegisterInstance(t.Context(), nobody, sharing(2, nil)))(t)
-	must(s.RegisterInstance(t.Context(), nobody, sharing(3, func(in *api.InstanceRegister) { in.Host = "b" })))(t)
-	v := must(s.Volume(t.Context(), "quorum", everyone))(t)
+	must(s.Instances.Register(t.Context(), nobody, sharing(1, nil)))(t)
+	must(s.Instances.Register(t.Context(), nobody, sharing(2, nil)))(t)
+	must(s.Instances.Register(t.Context(), nobody, sharing(3, func(in *api.InstanceRegister) { in.Host = "b" })))(t)
+	v := must(s.Volumes.Get(t.Context(), "quorum", everyone))(t)
 	if v.Type != "gold" || !v.Multiattach || len(v.Attachments) != 3 {
 		t.Errorf("the volume is of type %s with %d attachments", v.Type, len(v.Attachments))
 	}
@@ -36,8 +36,8 @@ func TestDomainsThatShareADiskAreAdoptedOneAfterTheOther(t *testing.T) {
 
 func TestADiskThatIsNotSharedIsOfTheDefaultType(t *testing.T) {
 	s := newCluster(t)
-	must(s.RegisterInstance(t.Context(), nobody, sharing(1, func(in *api.InstanceRegister) { in.Disks[0].Shareable = false })))(t)
-	if v := must(s.Volume(t.Context(), "quorum", everyone))(t); v.Type != DefaultType {
+	must(s.Instances.Register(t.Context(), nobody, sharing(1, func(in *api.InstanceRegister) { in.Disks[0].Shareable = false })))(t)
+	if v := must(s.Volumes.Get(t.Context(), "quorum", everyone))(t); v.Type != DefaultType {
 		t.Errorf("the volume is of type %s", v.Type)
 	}
 }
@@ -84,11 +84,11 @@ func TestASharedDiskThatCannotBeAdoptedSaysTheWayOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
-			must(s.RegisterInstance(t.Context(), nobody, sharing(1, c.first)))(t)
+			must(s.Instances.Register(t.Context(), nobody, sharing(1, c.first)))(t)
 			if c.after != nil {
 				c.after(t, s)
 			}
-			_, err := s.RegisterInstance(t.Context(), nobody, sharing(2, c.second))
+			_, err := s.Instances.Register(t.Context(), nobody, sharing(2, c.second))
 			wantCode(t, err, c.code, c.says)
 		})
 	}
@@ -98,14 +98,14 @@ func TestASharedDiskThatCannotBeAdoptedSaysTheWayOut(t *testing.T) {
 func TestTheWayOutOfASharedDiskOfTheWrongTypeWorks(t *testing.T) {
 	s := newCluster(t)
 	plain := func(in *api.InstanceRegister) { in.Disks[0].Type = "" }
-	must(s.RegisterInstance(t.Context(), nobody, sharing(1, func(in *api.InstanceRegister) {
+	must(s.Instances.Register(t.Context(), nobody, sharing(1, func(in *api.InstanceRegister) {
 		plain(in)
 		in.Disks[0].Location = at("/fast/quorum")
 	})))(t)
-	must(s.ForgetInstance(t.Context(), nobody, "node1", Forget{}))(t)
-	must(s.RetypeVolume(t.Context(), nobody, "quorum", api.VolumeRetype{Type: "gold"}))(t)
+	must(s.Instances.Forget(t.Context(), nobody, "node1", Forget{}))(t)
+	must(s.Retypes.Retype(t.Context(), nobody, "quorum", api.VolumeRetype{Type: "gold"}))(t)
 	for n := range 2 {
-		must(s.RegisterInstance(t.Context(), nobody, sharing(n+1, func(in *api.InstanceRegister) {
+		must(s.Instances.Register(t.Context(), nobody, sharing(n+1, func(in *api.InstanceRegister) {
 			plain(in)
 			in.Disks[0].Location = at("/fast/quorum")
 		})))(t)

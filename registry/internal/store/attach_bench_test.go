@@ -17,7 +17,7 @@ func BenchmarkAttachments(b *testing.B) {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {
 			s := benchSite(b, clients)
 			for n := range clients {
-				if _, err := s.RegisterInstance(b.Context(), nobody, api.InstanceRegister{
+				if _, err := s.Instances.Register(b.Context(), nobody, api.InstanceRegister{
 					ID: id(instanceKind, n), Name: fmt.Sprint("i", n), Host: "a", State: api.InstanceRunning,
 				}); err != nil {
 					b.Fatal(err)
@@ -49,18 +49,18 @@ func BenchmarkAttachments(b *testing.B) {
 func attachCycle(b *testing.B, s *Store, n, round int) error {
 	a := id(attachmentKind, round)
 	call := func() Call { return Call{Who: "bench", Key: key(), Host: &HostToken{ID: hostA, Epoch: 1}} }
-	if _, err := s.ReserveAttachment(b.Context(), call(), api.AttachmentReserve{
+	if _, err := s.Attachments.Reserve(b.Context(), call(), api.AttachmentReserve{
 		ID: a, VolumeID: id(volumeKind, n), InstanceID: id(instanceKind, n), Device: "vdb", Mode: api.ModeRW, Host: hostA, Epoch: 1, Generation: 1, OpID: "op",
 	}); err != nil {
 		return err
 	}
 	from := api.AttachmentReserved
 	for _, to := range []api.AttachmentState{api.AttachmentAttaching, api.AttachmentAttached} {
-		if _, err := s.TransitionAttachment(b.Context(), call(), a, api.AttachmentTransition{From: []api.AttachmentState{from}, To: to, Host: hostA, Epoch: 1, OpID: "op"}); err != nil {
+		if _, err := s.Attachments.Transition(b.Context(), call(), a, api.AttachmentTransition{From: []api.AttachmentState{from}, To: to, Host: hostA, Epoch: 1, OpID: "op"}); err != nil {
 			return err
 		}
 		from = to
 	}
-	_, err := s.ReleaseAttachment(b.Context(), call(), a, api.AttachmentRelease{Host: hostA, Epoch: 1, OpID: "op", Force: true})
+	_, err := s.Attachments.Release(b.Context(), call(), a, api.AttachmentRelease{Host: hostA, Epoch: 1, OpID: "op", Force: true})
 	return err
 }

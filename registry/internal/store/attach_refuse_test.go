@@ -22,7 +22,7 @@ func checkClusterRefusals(t *testing.T, cases map[string]refusal) {
 
 func reserving(edit func(*api.AttachmentReserve)) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
-		return second(s.ReserveAttachment(t.Context(), nobody, reserve(edit)))
+		return second(s.Attachments.Reserve(t.Context(), nobody, reserve(edit)))
 	}
 }
 
@@ -30,7 +30,7 @@ func reserving(edit func(*api.AttachmentReserve)) func(*testing.T, *Store) error
 func rawSQL(query string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		if _, err := s.db.Write.ExecContext(t.Context(), query); err != nil {
+		if _, err := s.sqlite.Write.ExecContext(t.Context(), query); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestReservesThatAreRefused(t *testing.T) {
 	bootable := func(t *testing.T, s *Store) {
 		yes := true
 		policy(api.PolicyMultiattachBootable, true)(t, s)
-		must(s.UpdateVolume(t.Context(), nobody, disk, api.VolumeUpdate{Bootable: &yes}))(t)
+		must(s.Volumes.Update(t.Context(), nobody, disk, api.VolumeUpdate{Bootable: &yes}))(t)
 		policy(api.PolicyMultiattachBootable, false)(t, s)
 	}
 	emptyRoot := inTurn(stoppedWithoutRoot, instanceState(api.InstanceRunning, web))
@@ -51,7 +51,7 @@ func TestReservesThatAreRefused(t *testing.T) {
 		"deleting":      {dataStatus(api.VolumeDeleting), reserving(ofData), api.CodeVolumeNotAvailable, "cannot attach volume data: it is deleting"},
 		"in error":      {dataStatus(api.VolumeError), reserving(ofData), api.CodeVolumeNotAvailable, "it is error"},
 		"creating": {func(t *testing.T, s *Store) {
-			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Host: "a", Location: at("/fast/new")}))(t)
+			must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Host: "a", Location: at("/fast/new")}))(t)
 		}, reserving(func(in *api.AttachmentReserve) { in.VolumeID = id(volumeKind, 9) }), api.CodeVolumeNotAvailable, "it is creating"},
 		"stale generation": {nil, reserving(func(in *api.AttachmentReserve) { in.Generation = 2 }), api.CodeStaleGeneration, "generation 1 and the request is of generation 2"},
 		"in use": {
@@ -97,7 +97,7 @@ func TestReservesThatAreRefused(t *testing.T) {
 		"fenced host":             {fenceA, reserving(nil), api.CodeStaleEpoch, "epoch 2"},
 		"another host's instance": {nil, reserving(func(in *api.AttachmentReserve) { in.InstanceID = db }), api.CodeNotYourHost, "instance db"},
 		"host that says another": {nil, func(t *testing.T, s *Store) error {
-			return second(s.ReserveAttachment(t.Context(), as(hostB, 1), reserve(nil)))
+			return second(s.Attachments.Reserve(t.Context(), as(hostB, 1), reserve(nil)))
 		}, api.CodeNotYourHost, "you are host b"},
 		"another host's attachment":     {reserved(nil), reserving(func(in *api.AttachmentReserve) { in.Host = hostB }), api.CodeNotYourHost, "instance app"},
 		"maker without the shared pool": {inTurn(reserved(atDB), rawSQL("DELETE FROM pools WHERE name = 'nfs' AND host_id = '"+hostA+"'")), reserving(nil), api.CodeUnsupportedDisk, "second host"},
@@ -119,11 +119,11 @@ func TestTheFirstAttachmentNeedsNoPolicy(t *testing.T) {
 func TestStepsOfAttachmentsThatAreRefused(t *testing.T) {
 	stepping := func(ref string, in api.AttachmentTransition) func(*testing.T, *Store) error {
 		return func(t *testing.T, s *Store) error {
-			return second(s.TransitionAttachment(t.Context(), nobody, ref, in))
+			return second(s.Attachments.Transition(t.Context(), nobody, ref, in))
 		}
 	}
 	releasing := func(ref string, in api.AttachmentRelease) func(*testing.T, *Store) error {
-		return func(t *testing.T, s *Store) error { return second(s.ReleaseAttachment(t.Context(), nobody, ref, in)) }
+		return func(t *testing.T, s *Store) error { return second(s.Attachments.Release(t.Context(), nobody, ref, in)) }
 	}
 	connect, begin := attachmentStep(api.AttachmentAttaching, api.AttachmentReserved), attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)
 	stale, elsewhere, staleRelease, releaseElsewhere := connect, connect, release(true), release(true)
@@ -131,7 +131,7 @@ func TestStepsOfAttachmentsThatAreRefused(t *testing.T) {
 	elsewhere.Host, releaseElsewhere.Host = hostB, hostB
 	connecting := func(t *testing.T, s *Store) {
 		reserved(nil)(t, s)
-		must(s.TransitionAttachment(t.Context(), nobody, first, connect))(t)
+		must(s.Attachments.Transition(t.Context(), nobody, first, connect))(t)
 	}
 	checkClusterRefusals(t, map[string]refusal{
 		"lost race":                      {attached(nil), stepping(first, connect), api.CodeConflict, `volume disk to instance app is attached, none of ["reserved"]`},
@@ -158,9 +158,9 @@ func TestStepsOfAttachmentsThatAreRefused(t *testing.T) {
 		"migrate what is being attached": {connecting, migratingDisk, api.CodeStateForbidden, "is attaching"},
 		"migrate with another reserved":  {inTurn(attached(nil), reserved(atDB)), migratingDisk, api.CodeMultiattached, "2 attachments"},
 		"migrate with another read-only": {inTurn(attached(nil), attached(func(in *api.AttachmentReserve) { atDB(in); in.Mode = api.ModeRO })), migratingDisk, api.CodeMultiattached, "2 attachments"},
-		"forget the volume":              {reserved(nil), func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, disk)) }, api.CodeVolumeInUse, "attached to instance app as vdb (reserved)"},
+		"forget the volume":              {reserved(nil), func(t *testing.T, s *Store) error { return second(s.Volumes.Forget(t.Context(), nobody, disk)) }, api.CodeVolumeInUse, "attached to instance app as vdb (reserved)"},
 		"delete what is reserved, as raw": {reserved(nil), func(t *testing.T, s *Store) error {
-			return second(s.TransitionVolume(t.Context(), nobody, disk, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
+			return second(s.Volumes.Transition(t.Context(), nobody, disk, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
 		}, api.CodeConflict, "is reserved, no longer available"},
 	})
 }
@@ -168,16 +168,18 @@ func TestStepsOfAttachmentsThatAreRefused(t *testing.T) {
 func migratingDisk(t *testing.T, s *Store) error {
 	in := diskMigration()
 	in.SrcAttachmentID, in.DstAttachmentID = first, id(attachmentKind, 9)
-	return second(s.RegisterMigration(t.Context(), nobody, in))
+	return second(s.Migrations.Register(t.Context(), nobody, in))
 }
 
 // Audited refusals add their event and change nothing else.
 func TestRefusedForceIsAuditedAndChangesNothing(t *testing.T) {
 	force := func(call Call) func(*testing.T, *Store) error {
-		return func(t *testing.T, s *Store) error { return second(s.ForceDeleteAttachment(t.Context(), call, rootAt)) }
+		return func(t *testing.T, s *Store) error {
+			return second(s.Attachments.ForceDelete(t.Context(), call, rootAt))
+		}
 	}
 	abandon := func(call Call, in api.MigrationAbandon) func(*testing.T, *Store) error {
-		return func(t *testing.T, s *Store) error { return second(s.AbandonMigration(t.Context(), call, move, in)) }
+		return func(t *testing.T, s *Store) error { return second(s.Migrations.Abandon(t.Context(), call, move, in)) }
 	}
 	keepSrc := api.MigrationAbandon{Keep: api.KeepSrc, Reason: "the host burned down"}
 	orphaned := inTurn(moving(rootMigration()), fenceA)

@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ReleaseAttachment ends an attachment and returns it as it was. Its host calls this after it has
+// Release ends an attachment and returns it as it was. Its host calls this after it has
 // seen that the guest does not have the disk.
-func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
+func (s *Attachments) Release(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
 	if err := validate.Text("op id", in.OpID); err != nil {
 		return api.Attachment{}, err
 	}
@@ -20,7 +20,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 			return api.Attachment{}, err
 		}
 	}
-	return Mutate(ctx, s, call, "attachment.release", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+	return Mutate(ctx, s.db, call, "attachment.release", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		h, err := tx.attachmentRowOf(ctx, ref, in.Host, in.Epoch)
 		if err != nil {
 			return api.Attachment{}, err
@@ -43,11 +43,11 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 	})
 }
 
-// ForceDeleteAttachment ends exactly one attachment of a fenced host, for an operator, and returns
+// ForceDelete ends exactly one attachment of a fenced host, for an operator, and returns
 // it as it was. For a host that is not fenced it refuses: the host must delete it, because only the
 // host can look whether the guest has the disk.
-func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
-	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+func (s *Attachments) ForceDelete(ctx context.Context, call Call, ref string) (api.Attachment, error) {
+	return mutateAudited(ctx, s.trail, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.CheckOperator("delete an attachment by force"); err != nil {
 			return api.Attachment{}, err
 		}

@@ -17,13 +17,13 @@ import (
 // reservationTx has the rules of reservations.
 type reservationTx struct{ *Tx }
 
-// ReserveAttachment reserves a volume for an instance, after it has checked every rule in the same
+// Reserve reserves a volume for an instance, after it has checked every rule in the same
 // transaction. A second reserve with the same attachment id returns the existing attachment.
-func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.AttachmentReserve) (api.Attachment, error) {
+func (s *Attachments) Reserve(ctx context.Context, call Call, in api.AttachmentReserve) (api.Attachment, error) {
 	if err := checkReserve(in); err != nil {
 		return api.Attachment{}, err
 	}
-	return Mutate(ctx, s, call, "attachment.reserve", in, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+	return Mutate(ctx, s.db, call, "attachment.reserve", in, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		rules := reservationTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {

@@ -21,13 +21,13 @@ var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
 	api.AttachmentError:     {api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching},
 }
 
-// TransitionAttachment changes the state of an attachment if its present state is in in.From, else
+// Transition changes the state of an attachment if its present state is in in.From, else
 // it returns a conflict.
-func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string, in api.AttachmentTransition) (api.Attachment, error) {
+func (s *Attachments) Transition(ctx context.Context, call Call, ref string, in api.AttachmentTransition) (api.Attachment, error) {
 	if err := checkAttachmentTransition(in); err != nil {
 		return api.Attachment{}, err
 	}
-	return Mutate(ctx, s, call, "attachment.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+	return Mutate(ctx, s.db, call, "attachment.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		h, err := tx.attachmentRowOf(ctx, ref, in.Host, in.Epoch)
 		if err != nil {
 			return api.Attachment{}, err

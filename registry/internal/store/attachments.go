@@ -34,11 +34,17 @@ const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.i
 // reference matches all.
 type AttachmentFilter struct{ Volume, Instance string }
 
-// EachAttachment visits the attachments after a key. Attachments of one volume at one instance
+// Attachments are the attachments of volumes to instances.
+type Attachments struct {
+	db    *DB
+	trail *Trail
+}
+
+// Each visits the attachments after a key. Attachments of one volume at one instance
 // share a key, because at the end of a move one replaces the other. A host sees only its own
 // instances' attachments.
-func (s *Store) EachAttachment(ctx context.Context, filter AttachmentFilter, viewer Viewer, after string, do ledger.Visit[api.Attachment]) error {
-	return s.view(ctx, func(q ledger.Querier) (err error) {
+func (s *Attachments) Each(ctx context.Context, filter AttachmentFilter, viewer Viewer, after string, do ledger.Visit[api.Attachment]) error {
+	return s.db.view(ctx, func(q ledger.Querier) (err error) {
 		if filter.Volume, err = resolveFilter(ctx, q, KindVolume, filter.Volume); err != nil {
 			return err
 		}
@@ -95,10 +101,10 @@ func (v Viewer) attachedAfter(filter AttachmentFilter) string {
 	return condition
 }
 
-// Attachments returns the attachments that EachAttachment visits, oldest first.
-func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
+// All returns the attachments that Each visits, oldest first.
+func (s *Attachments) All(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
 	all, err := gather(func(do ledger.Visit[api.Attachment]) error {
-		return s.EachAttachment(ctx, AttachmentFilter{volumeRef, instanceRef}, viewer, "", do)
+		return s.Each(ctx, AttachmentFilter{volumeRef, instanceRef}, viewer, "", do)
 	})
 	slices.SortFunc(all, func(a, b api.Attachment) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
@@ -106,9 +112,9 @@ func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, 
 	return all, err
 }
 
-// Attachment returns the attachment that ref names.
-func (s *Store) Attachment(ctx context.Context, ref string, viewer Viewer) (api.Attachment, error) {
-	return viewVisible(ctx, s, KindAttachment, ref, viewer, AttachmentByID)
+// Get returns the attachment that ref names.
+func (s *Attachments) Get(ctx context.Context, ref string, viewer Viewer) (api.Attachment, error) {
+	return viewVisible(ctx, s.db, KindAttachment, ref, viewer, AttachmentByID)
 }
 
 // AttachmentsAt returns the attachments of an instance.

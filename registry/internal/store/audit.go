@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/ratelimit"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -31,19 +32,50 @@ const (
 
 func newPostLimit() *ratelimit.Limit { return ratelimit.New(rate.Every(postEvery), postsAtOnce) }
 
-// PostEvent adds a host's event to the trail, with the registry's time, the host's name, and
+// Trail is the audit trail.
+type Trail struct {
+	db *DB
+	// postLimit bounds the events that hosts post, refusalLimit the audited refusals.
+	postLimit, refusalLimit *ratelimit.Limit
+}
+
+// Events returns up to 1000 events, and about 1 MiB, after sequence number since, oldest first. An
+// empty list means that there are no more.
+func (s *Trail) Events(ctx context.Context, since int64) ([]api.Event, error) {
+	return s.db.ledger.Events(ctx, since)
+}
+
+// LastEvents returns the last n events after since, oldest first. It returns fewer if they exceed
+// the size limit of Events.
+func (s *Trail) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
+	return s.db.ledger.LastEvents(ctx, since, n)
+}
+
+// NextCommit returns a channel that is closed at the first commit after the call. To miss no event,
+// call it before Events and then wait.
+func (s *Trail) NextCommit() <-chan struct{} { return s.db.ledger.NextCommit() }
+
+// Verify reads the trail as of the call. It returns the number of events, or an error that
+// names the first changed or missing event. It cannot detect that the end of the trail was cut off;
+// Marks.Observe does, by the marks that hosts show.
+func (s *Trail) Verify(ctx context.Context) (int64, error) { return s.db.ledger.VerifyAudit(ctx) }
+
+// LastCheck returns the result of the last Verify, false if there was none.
+func (s *Trail) LastCheck() (ledger.AuditCheck, bool) { return s.db.ledger.LastAudit() }
+
+// Post adds a host's event to the trail, with the registry's time, the host's name, and
 // postedPrefix. A time from the host becomes a detail.
-func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api.Event, error) {
+func (s *Trail) Post(ctx context.Context, call Call, in api.EventPost) (api.Event, error) {
 	if err := checkEventPost(in); err != nil {
 		return api.Event{}, err
 	}
 	if call.Host != nil {
-		if ok, _ := s.postLimit.Allow(call.Host.ID, s.now()); !ok {
+		if ok, _ := s.postLimit.Allow(call.Host.ID, s.db.now()); !ok {
 			return api.Event{}, api.Errorf(api.CodeRegistryUnavailable, "the event was not added: a host may post %d events at once and one more every %s; try again later",
 				postsAtOnce, postEvery)
 		}
 	}
-	return Mutate(ctx, s, call, "event.post", in, func(ctx context.Context, tx *Tx) (api.Event, error) {
+	return Mutate(ctx, s.db, call, "event.post", in, func(ctx context.Context, tx *Tx) (api.Event, error) {
 		e := api.Event{
 			What: postedPrefix + in.What, Object: in.Object, From: in.From, To: in.To,
 			OpID: in.OpID, Result: in.Result, Details: map[string]any{},
@@ -59,8 +91,8 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 }
 
 // AuditSeen adds an event that the registry itself observed, without a request.
-func (s *Store) AuditSeen(ctx context.Context, what, object string) error {
-	_, err := Mutate(ctx, s, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *Tx) (struct{}, error) {
+func (s *Trail) AuditSeen(ctx context.Context, what, object string) error {
+	_, err := Mutate(ctx, s.db, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *Tx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{What: what, Object: object})
 	})
 	return err
@@ -102,12 +134,12 @@ func newRefusalLimit() *ratelimit.Limit {
 // that matter even when refused (fence, force, abandon) and that do not reach the store. It ignores
 // failures of the registry itself. Beyond a limit per caller it omits refusals; the caller's next
 // event has their number.
-func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
+func (s *Trail) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
 	var e *api.Error
 	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
 		return nil
 	}
-	ok, missing := s.refusalLimit.Allow(cmp.Or(call.Caller, call.Who), s.now())
+	ok, missing := s.refusalLimit.Allow(cmp.Or(call.Caller, call.Who), s.db.now())
 	if !ok {
 		return nil
 	}
@@ -117,7 +149,7 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 	}
 	opID := call.Key
 	call.Key, call.Host = "", nil
-	_, err := mutateIf(ctx, s, call, what, nil, admitAlways, func(ctx context.Context, tx *Tx) (struct{}, error) {
+	_, err := mutateIf(ctx, s.db, call, what, nil, admitAlways, func(ctx context.Context, tx *Tx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{
 			What: what, Object: validate.ClipTo(validate.MaxText, object), OpID: opID, Result: string(e.Code), Details: details,
 		})
@@ -133,11 +165,11 @@ const maxRefusal = 1000
 
 // mutateAudited is Mutate, but audits a refusal too: as event what, about object, with the error as
 // its result.
-func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
-	v, err := mutateIf(ctx, s, call, what, request, admit, do)
+func mutateAudited[T any](ctx context.Context, trail *Trail, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
+	v, err := mutateIf(ctx, trail.db, call, what, request, admit, do)
 	if err != nil {
 		// The attempt is audited even if the caller has disconnected.
-		err = errors.Join(err, s.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))
+		err = errors.Join(err, trail.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))
 	}
 	return v, err
 }

@@ -13,12 +13,12 @@ import (
 
 func postWith(t *testing.T, s *Store, call Call, details map[string]any) error {
 	t.Helper()
-	return second(s.PostEvent(t.Context(), call, api.EventPost{What: "note", Object: "host/" + hostA, Details: details}))
+	return second(s.Trail.Post(t.Context(), call, api.EventPost{What: "note", Object: "host/" + hostA, Details: details}))
 }
 
 func TestAPostedEventCannotPassForWhatTheRegistrySaw(t *testing.T) {
 	s := newSite(t)
-	e := must(s.PostEvent(t.Context(), as(hostA, 1), api.EventPost{
+	e := must(s.Trail.Post(t.Context(), as(hostA, 1), api.EventPost{
 		At: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), What: "host.fence", Object: "host/" + hostB, To: api.HostFenced,
 		Details: map[string]any{"evidence": "seen it", "at": "then"},
 	}))(t)
@@ -62,15 +62,15 @@ func TestRefusalsOfOneCallerDoNotFillTheTrail(t *testing.T) {
 	refused := api.Errorf(api.CodePermissionDenied, "no: %s", "\x1b[2J"+strings.Repeat("x", 1<<16))
 	audit := func(caller string, pid int) {
 		t.Helper()
-		if err := s.AuditRefusal(t.Context(), Call{Who: fmt.Sprint(caller, " pid=", pid), Caller: caller}, "host.fence", "host/\x1b[2J", refused); err != nil {
+		if err := s.Trail.AuditRefusal(t.Context(), Call{Who: fmt.Sprint(caller, " pid=", pid), Caller: caller}, "host.fence", "host/\x1b[2J", refused); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := s.Mark().Seq
+	before := s.Marks.Now().Seq
 	for pid := range 10 * refusalsAtOnce {
 		audit("uid=7", pid)
 	}
-	if n := s.Mark().Seq - before; n != refusalsAtOnce {
+	if n := s.Marks.Now().Seq - before; n != refusalsAtOnce {
 		t.Errorf("%d refusals were audited, want %d", n, refusalsAtOnce)
 	}
 	audit("uid=8", 1)

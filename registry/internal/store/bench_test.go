@@ -29,14 +29,14 @@ func benchSite(b *testing.B, volumes int) *Store {
 			b.Error(err)
 		}
 	})
-	if _, err := s.Report(b.Context(), nobody, reportOfFast()); err != nil {
+	if _, err := s.Reports.Receive(b.Context(), nobody, reportOfFast()); err != nil {
 		b.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	for worker := range benchWorkers {
 		wg.Go(func() {
 			for n := worker; n < volumes; n += benchWorkers {
-				if _, err := s.RegisterVolume(b.Context(), nobody, api.VolumeRegister{
+				if _, err := s.Volumes.Register(b.Context(), nobody, api.VolumeRegister{
 					ID: id(volumeKind, n), Name: fmt.Sprint("v", n), Status: api.VolumeAvailable, Host: "a", Location: at(fmt.Sprint("/fast/", n)),
 				}); err != nil {
 					b.Error(err)

@@ -48,7 +48,7 @@ type Tx struct {
 	hosts *hostcache.Cache
 }
 
-func (s *Store) newTx(c *ledger.Change, call Call) *Tx {
+func (s *DB) newTx(c *ledger.Change, call Call) *Tx {
 	return &Tx{Change: c, Call: call, cache: s.cache, hosts: s.hosts}
 }
 

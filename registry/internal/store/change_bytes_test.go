@@ -28,7 +28,7 @@ func cloneOf(n, images, pathBytes int) api.VolumeRegister {
 
 func databaseBytes(t *testing.T, s *Store) (bytes int64) {
 	t.Helper()
-	if err := s.db.Read.QueryRowContext(t.Context(), "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").Scan(&bytes); err != nil {
+	if err := s.sqlite.Read.QueryRowContext(t.Context(), "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").Scan(&bytes); err != nil {
 		t.Fatal(err)
 	}
 	return bytes
@@ -36,8 +36,8 @@ func databaseBytes(t *testing.T, s *Store) (bytes int64) {
 
 func TestALocationWithManyLongBaseImagesIsRefused(t *testing.T) {
 	s := newSite(t)
-	wantCode(t, second(s.RegisterVolume(t.Context(), as(hostA, 1), cloneOf(1, 200, 4000))), api.CodeInvalidArgument, "may have 65536")
-	must(s.RegisterVolume(t.Context(), as(hostA, 1), cloneOf(1, 200, 150)))(t)
+	wantCode(t, second(s.Volumes.Register(t.Context(), as(hostA, 1), cloneOf(1, 200, 4000))), api.CodeInvalidArgument, "may have 65536")
+	must(s.Volumes.Register(t.Context(), as(hostA, 1), cloneOf(1, 200, 150)))(t)
 }
 
 // Each register and forget leaves rows in the trail and the kept answers.
@@ -49,21 +49,21 @@ func TestWhatOneHostAddsIsBoundedInBytes(t *testing.T) {
 	for n := range 60 {
 		call := as(hostA, 1)
 		call.Key = fmt.Sprint("key-", n)
-		_, err := s.RegisterVolume(t.Context(), call, cloneOf(n, 100, 400))
+		_, err := s.Volumes.Register(t.Context(), call, cloneOf(n, 100, 400))
 		if err != nil {
 			wantCode(t, err, api.CodeRegistryUnavailable, "try again later")
 			refused++
 			continue
 		}
 		call.Key += ".forget"
-		if _, err := s.ForgetVolume(t.Context(), call, id(volumeKind, 100+n)); err != nil {
+		if _, err := s.Volumes.Forget(t.Context(), call, id(volumeKind, 100+n)); err != nil {
 			wantCode(t, err, api.CodeRegistryUnavailable, "try again later")
 		}
 	}
 	if grown := databaseBytes(t, s) - before; refused < 40 || grown > 2<<20 {
 		t.Errorf("%d of 60 were refused, and the database grew by %d bytes", refused, grown)
 	}
-	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "silver"}))(t) // an operator has no limit
+	must(s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: "silver"}))(t) // an operator has no limit
 }
 
 // A large host has 500 instances with 20 disks each.
@@ -81,13 +81,13 @@ func TestTheAdoptionOfALargeHostIsWithinItsBytes(t *testing.T) {
 		}
 		call := as(hostA, 1)
 		call.Key = fmt.Sprint("adopt-", n)
-		must(s.RegisterInstance(t.Context(), call, in))(t)
+		must(s.Instances.Register(t.Context(), call, in))(t)
 	}
 }
 
 func TestAnEventKeepsNoEndlessDetails(t *testing.T) {
 	s := newSite(t)
-	_, err := Mutate(t.Context(), s, nobody, "test", nil, func(ctx context.Context, tx *Tx) (struct{}, error) {
+	_, err := Mutate(t.Context(), s.DB, nobody, "test", nil, func(ctx context.Context, tx *Tx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{What: "test", Details: map[string]any{"x": strings.Repeat("x", ledger.MaxEventDetails)}})
 	})
 	if err != nil {

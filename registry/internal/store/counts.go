@@ -23,7 +23,7 @@ type Counts struct {
 
 // Counts returns the current numbers.
 func (s *Store) Counts(ctx context.Context) (Counts, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (Counts, error) {
+	return ledger.View(ctx, s.sqlite.Read, func(q ledger.Querier) (Counts, error) {
 		c := Counts{Attachments: map[api.AttachmentState]int{}, Hosts: map[string]int{}}
 		if err := q.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM instances), (SELECT count(*) FROM volumes),
 			(SELECT count(*) FROM migrations WHERE state NOT IN ('completed', 'cancelled', 'error')),
@@ -43,7 +43,7 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 		if _, err := ledger.QueryAll(ctx, q, scan, "SELECT state, count(*) FROM attachments GROUP BY state"); err != nil {
 			return c, err
 		}
-		hosts, err := ledger.QueryAll(ctx, q, s.scanHost, hostQuery)
+		hosts, err := ledger.QueryAll(ctx, q, s.Hosts.scan, hostQuery)
 		if err != nil {
 			return c, err
 		}

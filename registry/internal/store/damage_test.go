@@ -29,7 +29,7 @@ func numbered(n int) api.VolumeRegister {
 
 func register(t *testing.T, s *Store, n int) error {
 	t.Helper()
-	return second(s.RegisterVolume(t.Context(), Call{Who: "test", Key: fmt.Sprint("key-", n)}, numbered(n)))
+	return second(s.Volumes.Register(t.Context(), Call{Who: "test", Key: fmt.Sprint("key-", n)}, numbered(n)))
 }
 
 // fill registers volumes from first on until one is refused, and returns its number and the
@@ -49,13 +49,13 @@ func fill(t *testing.T, s *Store, first int) (int, error) {
 func wantWhole(t *testing.T, s *Store, n int) {
 	t.Helper()
 	var volumes, answers int
-	if err := s.db.Read.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM volumes), (SELECT count(*) FROM idempotency)").Scan(&volumes, &answers); err != nil {
+	if err := s.sqlite.Read.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM volumes), (SELECT count(*) FROM idempotency)").Scan(&volumes, &answers); err != nil {
 		t.Fatal(err)
 	}
 	if volumes != n || answers != n {
 		t.Errorf("volumes = %d, answers = %d, want the %d that were acknowledged", volumes, answers, n)
 	}
-	if events := must(s.VerifyAudit(t.Context()))(t); events != int64(n)+1 {
+	if events := must(s.Trail.Verify(t.Context()))(t); events != int64(n)+1 {
 		t.Errorf("events = %d, want one per volume and one for the host", events)
 	}
 }
@@ -67,7 +67,7 @@ func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := must(Open(t.Context(), path, Options{}))(t)
-	must(s.Report(t.Context(), nobody, reportOfFast()))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOfFast()))(t)
 	n, err := fill(t, s, 0)
 	wantCode(t, err, api.CodeRegistryUnavailable, "full")
 	wantCode(t, register(t, s, n), api.CodeRegistryUnavailable, "nothing was changed")
@@ -131,14 +131,14 @@ func limited(path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Report(ctx, nobody, reportOfFast()); err != nil {
+	if _, err := s.Reports.Receive(ctx, nobody, reportOfFast()); err != nil {
 		return err
 	}
 	limit := func(bytes uint64) error {
 		return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY})
 	}
 	add := func(n int) error {
-		_, err := s.RegisterVolume(ctx, Call{Key: fmt.Sprint("key-", n)}, numbered(n))
+		_, err := s.Volumes.Register(ctx, Call{Key: fmt.Sprint("key-", n)}, numbered(n))
 		return err
 	}
 	if err := limit(1 << 20); err != nil {
@@ -185,7 +185,7 @@ func closedRegistry(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
 	s := must(Open(t.Context(), path, Options{}))(t)
-	must(s.Report(t.Context(), nobody, reportOfFast()))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOfFast()))(t)
 	for n := range 200 {
 		if err := register(t, s, n); err != nil {
 			t.Fatal(err)
@@ -257,7 +257,7 @@ func TestDamageThatIsFoundLaterSinksTheChange(t *testing.T) {
 	path := closedRegistry(t)
 	s := openStore(t, path)
 	var page, pageSize int
-	if err := s.db.Read.QueryRowContext(t.Context(), "SELECT rootpage, (SELECT page_size FROM pragma_page_size()) FROM sqlite_schema WHERE name = 'volumes'").Scan(&page, &pageSize); err != nil {
+	if err := s.sqlite.Read.QueryRowContext(t.Context(), "SELECT rootpage, (SELECT page_size FROM pragma_page_size()) FROM sqlite_schema WHERE name = 'volumes'").Scan(&page, &pageSize); err != nil {
 		t.Fatal(err)
 	}
 	f := must(os.OpenFile(path, os.O_RDWR, 0))(t)
@@ -265,15 +265,15 @@ func TestDamageThatIsFoundLaterSinksTheChange(t *testing.T) {
 	if _, err := f.WriteAt(bytes.Repeat([]byte{0xff}, pageSize), int64(page-1)*int64(pageSize)); err != nil {
 		t.Fatal(err)
 	}
-	before := s.Mark()
-	_, err := s.UpdateVolume(t.Context(), nobody, id(volumeKind, 7), api.VolumeUpdate{})
+	before := s.Marks.Now()
+	_, err := s.Volumes.Update(t.Context(), nobody, id(volumeKind, 7), api.VolumeUpdate{})
 	wantCode(t, err, api.CodeRegistryUnavailable, "malformed")
-	if s.Mark() != before {
-		t.Errorf("mark = %+v, want %+v", s.Mark(), before)
+	if s.Marks.Now() != before {
+		t.Errorf("mark = %+v, want %+v", s.Marks.Now(), before)
 	}
 	if err := post(t.Context(), s, nobody); err != nil {
 		t.Errorf("a change that needs nothing of the damaged part: %v", err)
 	}
-	_, err = s.Volume(t.Context(), id(volumeKind, 7), Viewer{})
+	_, err = s.Volumes.Get(t.Context(), id(volumeKind, 7), Viewer{})
 	wantCode(t, err, api.CodeRegistryUnavailable, "malformed")
 }

@@ -23,7 +23,7 @@ func TestChangesAfterCloseAreUnavailable(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "late"})
+	_, err = s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: "late"})
 	wantCode(t, err, api.CodeRegistryUnavailable, "stopping")
 }
 
@@ -42,14 +42,14 @@ func runVictim() {
 	ctx := context.Background()
 	s, err := Open(ctx, path, Options{})
 	if err == nil {
-		_, err = s.Report(ctx, nobody, reportOfFast())
+		_, err = s.Reports.Receive(ctx, nobody, reportOfFast())
 	}
 	if err == nil {
 		failed := make(chan error)
 		for client := range victimClients {
 			go func() {
 				for n := client; ; n += victimClients {
-					if _, err := s.RegisterVolume(ctx, Call{Key: fmt.Sprint("key-", n)}, numbered(n)); err != nil {
+					if _, err := s.Volumes.Register(ctx, Call{Key: fmt.Sprint("key-", n)}, numbered(n)); err != nil {
 						failed <- err
 					}
 					fmt.Fprintln(os.Stdout, n)
@@ -100,11 +100,11 @@ func TestWhatWasAcknowledgedIsThereAfterKill(t *testing.T) {
 
 	s := openStore(t, path)
 	for _, n := range acknowledged {
-		if _, err := s.Volume(t.Context(), id(volumeKind, n), Viewer{}); err != nil {
+		if _, err := s.Volumes.Get(t.Context(), id(volumeKind, n), Viewer{}); err != nil {
 			t.Errorf("volume %d was acknowledged: %v", n, err)
 		}
 	}
-	volumes := len(must(s.Volumes(t.Context(), Viewer{}))(t))
+	volumes := len(must(s.Volumes.All(t.Context(), Viewer{}))(t))
 	if volumes > len(acknowledged)+victimClients {
 		t.Errorf("volumes = %d, want the %d acknowledged ones and at most those in flight", volumes, len(acknowledged))
 	}

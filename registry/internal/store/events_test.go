@@ -13,10 +13,10 @@ import (
 
 func TestEveryChangeLeavesAnEvent(t *testing.T) {
 	s := newSite(t)
-	must(s.RegisterMigration(t.Context(), Call{Who: "uid=7", Key: "key-1"}, rootMigration()))(t)
-	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
-	must(s.PostEvent(t.Context(), nobody, api.EventPost{What: "guard.set", Object: "instance/" + web, At: time.Unix(1, 0)}))(t)
-	events := must(s.Events(t.Context(), 0))(t)
+	must(s.Migrations.Register(t.Context(), Call{Who: "uid=7", Key: "key-1"}, rootMigration()))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+	must(s.Trail.Post(t.Context(), nobody, api.EventPost{What: "guard.set", Object: "instance/" + web, At: time.Unix(1, 0)}))(t)
+	events := must(s.Trail.Events(t.Context(), 0))(t)
 	var what []string
 	for i, e := range events {
 		if e.Seq != int64(i+1) {
@@ -36,7 +36,7 @@ func TestEveryChangeLeavesAnEvent(t *testing.T) {
 	if e := events[5]; e.From != "starting" || e.To != "cancelled" {
 		t.Errorf("event = %+v", e)
 	}
-	if rest := must(s.Events(t.Context(), 6))(t); len(rest) != 1 || rest[0].At.Equal(time.Unix(1, 0)) || rest[0].Details["at"] != "1970-01-01T00:00:01Z" {
+	if rest := must(s.Trail.Events(t.Context(), 6))(t); len(rest) != 1 || rest[0].At.Equal(time.Unix(1, 0)) || rest[0].Details["at"] != "1970-01-01T00:00:01Z" {
 		t.Errorf("events after 6 = %+v", rest)
 	}
 }

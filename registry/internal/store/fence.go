@@ -13,12 +13,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// FenceHost records an operator's statement that the host cannot touch any volume any more. It
+// Fence records an operator's statement that the host cannot touch any volume any more. It
 // increments the host's epoch, which makes the host's later requests stale, and orphans the host's
 // open migrations; all locks stay. A host may be fenced again, which ends a rejoin in progress.
-// FenceHost refuses a host that reports right now with conflict, unless in.EvenIfUp is set.
-func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
+// Fence refuses a host that reports right now with conflict, unless in.EvenIfUp is set.
+func (s *Hosts) Fence(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
+	return mutateAudited(ctx, s.trail, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		moves := migrationTx{tx}
 		resize := resizeTx{tx}
 		if tx.host != nil {
@@ -43,7 +43,7 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 		if err := resize.endAll(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
-		return s.auditHost(ctx, tx, host, api.Event{
+		return s.audit(ctx, tx, host, api.Event{
 			What: "host.fence", To: api.HostFenced, Token: &api.Token{Epoch: host.Epoch + 1},
 			Details: map[string]any{"evidence": in.Evidence},
 		})
@@ -52,29 +52,29 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 
 // admitFence allows an operator's fence even while the store is read-only: a fence only takes
 // rights away, and no host may prevent it by its marks.
-func admitFence(ctx context.Context, s *Store, tx *Tx) error {
+func admitFence(ctx context.Context, db *DB, tx *Tx) error {
 	if tx.Call.Host != nil {
-		return admitToken(ctx, s, tx)
+		return admitToken(ctx, db, tx)
 	}
 	return nil
 }
 
 // checkSilent refuses to fence a host that currently reports or waits for tasks, unless the
 // operator confirms it: the name may be wrong.
-func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
-	last, seen := s.hosts.LastSeen(host.ID)
-	if !seen || host.Fenced || in.EvenIfUp || !s.isUp(host.ID, last) {
+func (s *Hosts) checkSilent(host hostcache.Row, in api.HostFence) error {
+	last, seen := s.db.hosts.LastSeen(host.ID)
+	if !seen || host.Fenced || in.EvenIfUp || !s.db.isUp(host.ID, last) {
 		return nil
 	}
 	return api.Errorf(api.CodeConflict, "cannot fence host %s: it was heard of %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up",
-		host.Name, s.now().Sub(last).Round(time.Second)).With("last_seen_at", last.UTC())
+		host.Name, s.db.now().Sub(last).Round(time.Second)).With("last_seen_at", last.UTC())
 }
 
-// RejoinHost ends the fence of a host that has released the volumes it lost. The present epoch in
+// Rejoin ends the fence of a host that has released the volumes it lost. The present epoch in
 // the request shows that the host knows of the fence. The host's orphaned migrations return to
 // their earlier states. Nothing changes if the host needs no rejoin.
-func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
-	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
+func (s *Hosts) Rejoin(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
+	return mutateIf(ctx, s.db, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		moves := migrationTx{tx}
 		host, err := tx.resolveHost(ctx, ref)
 		if err != nil {
@@ -87,7 +87,7 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 			return api.Host{}, staleEpoch(host, in.Epoch)
 		}
 		if !host.Fenced && !host.Behind {
-			return s.hostByID(ctx, tx, host.ID)
+			return s.byID(ctx, tx, host.ID)
 		}
 		if err := tx.setEpoch(ctx, host.ID, host.Epoch, false); err != nil {
 			return api.Host{}, err
@@ -95,7 +95,7 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 		if err := moves.unorphan(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
-		return s.auditHost(ctx, tx, host, api.Event{
+		return s.audit(ctx, tx, host, api.Event{
 			What: "host.rejoin", From: standingOf(host), To: api.HostUp, Token: &api.Token{Epoch: host.Epoch},
 		})
 	})
@@ -103,18 +103,18 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 
 // admitRejoin admits a host with any epoch, unless the host may know that the database is from a
 // backup.
-func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
-	if err := admitWritable(ctx, s, tx); err != nil || tx.Call.Host == nil {
+func admitRejoin(ctx context.Context, db *DB, tx *Tx) error {
+	if err := admitWritable(ctx, db, tx); err != nil || tx.Call.Host == nil {
 		return err
 	}
 	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil // RejoinHost looks up the name, with a better error
+		return nil // Rejoin looks up the name, with a better error
 	}
 	if err != nil {
 		return err
 	}
-	return s.admitCompared(host)
+	return db.admitCompared(host)
 }
 
 // standingOf returns the status of a host before it rejoins.
@@ -132,9 +132,9 @@ func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced b
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
-// auditHost audits a change of a host and returns the host as it is now. The host's next report is
+// audit audits a change of a host and returns the host as it is now. The host's next report is
 // stored even if it is the same as its last one.
-func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
+func (s *Hosts) audit(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.Name, "host/"+was.ID
 	if err := tx.Audit(ctx, e); err != nil {
 		return api.Host{}, err
@@ -143,6 +143,6 @@ func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostcache.Row, e api.
 	if err != nil {
 		return api.Host{}, err
 	}
-	tx.OnCommit(func() { s.hosts.Put(now, "") })
-	return s.hostDocument(now), nil
+	tx.OnCommit(func() { s.db.hosts.Put(now, "") })
+	return s.document(now), nil
 }

@@ -23,7 +23,7 @@ var cut = api.HostFence{Evidence: "the power is off", EvenIfUp: true}
 
 // post makes a change that every caller may make.
 func post(ctx context.Context, s *Store, call Call) error {
-	return second(s.PostEvent(ctx, call, api.EventPost{What: "guard.set", Object: "instance/" + web}))
+	return second(s.Trail.Post(ctx, call, api.EventPost{What: "guard.set", Object: "instance/" + web}))
 }
 
 func TestOnlyAHostInItsEpochChangesAnything(t *testing.T) {
@@ -42,7 +42,7 @@ func TestOnlyAHostInItsEpochChangesAnything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			if tc.fence {
-				must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+				must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 			}
 			if tc.stale == 0 {
 				if err := post(t.Context(), s, tc.call); err != nil {
@@ -64,7 +64,7 @@ func TestAChangeThatWasAnsweredIsStaleAfterTheFence(t *testing.T) {
 	if err := post(t.Context(), s, call); err != nil {
 		t.Fatal(err)
 	}
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 	wantStale(t, post(t.Context(), s, call), 2)
 }
 
@@ -76,11 +76,11 @@ func TestTheTokenIsInTheTrail(t *testing.T) {
 	if e := lastEvent(t, s); e.Token == nil || e.Token.Epoch != 1 || e.Host != "a" || e.Result != "ok" {
 		t.Errorf("event = %+v, want host a, epoch 1 and ok", e)
 	}
-	must(s.RegisterMigration(t.Context(), nobody, rootMigration()))(t)
+	must(s.Migrations.Register(t.Context(), nobody, rootMigration()))(t)
 	if e := lastEvent(t, s); e.Token == nil || e.Token.Epoch != 1 {
 		t.Errorf("event = %+v, want the epoch that the request had in its body", e)
 	}
-	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
+	must(s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
 	if e := lastEvent(t, s); e.Token != nil {
 		t.Errorf("event = %+v, want no token: an operator has none", e)
 	}
@@ -88,7 +88,7 @@ func TestTheTokenIsInTheTrail(t *testing.T) {
 
 func TestFenceAndRejoin(t *testing.T) {
 	s := newSite(t)
-	h := must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	h := must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 	if h.Epoch != 2 || h.Status != api.HostFenced || h.ID != hostA {
 		t.Errorf("fenced host = %+v", h)
 	}
@@ -98,9 +98,9 @@ func TestFenceAndRejoin(t *testing.T) {
 	if c := must(s.Counts(t.Context()))(t); c.Hosts[api.HostFenced] != 1 {
 		t.Errorf("hosts = %v", c.Hosts)
 	}
-	wantStale(t, second(s.RejoinHost(t.Context(), as(hostA, 1), "a", api.HostRejoin{Epoch: 1})), 2)
-	wantCode(t, second(s.RejoinHost(t.Context(), as(hostB, 1), "a", api.HostRejoin{Epoch: 2})), api.CodeNotYourHost, "host a")
-	if h := must(s.RejoinHost(t.Context(), as(hostA, 2), "a", api.HostRejoin{Epoch: 2}))(t); h.Status != api.HostUp || h.Epoch != 2 {
+	wantStale(t, second(s.Hosts.Rejoin(t.Context(), as(hostA, 1), "a", api.HostRejoin{Epoch: 1})), 2)
+	wantCode(t, second(s.Hosts.Rejoin(t.Context(), as(hostB, 1), "a", api.HostRejoin{Epoch: 2})), api.CodeNotYourHost, "host a")
+	if h := must(s.Hosts.Rejoin(t.Context(), as(hostA, 2), "a", api.HostRejoin{Epoch: 2}))(t); h.Status != api.HostUp || h.Epoch != 2 {
 		t.Errorf("rejoined host = %+v", h)
 	}
 	if e := lastEvent(t, s); e.What != "host.rejoin" || e.From != api.HostFenced {
@@ -110,7 +110,7 @@ func TestFenceAndRejoin(t *testing.T) {
 		t.Error(err)
 	}
 	if err := unchanged(t, s, func() error {
-		return second(s.RejoinHost(t.Context(), as(hostA, 2), hostA, api.HostRejoin{Epoch: 2}))
+		return second(s.Hosts.Rejoin(t.Context(), as(hostA, 2), hostA, api.HostRejoin{Epoch: 2}))
 	}); err != nil {
 		t.Errorf("a second rejoin: %v", err)
 	}
@@ -118,16 +118,16 @@ func TestFenceAndRejoin(t *testing.T) {
 
 func TestASecondFenceEndsARejoinThatIsOnItsWay(t *testing.T) {
 	s := newSite(t)
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "it came back, so the port is off too", EvenIfUp: true}))(t)
-	wantStale(t, second(s.RejoinHost(t.Context(), as(hostA, 2), "a", api.HostRejoin{Epoch: 2})), 3)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", api.HostFence{Evidence: "it came back, so the port is off too", EvenIfUp: true}))(t)
+	wantStale(t, second(s.Hosts.Rejoin(t.Context(), as(hostA, 2), "a", api.HostRejoin{Epoch: 2})), 3)
 }
 
 func TestAFenceThatIsRepeatedBumpsTheEpochOnce(t *testing.T) {
 	s := newSite(t)
 	call := Call{Who: "test", Key: "key-1"}
 	for range 2 {
-		if h := must(s.FenceHost(t.Context(), call, "a", cut))(t); h.Epoch != 2 {
+		if h := must(s.Hosts.Fence(t.Context(), call, "a", cut))(t); h.Epoch != 2 {
 			t.Errorf("epoch = %d", h.Epoch)
 		}
 	}
@@ -152,18 +152,18 @@ func TestARefusedFenceIsAudited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			tc.call.Key = "key-1"
-			_, err := s.FenceHost(t.Context(), tc.call, tc.ref, api.HostFence{Evidence: tc.evidence, EvenIfUp: true})
+			_, err := s.Hosts.Fence(t.Context(), tc.call, tc.ref, api.HostFence{Evidence: tc.evidence, EvenIfUp: true})
 			wantCode(t, err, tc.code, "")
 			if e := lastEvent(t, s); e.What != "host.fence" || e.Result != string(tc.code) || e.Object != "host/"+tc.ref || e.Who != "test" || e.OpID != "key-1" || e.Details["error"] == "" {
 				t.Errorf("event = %+v", e)
 			}
-			if h := must(s.Host(t.Context(), "a"))(t); h.Epoch != 1 || h.Status != api.HostUp {
+			if h := must(s.Hosts.Get(t.Context(), "a"))(t); h.Epoch != 1 || h.Status != api.HostUp {
 				t.Errorf("host = %+v", h)
 			}
 		})
 	}
 	s := newSite(t)
-	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: strings.Repeat("é", 1000), EvenIfUp: true}))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", api.HostFence{Evidence: strings.Repeat("é", 1000), EvenIfUp: true}))(t)
 }
 
 func reportOf(host, name string, epoch int64) api.HostReport {
@@ -189,23 +189,23 @@ func TestReportsAndEpochs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			for range tc.fences {
-				must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+				must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 			}
 			if tc.rejoin {
-				must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
+				must(s.Hosts.Rejoin(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
 			}
 			later := time.Now().Add(time.Hour)
 			s.now = func() time.Time { return later }
 			in := reportOf(hostA, "a", tc.epoch)
 			in.BootID = "second" // a change to store
 			if tc.stale == 0 {
-				if h := must(s.Report(t.Context(), nobody, in))(t); h.Epoch != int64(1+tc.fences) || h.Status != api.HostUp {
+				if h := must(s.Reports.Receive(t.Context(), nobody, in))(t); h.Epoch != int64(1+tc.fences) || h.Status != api.HostUp {
 					t.Errorf("host = %+v", h)
 				}
 				return
 			}
-			wantStale(t, unchanged(t, s, func() error { return second(s.Report(t.Context(), nobody, in)) }), tc.stale)
-			if h := must(s.Host(t.Context(), "a"))(t); h.LastSeenAt.Before(later.Add(-time.Second)) {
+			wantStale(t, unchanged(t, s, func() error { return second(s.Reports.Receive(t.Context(), nobody, in)) }), tc.stale)
+			if h := must(s.Hosts.Get(t.Context(), "a"))(t); h.LastSeenAt.Before(later.Add(-time.Second)) {
 				t.Errorf("last seen at %v: the sighting was not noted", h.LastSeenAt)
 			}
 		})
@@ -214,26 +214,26 @@ func TestReportsAndEpochs(t *testing.T) {
 
 func TestEpochsSurviveARestart(t *testing.T) {
 	s, reopen := reopenable(t)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 0)))(t)
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a", 0)))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 	s = reopen()
-	wantStale(t, second(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1))), 2)
+	wantStale(t, second(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a", 1))), 2)
 	wantStale(t, post(t.Context(), s, as(hostA, 1)), 2)
-	if h := must(s.Host(t.Context(), "a"))(t); h.Status != api.HostFenced {
+	if h := must(s.Hosts.Get(t.Context(), "a"))(t); h.Status != api.HostFenced {
 		t.Errorf("host = %+v", h)
 	}
 }
 
 func TestAHostReportsForItselfAlone(t *testing.T) {
 	s := newSite(t)
-	err := unchanged(t, s, func() error { return second(s.Report(t.Context(), as(hostB, 1), reportOf(hostA, "a", 1))) })
+	err := unchanged(t, s, func() error { return second(s.Reports.Receive(t.Context(), as(hostB, 1), reportOf(hostA, "a", 1))) })
 	wantCode(t, err, api.CodeNotYourHost, "host a")
-	must(s.Report(t.Context(), as(hostA, 0), reportOf(hostA, "a", 0)))(t)
+	must(s.Reports.Receive(t.Context(), as(hostA, 0), reportOf(hostA, "a", 0)))(t)
 }
 
 func TestAHostMayOnlyNameItselfInARequest(t *testing.T) {
 	s := newSite(t)
-	err := unchanged(t, s, func() error { return second(s.RegisterMigration(t.Context(), as(hostB, 1), rootMigration())) })
+	err := unchanged(t, s, func() error { return second(s.Migrations.Register(t.Context(), as(hostB, 1), rootMigration())) })
 	wantCode(t, err, api.CodeNotYourHost, "you are host b")
 }
 
@@ -282,7 +282,7 @@ func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
 		if e := lastEvent(t, s); e.What != "after" {
 			t.Errorf("last event = %+v", e)
 		}
-		must(s.VerifyAudit(t.Context()))(t)
+		must(s.Trail.Verify(t.Context()))(t)
 	})
 }
 
@@ -290,7 +290,7 @@ func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
 func TestAHostThatReportsRightNowIsFencedOnlyIfThatIsMeant(t *testing.T) {
 	s := newSite(t)
 	word := api.HostFence{Evidence: "the power is off"}
-	fence := func() error { return second(s.FenceHost(t.Context(), nobody, "a", word)) }
+	fence := func() error { return second(s.Hosts.Fence(t.Context(), nobody, "a", word)) }
 	refused := fence()
 	wantCode(t, refused, api.CodeConflict, "it was heard of 0s ago")
 	if e := lastEvent(t, s); e.What != "host.fence" || e.Result != string(api.CodeConflict) {
@@ -300,18 +300,18 @@ func TestAHostThatReportsRightNowIsFencedOnlyIfThatIsMeant(t *testing.T) {
 	if err := fence(); err != nil {
 		t.Errorf("a host that has been silent: %v", err)
 	}
-	wantStale(t, second(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1))), 2)
+	wantStale(t, second(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a", 1))), 2)
 	if err := fence(); err != nil {
 		t.Errorf("a host that is fenced and wants to come back: %v", err)
 	}
 	s.now = time.Now
 	word.EvenIfUp = true
-	must(s.FenceHost(t.Context(), nobody, "b", word))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "b", word))(t)
 }
 
 func TestAHostThatHasNotReportedInThisRunIsFenced(t *testing.T) {
 	s, reopen := reopenable(t)
 	givenMark(t, s)
 	s = reopen()
-	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "the power is off"}))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", api.HostFence{Evidence: "the power is off"}))(t)
 }

@@ -28,7 +28,13 @@ var nobody = Call{Who: "test"}
 var everyone = Viewer{}
 
 var kit = storetest.Site[*Store, Call, Viewer]{
-	Open:   func(ctx context.Context, path string) (*Store, error) { return Open(ctx, path, Options{}) },
+	Open: func(ctx context.Context, path string) (*Store, error) { return Open(ctx, path, Options{}) },
+	Parts: func(s *Store) storetest.Parts[Call, Viewer] {
+		return storetest.Parts[Call, Viewer]{
+			Reports: s.Reports, Hosts: s.Hosts, Instances: s.Instances, Types: s.Types, Policies: s.Policies, Volumes: s.Volumes,
+			Migrations: s.Migrations, Attachments: s.Attachments, Marks: s.Marks, Trail: s.Trail,
+		}
+	},
 	Nobody: nobody,
 }
 

@@ -15,12 +15,12 @@ import (
 // hostForgetTx forgets a host.
 type hostForgetTx struct{ *Tx }
 
-// ForgetHost removes, for an operator, a host that will not return. The host must be fenced and
+// Forget removes, for an operator, a host that will not return. The host must be fenced and
 // have no instances, open migrations or paused guests. Its pools, tasks and finished migrations are
 // deleted; the audit trail keeps them. Its volumes in shared pools move to other hosts with the
 // pool. Its other volumes are forgotten if volumes is set, otherwise they make the request fail.
-func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
+func (s *Hosts) Forget(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
+	return mutateAudited(ctx, s.trail, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		rules := hostForgetTx{tx}
 		if err := tx.CheckOperator("forget a host"); err != nil {
 			return api.Host{}, err
@@ -29,7 +29,7 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 		if err != nil {
 			return api.Host{}, err
 		}
-		was := s.hostDocument(host)
+		was := s.document(host)
 		if err := rules.checkEmpty(ctx, host); err != nil {
 			return was, err
 		}
@@ -47,7 +47,7 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 		); err != nil {
 			return was, err
 		}
-		tx.OnCommit(func() { s.hosts.Remove(host.ID) })
+		tx.OnCommit(func() { s.db.hosts.Remove(host.ID) })
 		return was, tx.Audit(ctx, api.Event{
 			What: "host.forget", Host: host.Name, Object: "host/" + host.ID, From: api.HostFenced, Token: &api.Token{Epoch: host.Epoch},
 		})

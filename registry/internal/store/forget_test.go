@@ -13,10 +13,10 @@ import (
 func TestAnInstanceIsNotForgottenWhoseVolumeAnotherHostCouldBeGiven(t *testing.T) {
 	s := newCluster(t)
 	attached(nil)(t, s)
-	err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app, Forget{})) })
+	err := unchanged(t, s, func() error { return second(s.Instances.Forget(t.Context(), nobody, app, Forget{})) })
 	wantCode(t, err, api.CodeVolumeInUse, "its volume disk")
-	must(s.ReleaseAttachment(t.Context(), nobody, first, release(true)))(t)
-	must(s.ForgetInstance(t.Context(), nobody, app, Forget{}))(t)
+	must(s.Attachments.Release(t.Context(), nobody, first, release(true)))(t)
+	must(s.Instances.Forget(t.Context(), nobody, app, Forget{}))(t)
 }
 
 func TestAnInstanceIsForgottenWhoseVolumesNoOtherHostReaches(t *testing.T) {
@@ -24,13 +24,13 @@ func TestAnInstanceIsForgottenWhoseVolumesNoOtherHostReaches(t *testing.T) {
 		"local pool": attached(func(in *api.AttachmentReserve) { in.VolumeID = local }),
 		"nobody else has the pool": inTurn(attached(nil), func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Pools: []api.Pool{}}))(t)
+			must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Pools: []api.Pool{}}))(t)
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
 			before(t, s)
-			must(s.ForgetInstance(t.Context(), nobody, app, Forget{}))(t)
+			must(s.Instances.Forget(t.Context(), nobody, app, Forget{}))(t)
 		})
 	}
 }
@@ -44,27 +44,27 @@ func TestAnInstanceThatDiffersIsForgottenByForceOrByItsHost(t *testing.T) {
 		if what {
 			report.Note = "its disk vda is at /released.raw"
 		}
-		must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: clusterPools(), Instances: []api.InstanceReport{report}}))(t)
+		must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: clusterPools(), Instances: []api.InstanceReport{report}}))(t)
 	}
 	for name, forget := range map[string]func(t *testing.T, s *Store){
 		"by force": func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.ForgetInstance(t.Context(), nobody, web, Forget{Force: true}))(t)
+			must(s.Instances.Forget(t.Context(), nobody, web, Forget{Force: true}))(t)
 		},
 		"by its host": func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.ForgetInstance(t.Context(), as(hostA, 1), web, Forget{}))(t)
+			must(s.Instances.Forget(t.Context(), as(hostA, 1), web, Forget{}))(t)
 		},
 		"once it is as it was left": func(t *testing.T, s *Store) {
 			t.Helper()
 			differs(t, s, false)
-			must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t)
+			must(s.Instances.Forget(t.Context(), nobody, web, Forget{}))(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
 			differs(t, s, true)
-			err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, web, Forget{})) })
+			err := unchanged(t, s, func() error { return second(s.Instances.Forget(t.Context(), nobody, web, Forget{})) })
 			wantCode(t, err, api.CodeChainChanged, "cannot forget instance web: its disk vda is at /released.raw")
 			forget(t, s)
 		})

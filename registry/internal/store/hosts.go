@@ -12,53 +12,59 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Hosts returns every host, by name.
-func (s *Store) Hosts(ctx context.Context) ([]api.Host, error) {
-	return ledger.ReadAll(ctx, s.db.Read, s.scanHost, hostQuery+" ORDER BY name")
+// Hosts are the hosts, with their epochs and fences.
+type Hosts struct {
+	db    *DB
+	trail *Trail
 }
 
-// Host returns the host that ref names.
-func (s *Store) Host(ctx context.Context, ref string) (api.Host, error) {
-	return ViewOne(ctx, s, KindHost, ref, s.hostByID)
+// All returns every host, by name.
+func (s *Hosts) All(ctx context.Context) ([]api.Host, error) {
+	return ledger.ReadAll(ctx, s.db.sqlite.Read, s.scan, hostQuery+" ORDER BY name")
 }
 
-// HostNow returns the host with the id as of the last answered commit, from memory; false if there
+// Get returns the host that ref names.
+func (s *Hosts) Get(ctx context.Context, ref string) (api.Host, error) {
+	return ViewOne(ctx, s.db, KindHost, ref, s.byID)
+}
+
+// Now returns the host with the id as of the last answered commit, from memory; false if there
 // is none.
-func (s *Store) HostNow(id string) (host api.Host, found bool) {
-	row, found := s.hosts.Row(id)
+func (s *Hosts) Now(id string) (host api.Host, found bool) {
+	row, found := s.db.hosts.Row(id)
 	if !found {
 		return api.Host{}, false
 	}
-	return s.hostDocument(row), true
+	return s.document(row), true
 }
 
-func (s *Store) hostByID(ctx context.Context, q ledger.Querier, id string) (api.Host, error) {
-	h, err := s.scanHost(q.QueryRowContext(ctx, hostQuery+" WHERE id = ?", id))
+func (s *Hosts) byID(ctx context.Context, q ledger.Querier, id string) (api.Host, error) {
+	h, err := s.scan(q.QueryRowContext(ctx, hostQuery+" WHERE id = ?", id))
 	if err != nil {
 		return api.Host{}, fmt.Errorf("read host %s: %w", id, err)
 	}
 	return h, nil
 }
 
-func (s *Store) scanHost(row ledger.Scanner) (api.Host, error) {
+func (s *Hosts) scan(row ledger.Scanner) (api.Host, error) {
 	h, err := scanHostRow(row)
 	if err != nil {
 		return api.Host{}, err
 	}
-	return s.hostDocument(h), nil
+	return s.document(h), nil
 }
 
-// hostDocument combines the stored row of a host with the state in memory.
-func (s *Store) hostDocument(h hostcache.Row) api.Host {
+// document combines the stored row of a host with the state in memory.
+func (s *Hosts) document(h hostcache.Row) api.Host {
 	last := h.LastSeen
-	if at, ok := s.hosts.LastSeen(h.ID); ok {
+	if at, ok := s.db.hosts.LastSeen(h.ID); ok {
 		last = at
 	}
 	status := api.HostUp
 	switch {
 	case h.Fenced:
 		status = api.HostFenced
-	case s.isSuspect(h.ID, last):
+	case s.db.isSuspect(h.ID, last):
 		status = api.HostSuspect
 	}
 	seen := last.UTC().Truncate(time.Microsecond)
@@ -68,73 +74,18 @@ func (s *Store) hostDocument(h hostcache.Row) api.Host {
 	}
 }
 
-const hostQuery = "SELECT id, name, version, boot_id, epoch, fenced, behind, last_seen_us, created_us FROM hosts"
+// Waits records that an admitted host waits for tasks; it counts as a report for LastSeen.
+func (s *Hosts) Waits(hostID string) { s.db.hosts.Touch(hostID, s.db.now()) }
 
-func scanHostRow(row ledger.Scanner) (hostcache.Row, error) {
-	var (
-		h             hostcache.Row
-		seen, created int64
-	)
-	err := row.Scan(&h.ID, &h.Name, &h.Version, &h.BootID, &h.Epoch, &h.Fenced, &h.Behind, &seen, &created)
-	h.LastSeen, h.Created = ledger.FromMicros(seen), ledger.FromMicros(created)
-	return h, err
-}
+// BrokeOff records that a host's wait for tasks ended with a broken connection. It does not block.
+func (s *Hosts) BrokeOff(hostID string) { s.db.hosts.NoteBreak(hostID, s.db.now()) }
 
-// hostRow returns the host with the id, or sql.ErrNoRows.
-func (tx *Tx) hostRow(ctx context.Context, id string) (hostcache.Row, error) {
-	if h, ok := tx.cache.hosts.byID[id]; ok {
-		return h, nil
+// CheckHeard refuses a host that has not reported since the start. It may not know that the
+// registry was restarted, and must report first. A restored database accepts no reports, so
+// CheckHeard then allows every host.
+func (s *Hosts) CheckHeard(host api.Host) error {
+	if s.db.history.Restored() || s.db.hosts.WasCompared(host.ID) {
+		return nil
 	}
-	h, err := scanHostRow(tx.QueryRowContext(ctx, hostQuery+" WHERE id = ?", id))
-	if err != nil {
-		return h, fmt.Errorf("read host %s: %w", id, err)
-	}
-	tx.cache.hosts.byID[h.ID], tx.cache.hosts.byName[h.Name] = h, h
-	return h, nil
-}
-
-// hostsBehind returns the hosts that have not rejoined since a restore, by name.
-func (tx *Tx) hostsBehind(ctx context.Context) ([]hostcache.Row, error) {
-	if tx.cache.hosts.behindKnown {
-		return tx.cache.hosts.behind, nil
-	}
-	behind, err := ledger.QueryAll(ctx, tx, scanHostRow, hostQuery+" WHERE behind = 1 ORDER BY name")
-	if err != nil {
-		return nil, err
-	}
-	tx.cache.hosts.behind, tx.cache.hosts.behindKnown = behind, true
-	return behind, nil
-}
-
-func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostcache.Row, error) {
-	if h, ok := tx.cache.hosts.byID[ref]; ok {
-		return h, nil
-	}
-	if h, ok := tx.cache.hosts.byName[ref]; ok && !api.MayBeginID(ref) {
-		return h, nil
-	}
-	id, err := Resolve(ctx, tx, KindHost, ref)
-	if err != nil {
-		return hostcache.Row{}, err
-	}
-	return tx.hostRow(ctx, id)
-}
-
-// HostNamed returns the id and the name of the host that ref names.
-func (tx *Tx) HostNamed(ctx context.Context, ref string) (id, name string, err error) {
-	h, err := tx.resolveHost(ctx, ref)
-	return h.ID, h.Name, err
-}
-
-// checkFenced requires a valid fence. A fence from before a restore is not valid: the host may have
-// rejoined in the lost history.
-func checkFenced(h hostcache.Row, verb string) error {
-	switch {
-	case !h.Fenced:
-		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first", verb, h.Name)
-	case h.Behind:
-		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s was fenced before the registry was restored from a backup, and may have come back in the history that was lost; "+
-			"fence it once more if it cannot touch the volume now", verb, h.Name)
-	}
-	return nil
+	return notHeard(host.Name)
 }

@@ -15,13 +15,13 @@ import (
 func TestHousekeepingEmptiesTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	s := openStore(t, path)
-	must(s.Report(t.Context(), nobody, reportOfFast()))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOfFast()))(t)
 	size := func() int64 { return must(os.Stat(path + "-wal"))(t).Size() }
 	if size() == 0 {
 		t.Fatal("a change is not in the log")
 	}
 	// A reader keeps the log, and is not waited for.
-	reader := must(s.db.Read.BeginTx(t.Context(), nil))(t)
+	reader := must(s.sqlite.Read.BeginTx(t.Context(), nil))(t)
 	var n int
 	if err := reader.QueryRowContext(t.Context(), "SELECT count(*) FROM hosts").Scan(&n); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestHousekeepingEmptiesTheLog(t *testing.T) {
 
 func TestOldAnswersAreForgotten(t *testing.T) {
 	s := newSite(t)
-	must(s.CreateType(t.Context(), Call{Key: "old"}, api.VolumeTypeCreate{Name: "gold"}))(t)
+	must(s.Types.Create(t.Context(), Call{Key: "old"}, api.VolumeTypeCreate{Name: "gold"}))(t)
 	s.now = func() time.Time { return time.Now().Add(ledger.KeepAnswers + time.Hour) }
 	if err := s.Housekeep(t.Context()); err != nil {
 		t.Fatal(err)

@@ -18,13 +18,13 @@ import (
 // adoptionTx adopts an instance with its disks.
 type adoptionTx struct{ *Tx }
 
-// RegisterInstance records an adopted instance, its slots, and each of its disks as a volume with
+// Register records an adopted instance, its slots, and each of its disks as a volume with
 // one attachment, in one transaction.
-func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
+func (s *Instances) Register(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
 	if err := checkInstance(in); err != nil {
 		return api.Instance{}, err
 	}
-	return Mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+	return Mutate(ctx, s.db, call, "instance.register", in, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		adoption := adoptionTx{tx}
 		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 			return i, err
 		}
 		// The next report may have a newer state than the adoption.
-		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
+		tx.OnCommit(func() { s.db.hosts.Invalidate(hostID) })
 		return i, tx.Audit(ctx, api.Event{
 			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)},
@@ -139,7 +139,7 @@ func (tx adoptionTx) insertSlot(ctx context.Context, in api.InstanceRegister, sl
 // instanceForgetTx has the rules of forgetting an instance.
 type instanceForgetTx struct{ *Tx }
 
-// Forget has the options of ForgetInstance.
+// Forget has the options of Instances.Forget.
 type Forget struct {
 	// WithDefinition also allows an instance that no host has. Its stored definition, which has no
 	// other copy, is removed too.
@@ -149,11 +149,11 @@ type Forget struct {
 	Force bool
 }
 
-// ForgetInstance removes an instance from the registry and returns it as it was. Its volumes stay,
+// Forget removes an instance from the registry and returns it as it was. Its volumes stay,
 // and become available once they have no other attachment. A host that calls it for its own
 // instance must have checked the disks.
-func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
-	return Mutate(ctx, s, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
+	return Mutate(ctx, s.db, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		rules := instanceForgetTx{tx}
 		i, err := tx.OwnInstance(ctx, ref, "forget")
 		if err != nil {
@@ -191,7 +191,7 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how F
 		}
 		// The domain may continue to run there, as a split brain, and its host may repeat its last
 		// report.
-		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
+		tx.OnCommit(func() { s.db.hosts.Invalidate(hostID) })
 		return i, tx.Audit(ctx, api.Event{
 			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},

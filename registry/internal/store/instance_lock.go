@@ -10,14 +10,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// LockInstance refuses all changes of an instance until it is unlocked. If the instance is locked
+// Lock refuses all changes of an instance until it is unlocked. If the instance is locked
 // already, it returns instance_locked.
-func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
+func (s *Instances) Lock(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
 	in.Reason = strings.TrimSpace(in.Reason)
 	if err := validate.Required("reason", in.Reason); err != nil {
 		return api.Instance{}, err
 	}
-	return Mutate(ctx, s, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+	return Mutate(ctx, s.db, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.OwnInstance(ctx, ref, "lock")
 		if err != nil {
 			return i, err
@@ -29,10 +29,10 @@ func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.
 	})
 }
 
-// UnlockInstance removes an operator's lock. It refuses to remove a migration's lock with
+// Unlock removes an operator's lock. It refuses to remove a migration's lock with
 // instance_locked: the end of the migration removes that lock.
-func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
-	return Mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+func (s *Instances) Unlock(ctx context.Context, call Call, ref string) (api.Instance, error) {
+	return Mutate(ctx, s.db, call, "instance.unlock", ref, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.OwnInstance(ctx, ref, "unlock")
 		switch {
 		case err != nil:

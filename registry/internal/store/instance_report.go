@@ -111,9 +111,9 @@ func (tx reportTx) noteRanOn(ctx context.Context, instanceID string) error {
 // RunningElsewhere returns the instances, as NAME of host HOST, that run with disks at other
 // locations than their volumes', by their hosts' last reports. It omits instances with a volume in
 // migration, which may be at either location.
-func (s *Store) RunningElsewhere(ctx context.Context) ([]string, error) {
+func (s *Instances) RunningElsewhere(ctx context.Context) ([]string, error) {
 	scan := ledger.ScanInto(func(text *string) []any { return []any{text} })
-	return ledger.QueryAll(ctx, s.Reader(), scan, `SELECT i.name || ' of host ' || h.name FROM instances i JOIN hosts h ON h.id = i.host_id
+	return ledger.QueryAll(ctx, s.db.Reader(), scan, `SELECT i.name || ' of host ' || h.name FROM instances i JOIN hosts h ON h.id = i.host_id
 		WHERE i.differs = 1 AND i.state IN ('running', 'paused') AND NOT EXISTS (
 			SELECT 1 FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id
 			WHERE a.instance_id = i.id AND m.state NOT IN ('completed', 'cancelled', 'error')) ORDER BY i.name, i.id`)

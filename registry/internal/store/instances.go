@@ -14,15 +14,18 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// EachInstance visits the instances after a key. A host sees only its own instances.
-func (s *Store) EachInstance(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Instance]) error {
-	return s.view(ctx, func(q ledger.Querier) error {
-		read := func(after string) ([]api.Instance, bool, error) { return s.instancesAfter(ctx, q, viewer, after) }
+// Instances are the instances, with their slots and locks.
+type Instances struct{ db *DB }
+
+// Each visits the instances after a key. A host sees only its own instances.
+func (s *Instances) Each(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Instance]) error {
+	return s.db.view(ctx, func(q ledger.Querier) error {
+		read := func(after string) ([]api.Instance, bool, error) { return s.after(ctx, q, viewer, after) }
 		return ledger.InChunks(after, func(i *api.Instance) string { return i.ID }, read, do)
 	})
 }
 
-func (s *Store) instancesAfter(ctx context.Context, q ledger.Querier, viewer Viewer, after string) (instances []api.Instance, more bool, err error) {
+func (s *Instances) after(ctx context.Context, q ledger.Querier, viewer Viewer, after string) (instances []api.Instance, more bool, err error) {
 	instances, err = ledger.QueryAll(ctx, q, scanInstance, viewer.instancesQuery(), viewer.HostID, after, ledger.ChunkRows)
 	if err != nil || len(instances) == 0 {
 		return nil, false, err
@@ -51,18 +54,18 @@ func (v Viewer) slotsQuery() string {
 	return slotQuery + " JOIN instances i ON i.id = s.instance_id WHERE s.instance_id > ?2 AND s.instance_id <= ?3 AND " + v.visible(ownsInstance) + slotOrder
 }
 
-// Instances returns every instance, by name, as EachInstance visits them.
-func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
-	all, err := gather(func(do ledger.Visit[api.Instance]) error { return s.EachInstance(ctx, viewer, "", do) })
+// All returns every instance, by name, as Each visits them.
+func (s *Instances) All(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
+	all, err := gather(func(do ledger.Visit[api.Instance]) error { return s.Each(ctx, viewer, "", do) })
 	slices.SortFunc(all, func(a, b api.Instance) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 	})
 	return all, err
 }
 
-// Instance returns the instance that ref names.
-func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.Instance, error) {
-	i, err := viewVisible(ctx, s, KindInstance, ref, viewer, InstanceByID)
+// Get returns the instance that ref names.
+func (s *Instances) Get(ctx context.Context, ref string, viewer Viewer) (api.Instance, error) {
+	i, err := viewVisible(ctx, s.db, KindInstance, ref, viewer, InstanceByID)
 	if err == nil {
 		s.noteSplitBrain(&i)
 	}
@@ -149,8 +152,8 @@ func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 
 // noteSplitBrain sets the note of an instance that runs on a host which does not have it. It
 // replaces the note of the instance's own host, where the domain is off.
-func (s *Store) noteSplitBrain(i *api.Instance) {
-	if other := s.hosts.SplitBrain(i.ID, i.Host); other != "" {
+func (s *Instances) noteSplitBrain(i *api.Instance) {
+	if other := s.db.hosts.SplitBrain(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"
 	}
 }

@@ -18,23 +18,23 @@ func keyed(call Call) Call {
 func TestAHostsKeysAreItsOwn(t *testing.T) {
 	t.Run("used before", func(t *testing.T) {
 		s := newCluster(t)
-		must(s.PostEvent(t.Context(), keyed(as(hostB, 1)), api.EventPost{What: "mine"}))(t)
-		must(s.ReserveAttachment(t.Context(), keyed(as(hostA, 1)), reserve(nil)))(t)
+		must(s.Trail.Post(t.Context(), keyed(as(hostB, 1)), api.EventPost{What: "mine"}))(t)
+		must(s.Attachments.Reserve(t.Context(), keyed(as(hostA, 1)), reserve(nil)))(t)
 	})
 	t.Run("used again", func(t *testing.T) {
 		s := newCluster(t)
-		must(s.RegisterVolume(t.Context(), as(hostA, 1), api.VolumeRegister{ID: id(volumeKind, 9), Name: "secret", Host: "a", Status: api.VolumeAvailable, Location: at("/fast/secret")}))(t)
-		must(s.ForgetVolume(t.Context(), keyed(as(hostA, 1)), id(volumeKind, 9)))(t)
-		if v, err := s.ForgetVolume(t.Context(), keyed(as(hostB, 1)), id(volumeKind, 9)); api.CodeOf(err) != api.CodeNotFound || v.Name != "" {
+		must(s.Volumes.Register(t.Context(), as(hostA, 1), api.VolumeRegister{ID: id(volumeKind, 9), Name: "secret", Host: "a", Status: api.VolumeAvailable, Location: at("/fast/secret")}))(t)
+		must(s.Volumes.Forget(t.Context(), keyed(as(hostA, 1)), id(volumeKind, 9)))(t)
+		if v, err := s.Volumes.Forget(t.Context(), keyed(as(hostB, 1)), id(volumeKind, 9)); api.CodeOf(err) != api.CodeNotFound || v.Name != "" {
 			t.Errorf("the other host was answered %+v, %v", v, err)
 		}
-		if v := must(s.ForgetVolume(t.Context(), keyed(as(hostA, 1)), id(volumeKind, 9)))(t); v.Name != "secret" {
+		if v := must(s.Volumes.Forget(t.Context(), keyed(as(hostA, 1)), id(volumeKind, 9)))(t); v.Name != "secret" {
 			t.Errorf("the answer that was lost is %+v", v)
 		}
 	})
 	t.Run("an operator's", func(t *testing.T) {
 		s := newCluster(t)
-		must(s.SetPolicy(t.Context(), keyed(nobody), api.PolicyMultiattach, api.PolicyUpdate{Enabled: true}))(t)
-		must(s.ReserveAttachment(t.Context(), keyed(as(hostA, 1)), reserve(nil)))(t)
+		must(s.Policies.Set(t.Context(), keyed(nobody), api.PolicyMultiattach, api.PolicyUpdate{Enabled: true}))(t)
+		must(s.Attachments.Reserve(t.Context(), keyed(as(hostA, 1)), reserve(nil)))(t)
 	})
 }

@@ -20,7 +20,7 @@ func TestAPathIntoASharedPoolIsOnePlaceForAllHosts(t *testing.T) {
 		if pool != "" {
 			in.Location.Name = "two.raw"
 		}
-		_, err := s.RegisterVolume(t.Context(), nobody, in)
+		_, err := s.Volumes.Register(t.Context(), nobody, in)
 		return err
 	}
 	if err := image(1, "a", "", "two1"); err != nil {
@@ -37,7 +37,7 @@ func TestAPathIntoASharedPoolIsOnePlaceForAllHosts(t *testing.T) {
 			ID: id(volumeKind, 50+n), Name: "own-" + host, Host: host, Status: api.VolumeAvailable,
 			Location: api.Location{Path: "/nfs-local/x.raw", Format: api.FormatRaw, SizeBytes: 512},
 		}
-		if _, err := s.RegisterVolume(t.Context(), nobody, in); err != nil {
+		if _, err := s.Volumes.Register(t.Context(), nobody, in); err != nil {
 			t.Errorf("host %s: %v", host, err)
 		}
 	}
@@ -49,13 +49,13 @@ func mounted(t *testing.T, s *Store, pools ...api.Pool) {
 	for i := range pools {
 		pools[i].Active = true
 	}
-	must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, 2), Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+	must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: id(hostKind, 2), Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
 }
 
 func registerAt(t *testing.T, s *Store, n int, host string, l api.Location) (api.Volume, error) {
 	t.Helper()
 	l.Format, l.SizeBytes = api.FormatRaw, 512
-	return s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+	return s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 		ID: id(volumeKind, 70+n), Name: "image-" + id(volumeKind, 70+n)[30:], Host: host, Status: api.VolumeAvailable, Location: l,
 	})
 }
@@ -107,7 +107,7 @@ func TestADeviceBesideThoseOfAPoolIsInNoPool(t *testing.T) {
 	after := must(registerAt(t, s, 2, "b", api.Location{Path: "/dev/sdy"}))(t)
 	thin := must(registerAt(t, s, 3, "b", api.Location{Path: "/dev/vg/thin"}))(t)
 	for _, v := range []api.Volume{before, after, thin} {
-		if v = must(s.Volume(t.Context(), v.ID, Viewer{}))(t); v.Location.Pool != "" {
+		if v = must(s.Volumes.Get(t.Context(), v.ID, Viewer{}))(t); v.Location.Pool != "" {
 			t.Errorf("it is at %+v, want it in no pool", v.Location)
 		}
 	}
@@ -122,10 +122,10 @@ func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
 		t.Fatalf("it is in pool %s", in.Location.Pool)
 	}
 	mounted(t, s, append(clusterPools(), api.Pool{Name: "late", Type: "dir", Path: "/late"})...)
-	if v := must(s.Volume(t.Context(), in.ID, Viewer{}))(t); v.Location.Pool != "late" || v.Location.Name != "x.raw" {
+	if v := must(s.Volumes.Get(t.Context(), in.ID, Viewer{}))(t); v.Location.Pool != "late" || v.Location.Name != "x.raw" {
 		t.Errorf("it is at %+v, want pool late", v.Location)
 	}
-	if v := must(s.Volume(t.Context(), below.ID, Viewer{}))(t); v.Location.Pool != "" {
+	if v := must(s.Volumes.Get(t.Context(), below.ID, Viewer{}))(t); v.Location.Pool != "" {
 		t.Errorf("what is in another directory is at %+v", v.Location)
 	}
 }
@@ -139,7 +139,7 @@ func TestAnExportOverTCPAndAnRBDImageAreOnePlaceForAllHosts(t *testing.T) {
 			ID: id(volumeKind, 60+n), Name: fmt.Sprint("export", n), Host: host, Status: api.VolumeAvailable,
 			Location: api.Location{Path: path, Format: api.FormatRaw, SizeBytes: 512},
 		}
-		_, err := s.RegisterVolume(t.Context(), nobody, in)
+		_, err := s.Volumes.Register(t.Context(), nobody, in)
 		return err
 	}
 	for n, c := range []struct {

@@ -17,23 +17,23 @@ func progress(host, name, migration string, done int64) api.HostReport {
 func TestProgressIsWhatTheHostOfTheMigrationLastSaid(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)
-	news := s.NextProgress()
-	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 100)))(t)
+	news := s.Progress.Next()
+	must(s.Reports.Receive(t.Context(), nobody, progress(hostA, "a", move, 100)))(t)
 	<-news
-	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 200)))(t)
-	must(s.Report(t.Context(), nobody, progress(hostB, "b", move, 7)))(t)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t) // nil changes nothing
-	if m, ok := s.MigrationProgress(move); !ok || m.BytesDone != 200 || m.Phase != "copy" {
+	must(s.Reports.Receive(t.Context(), nobody, progress(hostA, "a", move, 200)))(t)
+	must(s.Reports.Receive(t.Context(), nobody, progress(hostB, "b", move, 7)))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a", 1)))(t) // nil changes nothing
+	if m, ok := s.Progress.Of(move); !ok || m.BytesDone != 200 || m.Phase != "copy" {
 		t.Errorf("live = %+v, %v", m, ok)
 	}
-	if _, ok := s.MigrationProgress(id(migrationKind, 9)); ok {
+	if _, ok := s.Progress.Of(id(migrationKind, 9)); ok {
 		t.Error("a migration that nobody knows is live")
 	}
-	must(s.Report(t.Context(), nobody, progress(hostA, "a", id(migrationKind, 9), 1)))(t)
-	if _, ok := s.MigrationProgress(move); ok {
+	must(s.Reports.Receive(t.Context(), nobody, progress(hostA, "a", id(migrationKind, 9), 1)))(t)
+	if _, ok := s.Progress.Of(move); ok {
 		t.Error("a migration that its host has no more is live")
 	}
-	if _, ok := s.MigrationProgress(id(migrationKind, 9)); ok {
+	if _, ok := s.Progress.Of(id(migrationKind, 9)); ok {
 		t.Error("a migration that the registry does not have is live")
 	}
 }
@@ -41,9 +41,9 @@ func TestProgressIsWhatTheHostOfTheMigrationLastSaid(t *testing.T) {
 func TestProgressIsNoReasonToWrite(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a", 1)))(t)
 	if err := unchanged(t, s, func() error {
-		return second(s.Report(t.Context(), nobody, progress(hostA, "a", move, 100)))
+		return second(s.Reports.Receive(t.Context(), nobody, progress(hostA, "a", move, 100)))
 	}); err != nil {
 		t.Error(err)
 	}
@@ -52,18 +52,18 @@ func TestProgressIsNoReasonToWrite(t *testing.T) {
 func TestProgressOfWhatIsOverIsForgotten(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)
-	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 100)))(t)
+	must(s.Reports.Receive(t.Context(), nobody, progress(hostA, "a", move, 100)))(t)
 	if err := s.Housekeep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.MigrationProgress(move); !ok {
+	if _, ok := s.Progress.Of(move); !ok {
 		t.Error("housekeeping forgot a migration that is open")
 	}
-	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
 	if err := s.Housekeep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.MigrationProgress(move); ok {
+	if _, ok := s.Progress.Of(move); ok {
 		t.Error("a migration that is over is live")
 	}
 }

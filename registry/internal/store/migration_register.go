@@ -15,14 +15,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterMigration locks a volume for a migration and reserves its dst, before the host changes
+// Register locks a volume for a migration and reserves its dst, before the host changes
 // anything. If a host has the volume at an instance, it also reserves a second attachment at dst. A
 // second register with the same migration id returns the existing migration.
-func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.MigrationRegister) (api.Migration, error) {
+func (s *Migrations) Register(ctx context.Context, call Call, in api.MigrationRegister) (api.Migration, error) {
 	if err := checkMigration(in); err != nil {
 		return api.Migration{}, err
 	}
-	return Mutate(ctx, s, call, "migration.register", in, func(ctx context.Context, tx *Tx) (api.Migration, error) {
+	return Mutate(ctx, s.db, call, "migration.register", in, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		moves := migrationTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// TransitionMigration changes the state of a migration if its present state is in in.From.
+// Transition changes the state of a migration if its present state is in in.From.
 // Completed makes dst the volume's location and frees src; cancelled and error free dst; all three
 // unlock the volume. Once a migration is completing, dst is freed only if the host sets
 // NotSwitched: the volume was not switched to dst.
-func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
+func (s *Migrations) Transition(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
 	}
 	in.Error = validate.ReportedError(in.Error)
-	return Mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Migration, error) {
+	return Mutate(ctx, s.db, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		moves := migrationTx{tx}
 		id, err := Resolve(ctx, tx, KindMigration, ref)
 		if err != nil {

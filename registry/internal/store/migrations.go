@@ -32,10 +32,16 @@ const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name
 	LEFT JOIN volumes v ON v.id = m.volume_id
 	LEFT JOIN pauses p ON p.migration_id = m.id`
 
-// EachMigration visits the migrations after a key, open ones only or, with all, every one. An empty
+// Migrations are the migrations.
+type Migrations struct {
+	db    *DB
+	trail *Trail
+}
+
+// Each visits the migrations after a key, open ones only or, with all, every one. An empty
 // volumeRef matches every volume. A host sees only its own migrations.
-func (s *Store) EachMigration(ctx context.Context, volumeRef string, all bool, viewer Viewer, after string, do ledger.Visit[api.Migration]) error {
-	return s.view(ctx, func(q ledger.Querier) error {
+func (s *Migrations) Each(ctx context.Context, volumeRef string, all bool, viewer Viewer, after string, do ledger.Visit[api.Migration]) error {
+	return s.db.view(ctx, func(q ledger.Querier) error {
 		volume, err := resolveFilter(ctx, q, KindVolume, volumeRef)
 		if err != nil {
 			return err
@@ -69,10 +75,10 @@ func (v Viewer) migrationsQuery(volume string, all bool) string {
 	return migrationQuery + " WHERE m.id IN (SELECT m.id FROM migrations m WHERE " + which + " AND " + key + " > ?3 ORDER BY " + key + " LIMIT ?4) ORDER BY m.id"
 }
 
-// Migrations returns the migrations that EachMigration visits, newest first.
-func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
+// All returns the migrations that Each visits, newest first.
+func (s *Migrations) All(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
 	found, err := gather(func(do ledger.Visit[api.Migration]) error {
-		return s.EachMigration(ctx, volumeRef, all, viewer, "", do)
+		return s.Each(ctx, volumeRef, all, viewer, "", do)
 	})
 	slices.SortFunc(found, func(a, b api.Migration) int {
 		return cmp.Or(b.StartedAt.Compare(*a.StartedAt), strings.Compare(a.ID, b.ID))
@@ -80,9 +86,9 @@ func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, view
 	return found, err
 }
 
-// Migration returns the migration that ref names.
-func (s *Store) Migration(ctx context.Context, ref string, viewer Viewer) (api.Migration, error) {
-	return viewVisible(ctx, s, KindMigration, ref, viewer, MigrationByID)
+// Get returns the migration that ref names.
+func (s *Migrations) Get(ctx context.Context, ref string, viewer Viewer) (api.Migration, error) {
+	return viewVisible(ctx, s.db, KindMigration, ref, viewer, MigrationByID)
 }
 
 // MigrationByID returns the migration with the id, or sql.ErrNoRows.
@@ -148,27 +154,34 @@ func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, 
 	return tx.Audit(ctx, e)
 }
 
-// MigrationProgress returns the last reported phase, progress and rate of a migration; false if
+// Progress is the reported progress of open migrations, in memory.
+type Progress struct {
+	db *DB
+	// changed announces reported progress.
+	changed *ledger.Notifier
+}
+
+// Of returns the last reported phase, progress and rate of a migration; false if
 // there is none. They are in memory only and may be older than the stored state. For state and
 // locations use Migration.
-func (s *Store) MigrationProgress(id string) (api.Migration, bool) { return s.hosts.Progress(id) }
+func (s *Progress) Of(id string) (api.Migration, bool) { return s.db.hosts.Progress(id) }
 
-// NextProgress returns a channel that is closed at the next report of migrations after the call. To
-// miss no report, call it before MigrationProgress and then wait.
-func (s *Store) NextProgress() <-chan struct{} { return s.progress.Wait() }
+// Next returns a channel that is closed at the next report of migrations after the call. To
+// miss no report, call it before Of and then wait.
+func (s *Progress) Next() <-chan struct{} { return s.changed.Wait() }
 
-// cacheProgress keeps the reported progress of a host's migrations in memory. It ignores migrations
+// cache keeps the reported progress of a host's migrations in memory. It ignores migrations
 // that are not the host's.
-func (s *Store) cacheProgress(ctx context.Context, in api.HostReport) error {
+func (s *Progress) cache(ctx context.Context, in api.HostReport) error {
 	if in.Migrations == nil {
 		return nil
 	}
-	known := s.hosts.ProgressOf(in.ID)
+	known := s.db.hosts.ProgressOf(in.ID)
 	live := make(map[string]api.Migration, len(in.Migrations))
 	for _, m := range in.Migrations {
 		if _, ok := known[m.ID]; !ok {
 			var owner string
-			err := s.db.Read.QueryRowContext(ctx, "SELECT host_id FROM migrations WHERE id = ?", m.ID).Scan(&owner)
+			err := s.db.sqlite.Read.QueryRowContext(ctx, "SELECT host_id FROM migrations WHERE id = ?", m.ID).Scan(&owner)
 			if err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return fmt.Errorf("look up migration: %w", err)
 			}
@@ -178,21 +191,21 @@ func (s *Store) cacheProgress(ctx context.Context, in api.HostReport) error {
 		}
 		live[m.ID] = validate.ReportedMigration(m)
 	}
-	s.hosts.SetProgress(in.ID, live)
-	s.progress.Announce()
+	s.db.hosts.SetProgress(in.ID, live)
+	s.changed.Announce()
 	return nil
 }
 
 // dropFinished drops the cached progress of finished migrations.
-func (s *Store) dropFinished(ctx context.Context) error {
-	for _, id := range s.hosts.MigrationIDs() {
+func (s *Progress) dropFinished(ctx context.Context) error {
+	for _, id := range s.db.hosts.MigrationIDs() {
 		var state api.MigrationState
-		err := s.db.Read.QueryRowContext(ctx, "SELECT state FROM migrations WHERE id = ?", id).Scan(&state)
+		err := s.db.sqlite.Read.QueryRowContext(ctx, "SELECT state FROM migrations WHERE id = ?", id).Scan(&state)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("look up migration: %w", err)
 		}
 		if err != nil || state.Final() {
-			s.hosts.RemoveMigration(id)
+			s.db.hosts.RemoveMigration(id)
 		}
 	}
 	return nil

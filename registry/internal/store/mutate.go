@@ -13,22 +13,22 @@ import (
 )
 
 // An admission refuses a caller that may not make a change now.
-type admission func(context.Context, *Store, *Tx) error
+type admission func(context.Context, *DB, *Tx) error
 
 // Mutate is ledger.Mutate after a check of the caller's token. It refuses a fenced host, or an
 // epoch that is not the host's, with stale_epoch. It refuses a host that has not reported since the
 // start with registry_unavailable, because the host's mark may prove that the database is from a
 // backup.
-func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
+func Mutate[T any](ctx context.Context, db *DB, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	if call.Host == nil {
-		return mutateIf(ctx, s, call, what, request, admitToken, do)
+		return mutateIf(ctx, db, call, what, request, admitToken, do)
 	}
-	if !s.changeBytes.Allow(call.Host.ID, s.now()) {
+	if !db.changeBytes.Allow(call.Host.ID, db.now()) {
 		return *new(T), api.Errorf(api.CodeRegistryUnavailable, "the change was not made: what a host changes may add %d MiB to the registry at once and %d KiB a second; try again later",
 			changeBytesAtOnce>>20, changeBytesPerSecond>>10)
 	}
-	return mutateIf(ctx, s, call, what, request, admitToken, func(ctx context.Context, tx *Tx) (T, error) {
-		tx.OnCommit(func() { s.changeBytes.Spend(call.Host.ID, tx.Kept(), s.now()) })
+	return mutateIf(ctx, db, call, what, request, admitToken, func(ctx context.Context, tx *Tx) (T, error) {
+		tx.OnCommit(func() { db.changeBytes.Spend(call.Host.ID, tx.Kept(), db.now()) })
 		return do(ctx, tx)
 	})
 }
@@ -41,23 +41,23 @@ const (
 )
 
 // mutateIf is Mutate with the given admission.
-func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
+func mutateIf[T any](ctx context.Context, db *DB, call Call, what string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	req := ledger.Request{Who: call.Who, OpID: call.Key, What: what, Body: request}
 	if call.Host != nil {
 		req.Owner = call.Host.ID
 	}
 	var tx *Tx
-	return ledger.Mutate(ctx, s.ledger, req,
+	return ledger.Mutate(ctx, db.ledger, req,
 		func(ctx context.Context, c *ledger.Change) error {
-			tx = s.newTx(c, call)
-			return admit(ctx, s, tx)
+			tx = db.newTx(c, call)
+			return admit(ctx, db, tx)
 		},
 		func(ctx context.Context, _ *ledger.Change) (T, error) { return do(ctx, tx) })
 }
 
 // admitToken is the admission of changes without special rules.
-func admitToken(ctx context.Context, s *Store, tx *Tx) error {
-	if err := admitWritable(ctx, s, tx); err != nil || tx.Call.Host == nil {
+func admitToken(ctx context.Context, db *DB, tx *Tx) error {
+	if err := admitWritable(ctx, db, tx); err != nil || tx.Call.Host == nil {
 		return err
 	}
 	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
@@ -68,14 +68,14 @@ func admitToken(ctx context.Context, s *Store, tx *Tx) error {
 		return err
 	}
 	tx.host, tx.HostName = &host, host.Name
-	if err := s.admitCompared(host); err != nil {
+	if err := db.admitCompared(host); err != nil {
 		return err
 	}
 	return tx.admitEpoch(host, tx.Call.Host.Epoch)
 }
 
 // admitWritable admits every caller, unless the store is read-only.
-func admitWritable(_ context.Context, s *Store, _ *Tx) error { return s.writable() }
+func admitWritable(_ context.Context, db *DB, _ *Tx) error { return db.writable() }
 
 // admitAlways is the admission of changes that a read-only store accepts.
-func admitAlways(context.Context, *Store, *Tx) error { return nil }
+func admitAlways(context.Context, *DB, *Tx) error { return nil }

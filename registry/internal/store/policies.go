@@ -18,20 +18,23 @@ var policyTexts = map[string]string{
 	api.PolicyMultiattachBootable: "the same for a bootable volume, and a multiattach volume may be made bootable",
 }
 
-// Policies returns every policy, by name.
-func (s *Store) Policies(ctx context.Context) ([]api.Policy, error) {
+// Policies are the policies of the site.
+type Policies struct{ db *DB }
+
+// All returns every policy, by name.
+func (s *Policies) All(ctx context.Context) ([]api.Policy, error) {
 	scan := func(row ledger.Scanner) (api.Policy, error) {
 		var p api.Policy
 		err := row.Scan(&p.Name, &p.Enabled)
 		p.Description = policyTexts[p.Name]
 		return p, err
 	}
-	return ledger.QueryAll(ctx, s.db.Read, scan, "SELECT name, enabled FROM policies ORDER BY name")
+	return ledger.QueryAll(ctx, s.db.sqlite.Read, scan, "SELECT name, enabled FROM policies ORDER BY name")
 }
 
-// SetPolicy turns a policy on or off for later requests.
-func (s *Store) SetPolicy(ctx context.Context, call Call, name string, in api.PolicyUpdate) (api.Policy, error) {
-	return Mutate(ctx, s, call, "policy.set", []any{name, in}, func(ctx context.Context, tx *Tx) (api.Policy, error) {
+// Set turns a policy on or off for later requests.
+func (s *Policies) Set(ctx context.Context, call Call, name string, in api.PolicyUpdate) (api.Policy, error) {
+	return Mutate(ctx, s.db, call, "policy.set", []any{name, in}, func(ctx context.Context, tx *Tx) (api.Policy, error) {
 		if err := tx.CheckOperator("change a policy"); err != nil {
 			return api.Policy{}, err
 		}

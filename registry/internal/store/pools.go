@@ -52,22 +52,22 @@ func (tx poolTx) replace(ctx context.Context, hostID string, pools []api.Pool) e
 const poolQuery = `SELECT p.host_id, h.name, p.name, p.type, p.path, p.shared, p.multiattach, p.active, p.capacity_bytes, p.free_bytes, p.updated_us
 	FROM pools p JOIN hosts h ON h.id = p.host_id`
 
-// Pools returns the pools of every host, by name and host.
-func (s *Store) Pools(ctx context.Context) ([]api.Pool, error) {
-	return ledger.ReadAll(ctx, s.db.Read, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
+// All returns the pools of every host, by name and host.
+func (s *Pools) All(ctx context.Context) ([]api.Pool, error) {
+	return ledger.ReadAll(ctx, s.db.sqlite.Read, s.scan, poolQuery+" ORDER BY p.name, h.name")
 }
 
-// Pool returns the pool called name on the host that hostRef names. hostRef may be empty if only
+// Get returns the pool called name on the host that hostRef names. hostRef may be empty if only
 // one host has the pool, or if the pool is shared.
-func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error) {
+func (s *Pools) Get(ctx context.Context, name, hostRef string) (api.Pool, error) {
 	host := ""
 	if hostRef != "" {
 		var err error
-		if host, err = Resolve(ctx, s.db.Read, KindHost, hostRef); err != nil {
+		if host, err = Resolve(ctx, s.db.sqlite.Read, KindHost, hostRef); err != nil {
 			return api.Pool{}, err
 		}
 	}
-	found, err := ledger.ReadAll(ctx, s.db.Read, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
+	found, err := ledger.ReadAll(ctx, s.db.sqlite.Read, s.scan, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
 	if err != nil {
 		return api.Pool{}, err
 	}
@@ -87,7 +87,7 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %s; say which host", len(found), name).With("hosts", hosts)
 }
 
-func (s *Store) scanPool(row ledger.Scanner) (api.Pool, error) {
+func (s *Pools) scan(row ledger.Scanner) (api.Pool, error) {
 	var (
 		p       api.Pool
 		hostID  string
@@ -95,19 +95,19 @@ func (s *Store) scanPool(row ledger.Scanner) (api.Pool, error) {
 	)
 	err := row.Scan(&hostID, &p.Host, &p.Name, &p.Type, &p.Path, &p.Shared, &p.Multiattach, &p.Active, &p.CapacityBytes, &p.FreeBytes, &updated)
 	p.UpdatedAt = ledger.FromMicros(updated)
-	s.fillPool(hostID, &p)
+	s.fill(hostID, &p)
 	return p, err
 }
 
-// fillPool adds the reported values of a pool that are not stored. A silent host may use the pool
+// fill adds the reported values of a pool that are not stored. A silent host may use the pool
 // for more than it last reported.
-func (s *Store) fillPool(hostID string, p *api.Pool) {
-	reported := s.hosts.FillPool(hostID, p)
-	last, seen := s.hosts.LastSeen(hostID)
+func (s *Pools) fill(hostID string, p *api.Pool) {
+	reported := s.db.hosts.FillPool(hostID, p)
+	last, seen := s.db.hosts.LastSeen(hostID)
 	switch {
 	case !reported:
 		p.Uses = append(p.Uses, api.PoolUse{Unknown: "the host has not reported since the registry started"})
-	case !seen || !s.isUp(hostID, last):
+	case !seen || !s.db.isUp(hostID, last):
 		p.Uses = append(p.Uses, api.PoolUse{Unknown: "the host was last heard of at " + last.UTC().Format(time.RFC3339)})
 	}
 	for i := range p.Uses {

@@ -15,27 +15,27 @@ import (
 // while the host is away. They decide nothing: the host's transactions check the same rules.
 
 // CheckCreate refuses a volume that the host cannot make.
-func (s *Store) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID string) error {
-	t, err := typeByRef(ctx, s.db.Read, cmp.Or(in.Type, DefaultType))
+func (s *Volumes) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID string) error {
+	t, err := typeByRef(ctx, s.db.sqlite.Read, cmp.Or(in.Type, DefaultType))
 	if err != nil {
 		return err
 	}
 	format := cmp.Or(in.Format, api.FormatRaw)
-	if err := checkTypeSuits(ctx, s.db.Read, t, "make volume "+in.Name, format, in.Bootable); err != nil || in.Pool == "" {
+	if err := checkTypeSuits(ctx, s.db.sqlite.Read, t, "make volume "+in.Name, format, in.Bootable); err != nil || in.Pool == "" {
 		return err
 	}
-	return checkTypeAllows(ctx, s.db.Read, t, hostID, api.Location{Pool: in.Pool, Name: in.Name, Format: format})
+	return checkTypeAllows(ctx, s.db.sqlite.Read, t, hostID, api.Location{Pool: in.Pool, Name: in.Name, Format: format})
 }
 
 // CheckMove refuses a volume that cannot be moved in its present state.
-func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
+func (s *Volumes) CheckMove(ctx context.Context, v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
 		return MigrationActive(v, "migrate")
 	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
 		return NotAvailable(v, "migrate")
 	}
-	return checkHeldByOne(ctx, s.db.Read, v)
+	return checkHeldByOne(ctx, s.db.sqlite.Read, v)
 }
 
 // checkHeldByOne refuses to move a volume that hosts have at several instances, or at a shelved
@@ -116,7 +116,7 @@ func CheckDetach(v api.Volume, i api.Instance) error {
 	return nil
 }
 
-// CheckPoolKnown returns not_found if no host has reported a pool of this name.
-func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
-	return CheckPoolKnown(ctx, s.db.Read, name)
+// CheckKnown returns not_found if no host has reported a pool of this name.
+func (s *Pools) CheckKnown(ctx context.Context, name string) error {
+	return CheckPoolKnown(ctx, s.db.sqlite.Read, name)
 }

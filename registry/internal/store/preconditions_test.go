@@ -29,8 +29,8 @@ func TestARootVolumeIsNotReservedAtAShelvedInstance(t *testing.T) {
 	s := newCluster(t)
 	instanceState(api.InstanceStopped, app)(t, s)
 	shelved(app)(t, s)
-	_, err := s.ReserveAttachment(t.Context(), as(hostA, 1), reserve(func(in *api.AttachmentReserve) { in.Root = true }))
+	_, err := s.Attachments.Reserve(t.Context(), as(hostA, 1), reserve(func(in *api.AttachmentReserve) { in.Root = true }))
 	wantCode(t, err, api.CodeRootAttachForbidden, "instance shelve app")
-	_, err = s.ReserveAttachment(t.Context(), as(hostA, 1), reserve(nil))
+	_, err = s.Attachments.Reserve(t.Context(), as(hostA, 1), reserve(nil))
 	wantCode(t, err, api.CodeStateForbidden, "it is shelved")
 }

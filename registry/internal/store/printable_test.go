@@ -29,13 +29,13 @@ func TestWhatAHostSaysIsPrintableWhereverItIsKept(t *testing.T) {
 
 	in := progress(hostA, "a", move, 1)
 	in.Migrations[0].Error = said()
-	must(s.Report(t.Context(), nobody, in))(t)
-	live, _ := s.MigrationProgress(move)
+	must(s.Reports.Receive(t.Context(), nobody, in))(t)
+	live, _ := s.Progress.Of(move)
 	shown("in a report", live.Error)
 
 	needs := step(api.MigrationNeedsOperator, api.MigrationStarting)
 	needs.Error = said()
-	shown("of a migration", must(s.TransitionMigration(t.Context(), nobody, move, needs))(t).Error)
+	shown("of a migration", must(s.Migrations.Transition(t.Context(), nobody, move, needs))(t).Error)
 
 	if err := postWith(t, s, as(hostA, 1), map[string]any{"\x1b": said().Details["all"]}); err != nil {
 		t.Fatal(err)
@@ -55,14 +55,14 @@ func TestAnErrorOfAMigrationIsBounded(t *testing.T) {
 	} {
 		needs := step(api.MigrationNeedsOperator, api.MigrationStarting)
 		needs.Error = &e
-		wantCode(t, second(s.TransitionMigration(t.Context(), nobody, move, needs)), api.CodeInvalidArgument, what)
+		wantCode(t, second(s.Migrations.Transition(t.Context(), nobody, move, needs)), api.CodeInvalidArgument, what)
 	}
 }
 
 func TestTheReasonOfALockIsOneLine(t *testing.T) {
 	s := newSite(t)
-	wantCode(t, second(s.LockInstance(t.Context(), nobody, web, api.InstanceLock{Reason: "back\nup"})), api.CodeInvalidArgument, "cannot be printed")
-	if i := must(s.LockInstance(t.Context(), nobody, web, api.InstanceLock{Reason: "\tbackup\r\n"}))(t); i.LockReason != "backup" {
+	wantCode(t, second(s.Instances.Lock(t.Context(), nobody, web, api.InstanceLock{Reason: "back\nup"})), api.CodeInvalidArgument, "cannot be printed")
+	if i := must(s.Instances.Lock(t.Context(), nobody, web, api.InstanceLock{Reason: "\tbackup\r\n"}))(t); i.LockReason != "backup" {
 		t.Errorf("the reason is %q", i.LockReason)
 	}
 }

@@ -41,11 +41,11 @@ func TestHotChangesDoNotScanTables(t *testing.T) {
 			c.Key = fmt.Sprint(what, n)
 			return c
 		}
-		must(s.ReserveAttachment(t.Context(), call("r"), reserve(nil)))(t)
-		must(s.ReserveAttachment(t.Context(), call("s"), reserve(atWeb)))(t)
-		must(s.TransitionAttachment(t.Context(), call("c"), first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved)))(t)
-		must(s.ReleaseAttachment(t.Context(), call("x"), first, release(true)))(t)
-		must(s.ReleaseAttachment(t.Context(), call("y"), next, release(true)))(t)
+		must(s.Attachments.Reserve(t.Context(), call("r"), reserve(nil)))(t)
+		must(s.Attachments.Reserve(t.Context(), call("s"), reserve(atWeb)))(t)
+		must(s.Attachments.Transition(t.Context(), call("c"), first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved)))(t)
+		must(s.Attachments.Release(t.Context(), call("x"), first, release(true)))(t)
+		must(s.Attachments.Release(t.Context(), call("y"), next, release(true)))(t)
 	}
 	queries := must(s.ledger.ResetStatements(t.Context()))(t)
 	if len(queries) < 10 {
@@ -94,5 +94,5 @@ func explain(ctx context.Context, t *testing.T, s *Store, query string) string {
 		return detail, err
 	}
 	args := make([]any, 12)
-	return strings.Join(must(ledger.QueryAll(ctx, s.db.Write, scan, "EXPLAIN QUERY PLAN "+query, args...))(t), "\n")
+	return strings.Join(must(ledger.QueryAll(ctx, s.sqlite.Write, scan, "EXPLAIN QUERY PLAN "+query, args...))(t), "\n")
 }

@@ -49,8 +49,8 @@ type mover struct {
 // toPool is empty, best first. They reach both locations, and as many as possible of the other
 // volumes of the volume's instances: a move must not scatter the volumes of a shelved instance
 // while some host could unshelve it.
-func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]string, error) {
+func (s *Volumes) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
+	return ledger.View(ctx, s.db.sqlite.Read, func(q ledger.Querier) ([]string, error) {
 		scan := ledger.ScanInto(func(m *mover) []any { return []any{&m.hostID, &m.hasPool, &m.unreached} })
 		reach, err := ledger.QueryAll(ctx, q, scan, moverQuery, volumeID, toPool)
 		if err != nil {

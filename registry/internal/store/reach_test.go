@@ -24,11 +24,11 @@ func TestALinkedCloneIsReachedByOtherHostsWithAllItsBaseImagesOnly(t *testing.T)
 		t.Run(base, func(t *testing.T) {
 			s := newCluster(t)
 			cloneOver(t, s, base)
-			_, err := s.ReserveAttachment(t.Context(), as(hostB, 1), reserve(func(in *api.AttachmentReserve) {
+			_, err := s.Attachments.Reserve(t.Context(), as(hostB, 1), reserve(func(in *api.AttachmentReserve) {
 				atDB(in)
 				in.VolumeID = id(volumeKind, 61)
 			}))
-			movers := must(s.Movers(t.Context(), id(volumeKind, 61), "slow"))(t)
+			movers := must(s.Volumes.Movers(t.Context(), id(volumeKind, 61), "slow"))(t)
 			if !reached {
 				wantCode(t, err, api.CodeNotYourHost, "all its base images")
 			} else if err != nil {
@@ -47,7 +47,7 @@ func TestACloneOverAnImageOfAForgottenHostIsInheritedByNobody(t *testing.T) {
 			s := newCluster(t)
 			cloneOver(t, s, base)
 			var heirs int
-			err := s.db.Read.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM volumes WHERE id = ?2 AND "+heirOf+" IS NOT NULL", hostA, id(volumeKind, 61)).Scan(&heirs)
+			err := s.sqlite.Read.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM volumes WHERE id = ?2 AND "+heirOf+" IS NOT NULL", hostA, id(volumeKind, 61)).Scan(&heirs)
 			if err != nil || (heirs == 1) != inherited {
 				t.Errorf("%d heirs, %v", heirs, err)
 			}

@@ -34,7 +34,7 @@ func migrate(edit func(*api.MigrationRegister)) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
 		in := rootMigration()
 		edit(&in)
-		_, err := s.RegisterMigration(t.Context(), nobody, in)
+		_, err := s.Migrations.Register(t.Context(), nobody, in)
 		return err
 	}
 }
@@ -42,7 +42,7 @@ func migrate(edit func(*api.MigrationRegister)) func(*testing.T, *Store) error {
 // transit makes a transition of root's migration.
 func transit(in api.MigrationTransition) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
-		_, err := s.TransitionMigration(t.Context(), nobody, move, in)
+		_, err := s.Migrations.Transition(t.Context(), nobody, move, in)
 		return err
 	}
 }
@@ -74,7 +74,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			do: func(t *testing.T, s *Store) error {
 				in := dataMigration()
 				in.Host = "b"
-				_, err := s.RegisterMigration(t.Context(), nobody, in)
+				_, err := s.Migrations.Register(t.Context(), nobody, in)
 				return err
 			},
 		},
@@ -91,7 +91,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			do: migrate(func(m *api.MigrationRegister) { m.SrcAttachmentID = id(attachmentKind, 9) }),
 		},
 		"detached meanwhile": {
-			before: func(t *testing.T, s *Store) { must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t) },
+			before: func(t *testing.T, s *Store) { must(s.Instances.Forget(t.Context(), nobody, web, Forget{}))(t) },
 			code:   api.CodeConflict, text: "no host has it at an instance any more",
 			do: migrate(func(*api.MigrationRegister) {}),
 		},
@@ -101,11 +101,11 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 		},
 		"volume in the making": {
 			before: func(t *testing.T, s *Store) {
-				must(s.TransitionVolume(t.Context(), nobody, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))(t)
+				must(s.Volumes.Transition(t.Context(), nobody, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))(t)
 			},
 			code: api.CodeVolumeNotAvailable, text: "cannot migrate volume data: it is deleting",
 			do: func(t *testing.T, s *Store) error {
-				_, err := s.RegisterMigration(t.Context(), nobody, dataMigration())
+				_, err := s.Migrations.Register(t.Context(), nobody, dataMigration())
 				return err
 			},
 		},
@@ -145,7 +145,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			do: migrate(func(m *api.MigrationRegister) { m.Dst = at("/fast/data") }),
 		},
 		"dst of another migration": {
-			before: func(t *testing.T, s *Store) { must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t) },
+			before: func(t *testing.T, s *Store) { must(s.Migrations.Register(t.Context(), nobody, dataMigration()))(t) },
 			code:   api.CodeDstInUse, text: "of volume data",
 			do: migrate(func(m *api.MigrationRegister) { m.Dst = at("/slow/data") }),
 		},
@@ -156,7 +156,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 		"place that the type forbids": {
 			before: func(t *testing.T, s *Store) {
 				pools := []string{"fast"}
-				must(s.UpdateType(t.Context(), nobody, DefaultType, api.VolumeTypeUpdate{Pools: &pools}))(t)
+				must(s.Types.Update(t.Context(), nobody, DefaultType, api.VolumeTypeUpdate{Pools: &pools}))(t)
 			},
 			code: api.CodePolicyDenied, text: "type default",
 			do: migrate(func(m *api.MigrationRegister) { m.Dst.Pool = "slow" }),
@@ -166,7 +166,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			do: func(t *testing.T, s *Store) error {
 				in := dataMigration()
 				in.ID = move
-				_, err := s.RegisterMigration(t.Context(), nobody, in)
+				_, err := s.Migrations.Register(t.Context(), nobody, in)
 				return err
 			},
 		},
@@ -187,7 +187,7 @@ func TestTransitionsOfMigrationsThatAreRefused(t *testing.T) {
 			migrating(t, s)
 			from := api.MigrationStarting
 			for _, to := range states {
-				must(s.TransitionMigration(t.Context(), nobody, move, step(to, from)))(t)
+				must(s.Migrations.Transition(t.Context(), nobody, move, step(to, from)))(t)
 				from = to
 			}
 		}
@@ -224,23 +224,23 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 		return func(t *testing.T, s *Store) error {
 			in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Host: "a", Location: at("/fast/new")}
 			edit(&in)
-			_, err := s.RegisterVolume(t.Context(), nobody, in)
+			_, err := s.Volumes.Register(t.Context(), nobody, in)
 			return err
 		}
 	}
 	remove := func(ref string) func(*testing.T, *Store) error {
-		return func(t *testing.T, s *Store) error { _, err := s.ForgetVolume(t.Context(), nobody, ref); return err }
+		return func(t *testing.T, s *Store) error { _, err := s.Volumes.Forget(t.Context(), nobody, ref); return err }
 	}
 	transition := func(ref string, from, to api.VolumeStatus) func(*testing.T, *Store) error {
 		return func(t *testing.T, s *Store) error {
-			_, err := s.TransitionVolume(t.Context(), nobody, ref, api.VolumeTransition{From: from, To: to})
+			_, err := s.Volumes.Transition(t.Context(), nobody, ref, api.VolumeTransition{From: from, To: to})
 			return err
 		}
 	}
 	name := "root"
-	moving := func(t *testing.T, s *Store) { must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t) }
+	moving := func(t *testing.T, s *Store) { must(s.Migrations.Register(t.Context(), nobody, dataMigration()))(t) }
 	broken := func(t *testing.T, s *Store) {
-		must(s.TransitionVolume(t.Context(), nobody, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeError}))(t)
+		must(s.Volumes.Transition(t.Context(), nobody, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeError}))(t)
 	}
 	checkRefusals(t, map[string]refusal{
 		"name taken":     {nil, register(func(v *api.VolumeRegister) { v.Name = "root" }), api.CodeConflict, "volume root already"},
@@ -251,7 +251,7 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 		"unknown host":   {nil, register(func(v *api.VolumeRegister) { v.Host = "" }), api.CodeInvalidArgument, "host is missing"},
 		"in-use at once": {nil, register(func(v *api.VolumeRegister) { v.Status = api.VolumeInUse }), api.CodeInvalidArgument, "in-use"},
 		"rename to a taken name": {nil, func(t *testing.T, s *Store) error {
-			_, err := s.UpdateVolume(t.Context(), nobody, data, api.VolumeUpdate{Name: &name})
+			_, err := s.Volumes.Update(t.Context(), nobody, data, api.VolumeUpdate{Name: &name})
 			return err
 		}, api.CodeConflict, "volume root already"},
 		"delete while attached":      {nil, remove(root), api.CodeVolumeInUse, "attached to instance web"},
@@ -264,7 +264,7 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 		"out of use by decree":       {nil, transition("root", api.VolumeInUse, api.VolumeAvailable), api.CodeInvalidArgument, "in-use"},
 		"relocate without migration": {nil, func(t *testing.T, s *Store) error {
 			l := at("/fast/elsewhere")
-			_, err := s.TransitionVolume(t.Context(), nobody, "data", api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeError, Location: &l})
+			_, err := s.Volumes.Transition(t.Context(), nobody, "data", api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeError, Location: &l})
 			return err
 		}, api.CodeStateForbidden, "only a migration"},
 	})
@@ -278,19 +278,19 @@ func TestInstanceAndTypeChangesThatAreRefused(t *testing.T) {
 			in.Disks[0].VolumeID, in.Disks[0].VolumeName, in.Disks[0].AttachmentID = id(volumeKind, 9), "new", id(attachmentKind, 9)
 			in.Disks[0].Location = at("/fast/new")
 			edit(&in)
-			_, err := s.RegisterInstance(t.Context(), nobody, in)
+			_, err := s.Instances.Register(t.Context(), nobody, in)
 			return err
 		}
 	}
 	updateType := func(ref string, in api.VolumeTypeUpdate) func(*testing.T, *Store) error {
-		return func(t *testing.T, s *Store) error { _, err := s.UpdateType(t.Context(), nobody, ref, in); return err }
+		return func(t *testing.T, s *Store) error { _, err := s.Types.Update(t.Context(), nobody, ref, in); return err }
 	}
 	removeType := func(ref string) func(*testing.T, *Store) error {
-		return func(t *testing.T, s *Store) error { _, err := s.DeleteType(t.Context(), nobody, ref); return err }
+		return func(t *testing.T, s *Store) error { _, err := s.Types.Delete(t.Context(), nobody, ref); return err }
 	}
 	gold := func(t *testing.T, s *Store) {
-		must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
-		must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+		must(s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
+		must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 			ID: id(volumeKind, 8), Name: "nugget", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: at("/fast/nugget"),
 		}))(t)
 	}
@@ -305,7 +305,7 @@ func TestInstanceAndTypeChangesThatAreRefused(t *testing.T) {
 		"unknown mode":       {nil, register(func(i *api.InstanceRegister) { i.Disks[0].Mode = "x" }), api.CodeInvalidArgument, "rw and ro"},
 		"unknown state":      {nil, register(func(i *api.InstanceRegister) { i.State = "dancing" }), api.CodeInvalidArgument, "dancing"},
 		"forget while migrating": {migrating, func(t *testing.T, s *Store) error {
-			_, err := s.ForgetInstance(t.Context(), nobody, "web", Forget{})
+			_, err := s.Instances.Forget(t.Context(), nobody, "web", Forget{})
 			return err
 		}, api.CodeMigrationActive, "cannot forget instance web: migration " + move},
 		"multiattach under an attached volume": {nil, updateType(DefaultType, api.VolumeTypeUpdate{Multiattach: &yes}), api.CodeInUseRetype, "volume root is attached"},
@@ -313,11 +313,11 @@ func TestInstanceAndTypeChangesThatAreRefused(t *testing.T) {
 		"delete default":                       {nil, removeType(DefaultType), api.CodeStateForbidden, "default"},
 		"delete a used type":                   {gold, removeType("gold"), api.CodeConflict, "1 volume"},
 		"type name taken": {nil, func(t *testing.T, s *Store) error {
-			_, err := s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: DefaultType})
+			_, err := s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: DefaultType})
 			return err
 		}, api.CodeConflict, "default already"},
 		"host name taken": {nil, func(t *testing.T, s *Store) error {
-			_, err := s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, 9), Name: "a"})
+			_, err := s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: id(hostKind, 9), Name: "a"})
 			return err
 		}, api.CodeConflict, "reports right now; give one of the two another name"},
 	})
@@ -352,7 +352,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 			err := unchanged(t, s, func() error {
 				in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Host: "a", Location: at("/fast/new")}
 				edit(&in)
-				_, err := s.RegisterVolume(t.Context(), nobody, in)
+				_, err := s.Volumes.Register(t.Context(), nobody, in)
 				return err
 			})
 			wantCode(t, err, api.CodeInvalidArgument, "")

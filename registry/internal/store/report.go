@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/hostcache"
+	"github.com/volferry/volferry/registry/internal/ratelimit"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -26,89 +27,100 @@ const (
 	reportsPerSecond = 2
 )
 
-// Report stores a host's report and returns the host with the registry's mark. A new host gets
+// Reports stores what hosts report of themselves, their pools, instances and migrations.
+type Reports struct {
+	db       *DB
+	hosts    *Hosts
+	pools    *Pools
+	marks    *Marks
+	progress *Progress
+	// limit bounds the reports of a host that need a write to the database.
+	limit *ratelimit.Limit
+}
+
+// Receive stores a host's report and returns the host with the registry's mark. A new host gets
 // epoch 1. A fenced host, or one with another epoch than the registry's, gets stale_epoch; only the
-// time of its last report changes. Epoch 0 means that the host has lost its state; Report accepts
+// time of its last report changes. Epoch 0 means that the host has lost its state; Receive accepts
 // it if the host was never fenced.
 //
 // Nil pools or migrations mean that the daemon does not know them now: the last reported ones stay.
 // Reports have no op id: only the last one counts.
 //
 // A digest alone stands for the whole report that was answered with it. If that is not the host's
-// last stored report, Report returns a conflict with DetailReportWhole.
-func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
+// last stored report, Receive returns a conflict with DetailReportWhole.
+func (s *Reports) Receive(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
 	if err := validate.Report(in); err != nil {
 		return api.Host{}, err
 	}
 	if call.Host != nil && call.Host.ID != in.ID {
 		return api.Host{}, notYourHost("report for", in.Name)
 	}
-	now := s.now()
-	host, told, known := s.hosts.Touch(in.ID, now)
+	now := s.db.now()
+	host, told, known := s.db.hosts.Touch(in.ID, now)
 	if in.Mark != nil && *in.Mark != told {
-		if err := s.ObserveMark(ctx, in.ID, in.Name, *in.Mark); err != nil {
+		if err := s.marks.Observe(ctx, in.ID, in.Name, *in.Mark); err != nil {
 			return api.Host{}, err
 		}
 	} else {
-		s.history.ClearDoubt(in.ID)
+		s.db.history.ClearDoubt(in.ID)
 	}
 	// An unchanged report is refused too, so that the host can show why the registry does not work.
 	// So is a report with an older epoch: after stale_epoch the host would release volumes by an
 	// outdated state of the registry.
-	err := s.writable()
+	err := s.db.writable()
 	if err != nil {
 		return api.Host{}, err
 	}
-	s.hosts.SetCompared(in.ID)
+	s.db.hosts.SetCompared(in.ID)
 	if known {
 		if err := admitReport(host, in.Epoch); err != nil {
 			return api.Host{}, err
 		}
 	}
 	if in.Digest == "" {
-		if host, in.Digest, err = s.takeReport(ctx, call, in, host, now); err != nil {
+		if host, in.Digest, err = s.take(ctx, call, in, host, now); err != nil {
 			return api.Host{}, err
 		}
-	} else if !s.hosts.HasReport(in.ID, in.Digest) {
+	} else if !s.db.hosts.HasReport(in.ID, in.Digest) {
 		return api.Host{}, api.Errorf(api.CodeConflict, "the registry does not have the report of host %s that the digest stands for; it wants the whole report", in.Name).
 			With(api.DetailReportWhole, true)
 	}
-	if err := s.cacheProgress(ctx, in); err != nil {
+	if err := s.progress.cache(ctx, in); err != nil {
 		return api.Host{}, err
 	}
-	h, mark := s.hostDocument(host), s.history.Now()
-	h.Mark, h.ReportDigest, h.ReportEverySeconds = &mark, in.Digest, int(s.reportEvery()/time.Second)
-	s.hosts.SetMark(in.ID, mark)
+	h, mark := s.hosts.document(host), s.db.history.Now()
+	h.Mark, h.ReportDigest, h.ReportEverySeconds = &mark, in.Digest, int(s.db.reportEvery()/time.Second)
+	s.db.hosts.SetMark(in.ID, mark)
 	return h, nil
 }
 
-// takeReport stores a whole report if it has changes, and returns the host and the report's digest.
-func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, host hostcache.Row, now time.Time) (hostcache.Row, string, error) {
+// take stores a whole report if it has changes, and returns the host and the report's digest.
+func (s *Reports) take(ctx context.Context, call Call, in api.HostReport, host hostcache.Row, now time.Time) (hostcache.Row, string, error) {
 	digest, err := reportDigest(in)
 	if err != nil {
 		return host, "", err
 	}
-	if s.hosts.Update(in, digest) {
+	if s.db.hosts.Update(in, digest) {
 		return host, digest, nil
 	}
 	if call.Host != nil {
-		if ok, _ := s.reportLimit.Allow(in.ID, now); !ok {
+		if ok, _ := s.limit.Allow(in.ID, now); !ok {
 			return host, "", api.Errorf(api.CodeRegistryUnavailable, "the report of host %s was not taken: a host may report something new %d times at once and %d times a second; try again later",
 				in.Name, reportsAtOnce, reportsPerSecond).
 				With(api.DetailReportLater, true)
 		}
 	}
-	end, err := s.hosts.BeginReport(ctx, in.ID)
+	end, err := s.db.hosts.BeginReport(ctx, in.ID)
 	if err != nil {
 		return host, "", err
 	}
 	defer end()
-	if host, err = s.storeReport(ctx, call, in, digest); err != nil {
+	if host, err = s.store(ctx, call, in, digest); err != nil {
 		return host, "", err
 	}
-	s.hosts.Touch(in.ID, now)
-	s.hosts.SetCompared(in.ID) // the host may be new
-	s.hosts.Update(in, digest)
+	s.db.hosts.Touch(in.ID, now)
+	s.db.hosts.SetCompared(in.ID) // the host may be new
+	s.db.hosts.Update(in, digest)
 	return host, digest, nil
 }
 
@@ -135,10 +147,10 @@ func reportDigest(in api.HostReport) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// storeReport stores the part of a report that the database keeps.
-func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostcache.Row, error) {
+// store stores the part of a report that the database keeps.
+func (s *Reports) store(ctx context.Context, call Call, in api.HostReport, digest string) (hostcache.Row, error) {
 	call.Key = ""
-	return mutateIf(ctx, s, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostcache.Row, error) {
+	return mutateIf(ctx, s.db, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostcache.Row, error) {
 		pools := poolTx{tx}
 		was, err := tx.hostRow(ctx, in.ID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -154,7 +166,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 		if err != nil {
 			return now, err
 		}
-		if err := pools.replace(ctx, in.ID, s.trustedPools(in.Pools, in.ID, in.Name)); err != nil {
+		if err := pools.replace(ctx, in.ID, s.pools.trusted(in.Pools, in.ID, in.Name)); err != nil {
 			return now, err
 		}
 		foreign, err := reportTx{tx}.storeInstances(ctx, in)
@@ -162,15 +174,15 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 			return now, err
 		}
 		tx.OnCommit(func() {
-			s.hosts.Put(now, digest)
-			s.hosts.SetForeign(in.ID, foreign)
+			s.db.hosts.Put(now, digest)
+			s.db.hosts.SetForeign(in.ID, foreign)
 		})
 		return now, reportTx{tx}.audit(ctx, was, now)
 	})
 }
 
 // storeHost inserts or updates the row of a host and returns it.
-func (s *Store) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hostcache.Row, error) {
+func (s *Reports) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hostcache.Row, error) {
 	tx.cache.hosts.invalidate()
 	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
 		VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)
@@ -187,17 +199,17 @@ func (s *Store) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hostc
 
 // nameTaken refuses a host because another id has its name: another machine, or this machine before
 // it was reinstalled. If the other host reports right now, it is another machine.
-func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
+func (s *Reports) nameTaken(ctx context.Context, tx *Tx, name string) error {
 	h, err := scanHostRow(tx.QueryRowContext(ctx, hostQuery+" WHERE name = ?", name))
 	if err != nil {
 		return fmt.Errorf("look up the host of the name %s: %w", name, err)
 	}
 	last := h.LastSeen
-	if at, ok := s.hosts.LastSeen(h.ID); ok {
+	if at, ok := s.db.hosts.LastSeen(h.ID); ok {
 		last = at
 	}
 	refused := fmt.Sprintf("the name %s belongs to another host (id %s, last report %s)", name, h.ID, last.UTC().Format(time.RFC3339))
-	if !h.Fenced && s.isUp(h.ID, last) {
+	if !h.Fenced && s.db.isUp(h.ID, last) {
 		return api.Errorf(api.CodeConflict, "%s, which reports right now; give one of the two another name (host_name in volferryd.toml)", refused)
 	}
 	return api.Errorf(api.CodeConflict, "%s; if that is another machine, give one of the two another name (host_name in volferryd.toml); "+
@@ -224,3 +236,7 @@ func (tx reportTx) audit(ctx context.Context, was, now hostcache.Row) error {
 		Details: map[string]any{"boot_id": now.BootID, "version": now.Version},
 	})
 }
+
+// Invalidate makes the store write each host's next report, even if it is the same as the
+// last one.
+func (s *Reports) Invalidate(hostIDs ...string) { s.db.hosts.Invalidate(hostIDs...) }

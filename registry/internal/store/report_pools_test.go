@@ -29,20 +29,20 @@ func TestAHostIsBelievedThatAPoolIsSharedIfTheSiteHasNamedIt(t *testing.T) {
 			for n, host := range []string{"a", "b"} {
 				in := reportOf(id(hostKind, n+1), host, 1)
 				in.Pools = []api.Pool{{Name: "fast", Type: "dir", Path: "/fast"}, {Name: "nfs", Type: "dir", Path: "/nfs", Shared: true}}
-				must(s.Report(t.Context(), nobody, in))(t)
+				must(s.Reports.Receive(t.Context(), nobody, in))(t)
 			}
-			if diff := cmp.Diff(tc.status, s.SharedPools()); diff != "" {
+			if diff := cmp.Diff(tc.status, s.Pools.Shared()); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
-			if p := must(s.Pool(t.Context(), "nfs", "a"))(t); p.Shared != tc.shared {
+			if p := must(s.Pools.Get(t.Context(), "nfs", "a"))(t); p.Shared != tc.shared {
 				t.Errorf("shared = %t", p.Shared)
 			}
-			if p, err := s.Pool(t.Context(), "nfs", ""); tc.shared && (err != nil || p.Host != "a") || !tc.shared && api.CodeOf(err) != api.CodeInvalidArgument {
+			if p, err := s.Pools.Get(t.Context(), "nfs", ""); tc.shared && (err != nil || p.Host != "a") || !tc.shared && api.CodeOf(err) != api.CodeInvalidArgument {
 				t.Errorf("without a host: %+v, %v", p, err)
 			}
-			must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: web, Name: "web", Host: "b", State: api.InstanceRunning}))(t)
-			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: data, Name: "data", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/data")}))(t)
-			_, err := s.ReserveAttachment(t.Context(), as(hostB, 1), api.AttachmentReserve{
+			must(s.Instances.Register(t.Context(), nobody, api.InstanceRegister{ID: web, Name: "web", Host: "b", State: api.InstanceRunning}))(t)
+			must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{ID: data, Name: "data", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/data")}))(t)
+			_, err := s.Attachments.Reserve(t.Context(), as(hostB, 1), api.AttachmentReserve{
 				ID: id(attachmentKind, 9), VolumeID: data, InstanceID: web, Device: "vdb", Mode: api.ModeRW, Host: hostB, Epoch: 1, Generation: 1,
 			})
 			if tc.shared && err != nil {

@@ -16,18 +16,18 @@ func TestAReportThatSaysNothingNewOfInstancesWritesNothingOfThem(t *testing.T) {
 	s := newSite(t)
 	in := reportOf(hostA, "a", 1)
 	in.Instances = []api.InstanceReport{{ID: web, State: api.InstanceRunning}}
-	must(s.Report(t.Context(), as(hostA, 1), in))(t)
-	before := must(s.Instance(t.Context(), web, everyone))(t)
+	must(s.Reports.Receive(t.Context(), as(hostA, 1), in))(t)
+	before := must(s.Instances.Get(t.Context(), web, everyone))(t)
 	for range 100 {
 		in.Instances = append(in.Instances, api.InstanceReport{ID: uuid.NewString(), State: api.InstanceStopped})
 	}
-	must(s.Report(t.Context(), as(hostA, 1), in))(t)
-	if after := must(s.Instance(t.Context(), web, everyone))(t); !after.UpdatedAt.Equal(before.UpdatedAt) {
+	must(s.Reports.Receive(t.Context(), as(hostA, 1), in))(t)
+	if after := must(s.Instances.Get(t.Context(), web, everyone))(t); !after.UpdatedAt.Equal(before.UpdatedAt) {
 		t.Errorf("updated at %s, was %s", after.UpdatedAt, before.UpdatedAt)
 	}
 	in.Instances[0].State = api.InstancePaused
-	must(s.Report(t.Context(), as(hostA, 1), in))(t)
-	if after := must(s.Instance(t.Context(), web, everyone))(t); after.State != api.InstancePaused {
+	must(s.Reports.Receive(t.Context(), as(hostA, 1), in))(t)
+	if after := must(s.Instances.Get(t.Context(), web, everyone))(t); after.State != api.InstancePaused {
 		t.Errorf("state = %s", after.State)
 	}
 }
@@ -43,13 +43,13 @@ func TestAGuestThatStandsStillIsShownSoUntilItsHostSaysOtherwise(t *testing.T) {
 		{api.InstanceRunning, "", api.InstanceRunning},
 	} {
 		in.Instances = []api.InstanceReport{{ID: web, State: c.state, Standstill: c.standstill}}
-		must(s.Report(t.Context(), as(hostA, 1), in))(t)
-		if got := must(s.Instance(t.Context(), web, everyone))(t); got.State != c.shown {
+		must(s.Reports.Receive(t.Context(), as(hostA, 1), in))(t)
+		if got := must(s.Instances.Get(t.Context(), web, everyone))(t); got.State != c.shown {
 			t.Errorf("reported as %+v, it is shown as %s", in.Instances[0], got.State)
 		}
 	}
 	in.Instances[0].Standstill = api.InstanceError
-	if _, err := s.Report(t.Context(), as(hostA, 1), in); api.CodeOf(err) != api.CodeInvalidArgument {
+	if _, err := s.Reports.Receive(t.Context(), as(hostA, 1), in); api.CodeOf(err) != api.CodeInvalidArgument {
 		t.Errorf("an unknown one is taken: %v", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestAHostThatReportsWithoutEndIsHeldUpAndNoOther(t *testing.T) {
 	report := func(host, name string, n int) error {
 		in := reportOf(host, name, 1)
 		in.Version = fmt.Sprint(n)
-		return second(s.Report(t.Context(), as(host, 1), in))
+		return second(s.Reports.Receive(t.Context(), as(host, 1), in))
 	}
 	for n := range reportsAtOnce {
 		if err := report(hostA, "a", n); err != nil {

@@ -35,15 +35,15 @@ type RestoreAcceptance struct {
 // fence would be believed, and hosts would use attachments that the database does not know. No host
 // is fenced: each releases the volumes that it no longer has, and rejoins. CheckNotBehind protects
 // those volumes until then.
-func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
+func (s *Marks) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
 	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return api.RegistryMark{}, err
 	}
 	if call.Host != nil {
 		return api.RegistryMark{}, api.Errorf(api.CodePermissionDenied, "only an operator can accept that the registry was restored")
 	}
-	return mutateIf(ctx, s, call, "registry.accept_restore", in, admitAlways, func(ctx context.Context, tx *Tx) (api.RegistryMark, error) {
-		if !in.WithoutProof && !s.history.Restored() {
+	return mutateIf(ctx, s.db, call, "registry.accept_restore", in, admitAlways, func(ctx context.Context, tx *Tx) (api.RegistryMark, error) {
+		if !in.WithoutProof && !s.db.history.Restored() {
 			return api.RegistryMark{}, api.Errorf(api.CodeConflict, "no host has shown that this database is older than what it was told, so there is no restore to accept; "+
 				"every host would get a new epoch for nothing. If it is from a backup all the same, say so: --without-proof")
 		}
@@ -52,29 +52,29 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 		if err := tx.QueryRowContext(ctx, "SELECT id, timeline FROM registry").Scan(&id, &before); err != nil {
 			return api.RegistryMark{}, fmt.Errorf("read timeline: %w", err)
 		}
-		timeline := max(before, s.history.NewestTimeline()) + 1
+		timeline := max(before, s.db.history.NewestTimeline()) + 1
 		if err := tx.ExecAll(ctx, ledger.SQL("UPDATE registry SET timeline = ?", timeline), ledger.SQL("DELETE FROM restore_proofs")); err != nil {
 			return api.RegistryMark{}, err
 		}
-		tx.OnCommit(func() { s.history.BeginTimeline(timeline) })
+		tx.OnCommit(func() { s.db.history.BeginTimeline(timeline) })
 		if err := s.renewEpochs(ctx, tx, timeline); err != nil {
 			return api.RegistryMark{}, err
 		}
 		event, err := tx.AddEvent(ctx, api.Event{
 			What: "registry.accept_restore", Object: "registry/" + id,
 			From: strconv.FormatInt(before, 10), To: strconv.FormatInt(timeline, 10),
-			Details: map[string]any{"evidence": in.Evidence, "reason": s.history.Reason()},
+			Details: map[string]any{"evidence": in.Evidence, "reason": s.db.history.Reason()},
 		})
 		if err != nil {
 			return api.RegistryMark{}, err
 		}
 		end, err := tx.End(ctx)
-		return s.history.Signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(end.Hash)}), err
+		return s.db.history.Signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(end.Hash)}), err
 	})
 }
 
 // renewEpochs gives every host an epoch of the new timeline.
-func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
+func (s *Marks) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	tx.cache.hosts.invalidate()
 	if err := tx.Exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	}
 	tx.OnCommit(func() {
 		for _, h := range hosts {
-			s.hosts.Put(h, "")
+			s.db.hosts.Put(h, "")
 		}
 	})
 	return nil

@@ -46,18 +46,25 @@ func makeMarkKey(ctx context.Context, db *sqlitedb.DB) error {
 	return nil
 }
 
-// Mark returns the mark of the newest history on stable storage, from memory.
-func (s *Store) Mark() api.RegistryMark { return s.history.Now() }
+// Marks are the marks of the registry's history, which hosts keep and show.
+type Marks struct {
+	db         *DB
+	onReadOnly func(reason string)
+	onDoubt    func(host string)
+}
 
-// ObserveMark compares a mark that a host shows with the registry's history. A mark outside of this
+// Now returns the mark of the newest history on stable storage, from memory.
+func (s *Marks) Now() api.RegistryMark { return s.db.history.Now() }
+
+// Observe compares a mark that a host shows with the registry's history. A mark outside of this
 // history with this registry's signature proves that the database was restored from a backup, or
 // that the end of its audit trail was cut off; the store becomes read-only. An unsigned mark is one
 // host's claim: the store refuses that host, until it shows another mark or a restore is accepted.
 // Marks of other registries and of older timelines prove nothing.
-func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.RegistryMark) error {
-	now := s.history.Now()
+func (s *Marks) Observe(ctx context.Context, hostID, name string, m api.RegistryMark) error {
+	now := s.db.history.Now()
 	if m.RegistryID != now.RegistryID || m.Timeline < now.Timeline || m.Seq <= 0 {
-		s.history.ClearDoubt(hostID)
+		s.db.history.ClearDoubt(hostID)
 		return nil
 	}
 	ours, err := s.inHistory(ctx, now, m)
@@ -65,18 +72,18 @@ func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.Regi
 		return err
 	}
 	if ours {
-		s.history.ClearDoubt(hostID)
+		s.db.history.ClearDoubt(hostID)
 		return nil
 	}
-	if !s.history.HasSigned(m) {
-		if s.history.AddDoubt(history.Shown{HostID: hostID, HostName: name, Mark: m}) && s.onDoubt != nil {
+	if !s.db.history.HasSigned(m) {
+		if s.db.history.AddDoubt(history.Shown{HostID: hostID, HostName: name, Mark: m}) && s.onDoubt != nil {
 			s.onDoubt(name)
 		}
-		return s.history.CheckDoubt(hostID)
+		return s.db.history.CheckDoubt(hostID)
 	}
-	newest, first := s.history.AddProof(history.Shown{HostID: hostID, HostName: name, Mark: m})
+	newest, first := s.db.history.AddProof(history.Shown{HostID: hostID, HostName: name, Mark: m})
 	if first && s.onReadOnly != nil {
-		s.onReadOnly(s.history.Reason())
+		s.onReadOnly(s.db.history.Reason())
 	}
 	if newest {
 		return s.keepProof(ctx, hostID, name, m)
@@ -85,9 +92,9 @@ func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.Regi
 }
 
 // keepProof stores a mark that proves a restore, for the next start and for `accept-restore`.
-func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
-	return s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
-		if s.history.Now().Timeline > m.Timeline {
+func (s *Marks) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
+	return s.db.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
+		if s.db.history.Now().Timeline > m.Timeline {
 			return nil // a restore has been accepted since
 		}
 		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO restore_proofs (host_id, host, timeline, seq, hash) VALUES (?, ?, ?, ?, ?)",
@@ -100,7 +107,7 @@ func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.Regist
 }
 
 // inHistory reports whether m is part of the history with the newest mark now.
-func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, error) {
+func (s *Marks) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, error) {
 	switch {
 	case history.Newer(m, now) > 0:
 		return false, nil
@@ -108,7 +115,7 @@ func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, e
 		return m.Hash == now.Hash, nil
 	}
 	var hash []byte
-	err := s.db.Read.QueryRowContext(ctx, "SELECT hash FROM events WHERE seq = ?", m.Seq).Scan(&hash)
+	err := s.db.sqlite.Read.QueryRowContext(ctx, "SELECT hash FROM events WHERE seq = ?", m.Seq).Scan(&hash)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return false, fmt.Errorf("look up event of a mark: %w", err)
 	}
@@ -117,13 +124,13 @@ func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, e
 
 // ReadOnly reports whether the store refuses changes because hosts know a newer history; reason
 // includes the operator's next action.
-func (s *Store) ReadOnly() (reason string, yes bool) {
+func (s *DB) ReadOnly() (reason string, yes bool) {
 	reason = s.history.Reason()
 	return reason, reason != ""
 }
 
 // writable refuses every change while the store is read-only.
-func (s *Store) writable() error {
+func (s *DB) writable() error {
 	if !s.history.Restored() {
 		return nil
 	}
@@ -132,25 +139,15 @@ func (s *Store) writable() error {
 
 // Doubted returns, sorted, the names of the hosts that show a mark which this registry has neither
 // given out nor signed. The store refuses all their requests.
-func (s *Store) Doubted() []string { return s.history.Doubted() }
+func (s *Marks) Doubted() []string { return s.db.history.Doubted() }
 
 // admitCompared refuses the changes of a host that has not shown its mark since the start: its
 // first report may prove that the database is from a backup, and such a database must not change.
-func (s *Store) admitCompared(host hostcache.Row) error {
+func (s *DB) admitCompared(host hostcache.Row) error {
 	if err := s.history.CheckDoubt(host.ID); err != nil {
 		return err
 	}
 	if s.hosts.WasCompared(host.ID) {
-		return nil
-	}
-	return notHeard(host.Name)
-}
-
-// CheckHeard refuses a host that has not reported since the start. It may not know that the
-// registry was restarted, and must report first. A restored database accepts no reports, so
-// CheckHeard then allows every host.
-func (s *Store) CheckHeard(host api.Host) error {
-	if s.history.Restored() || s.hosts.WasCompared(host.ID) {
 		return nil
 	}
 	return notHeard(host.Name)

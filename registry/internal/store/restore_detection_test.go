@@ -23,7 +23,7 @@ var acceptedBlind = RestoreAcceptance{Evidence: checked, WithoutProof: true}
 // givenMark returns the mark in the answer to a report.
 func givenMark(t *testing.T, s *Store) api.RegistryMark {
 	t.Helper()
-	return *must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t).Mark
+	return *must(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a", 1)))(t).Mark
 }
 
 // show reports for host a with a mark.
@@ -31,7 +31,7 @@ func show(t *testing.T, s *Store, m api.RegistryMark) error {
 	t.Helper()
 	in := reportOf(hostA, "a", 1)
 	in.Mark = &m
-	return second(s.Report(t.Context(), nobody, in))
+	return second(s.Reports.Receive(t.Context(), nobody, in))
 }
 
 func wantReadOnly(t *testing.T, s *Store, want bool) {
@@ -62,10 +62,10 @@ func TestTheMarkIsTheEndOfTheTrail(t *testing.T) {
 		t.Errorf("mark = %+v after %+v", next, m)
 	}
 	s = reopen()
-	if diff := cmp.Diff(next, s.Mark()); diff != "" {
+	if diff := cmp.Diff(next, s.Marks.Now()); diff != "" {
 		t.Errorf("mark after a restart (-before +after):\n%s", diff)
 	}
-	if other := newStore(t).Mark(); other.RegistryID == m.RegistryID {
+	if other := newStore(t).Marks.Now(); other.RegistryID == m.RegistryID {
 		t.Error("two registries have one id")
 	}
 }
@@ -87,7 +87,7 @@ func TestMarksThatProveARestore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			m := s.Mark()
+			m := s.Marks.Now()
 			tc.edit(&m)
 			m = s.history.Signed(m)
 			if err := show(t, s, m); (err != nil) != tc.want {
@@ -134,18 +134,18 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 	wantReadOnly(t, s, true)
 	if err := unchanged(t, s, func() error {
 		// This also holds for a report without changes, and for housekeeping.
-		wantCode(t, second(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1))), api.CodeRegistryUnavailable, "event 2")
+		wantCode(t, second(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a", 1))), api.CodeRegistryUnavailable, "event 2")
 		return s.Housekeep(t.Context())
 	}); err != nil {
 		t.Error(err)
 	}
-	if h := must(s.Hosts(t.Context()))(t); len(h) != 1 {
+	if h := must(s.Hosts.All(t.Context()))(t); len(h) != 1 {
 		t.Errorf("hosts = %+v; a read-only store can be read", h)
 	}
 
-	accepted := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, RestoreAcceptance{Evidence: checked}))(t)
-	if accepted.Timeline != 2 || accepted != s.Mark() {
-		t.Errorf("mark = %+v, and the store says %+v", accepted, s.Mark())
+	accepted := must(s.Marks.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, RestoreAcceptance{Evidence: checked}))(t)
+	if accepted.Timeline != 2 || accepted != s.Marks.Now() {
+		t.Errorf("mark = %+v, and the store says %+v", accepted, s.Marks.Now())
 	}
 	if e := lastEvent(t, s); e.What != "registry.accept_restore" || e.Who != "root" || e.From != "1" || e.To != "2" || e.Details["evidence"] != checked ||
 		!strings.Contains(fmt.Sprint(e.Details["reason"]), "event 2") {
@@ -155,7 +155,7 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 	// The mark of the old timeline proves nothing; its epoch is also old.
 	wantCode(t, show(t, s, m), api.CodeStaleEpoch, "host a")
 	wantReadOnly(t, s, false)
-	again := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, RestoreAcceptance{Evidence: checked}))(t)
+	again := must(s.Marks.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, RestoreAcceptance{Evidence: checked}))(t)
 	if again != accepted {
 		t.Errorf("the same again = %+v, want %+v", again, accepted)
 	}
@@ -168,22 +168,22 @@ func TestAnEndOfTheTrailThatWasCutOffIsNoticedByAMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := givenMark(t, s)
-	if _, err := s.db.Write.ExecContext(t.Context(), "DROP TRIGGER events_are_not_removed; DELETE FROM events WHERE seq = 2"); err != nil {
+	if _, err := s.sqlite.Write.ExecContext(t.Context(), "DROP TRIGGER events_are_not_removed; DELETE FROM events WHERE seq = 2"); err != nil {
 		t.Fatal(err)
 	}
 	s = reopen()
-	must(s.VerifyAudit(t.Context()))(t) // the trail alone does not show it
+	must(s.Trail.Verify(t.Context()))(t) // the trail alone does not show it
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "event 2")
 	wantReadOnly(t, s, true)
 }
 
 func TestTheNewTimelineIsNewerThanAnyThatAHostWasTold(t *testing.T) {
 	s := newSite(t)
-	m := s.Mark()
+	m := s.Marks.Now()
 	m.Timeline = 7
 	m = s.history.Signed(m)
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "timeline 7")
-	if accepted := must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t); accepted.Timeline != 8 {
+	if accepted := must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t); accepted.Timeline != 8 {
 		t.Errorf("timeline = %d, want 8", accepted.Timeline)
 	}
 	wantReadOnly(t, s, false)
@@ -191,18 +191,18 @@ func TestTheNewTimelineIsNewerThanAnyThatAHostWasTold(t *testing.T) {
 
 func TestTheTimelineSurvivesARestart(t *testing.T) {
 	s, reopen := reopenable(t)
-	accepted := must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
+	accepted := must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	s = reopen()
-	if s.Mark() != accepted {
-		t.Errorf("mark = %+v, want %+v", s.Mark(), accepted)
+	if s.Marks.Now() != accepted {
+		t.Errorf("mark = %+v, want %+v", s.Marks.Now(), accepted)
 	}
 }
 
 func TestAcceptRestoreThatIsRefused(t *testing.T) {
 	s, m := restored(t)
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "")
-	wantCode(t, second(s.AcceptRestore(t.Context(), nobody, RestoreAcceptance{Evidence: " "})), api.CodeInvalidArgument, "evidence is missing")
-	wantCode(t, second(s.AcceptRestore(t.Context(), as(hostA, 1), acceptedBlind)), api.CodePermissionDenied, "operator")
+	wantCode(t, second(s.Marks.AcceptRestore(t.Context(), nobody, RestoreAcceptance{Evidence: " "})), api.CodeInvalidArgument, "evidence is missing")
+	wantCode(t, second(s.Marks.AcceptRestore(t.Context(), as(hostA, 1), acceptedBlind)), api.CodePermissionDenied, "operator")
 	wantReadOnly(t, s, true)
 }
 
@@ -213,13 +213,13 @@ func TestEveryHostThatProvesARestoreIsNamedOnce(t *testing.T) {
 	m.Seq = 10
 	m = s.history.Signed(m)
 	for range 2 {
-		if err := s.ObserveMark(t.Context(), hostA, "a", m); err != nil {
+		if err := s.Marks.Observe(t.Context(), hostA, "a", m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m.Seq = 20
 	m = s.history.Signed(m)
-	if err := s.ObserveMark(t.Context(), hostB, "b", m); err != nil {
+	if err := s.Marks.Observe(t.Context(), hostB, "b", m); err != nil {
 		t.Fatal(err)
 	}
 	if len(reasons) != 2 || !strings.Contains(reasons[0], "host a knows of event 10") || !strings.Contains(reasons[1], "host b and 1 more knows of event 20") {
@@ -229,20 +229,20 @@ func TestEveryHostThatProvesARestoreIsNamedOnce(t *testing.T) {
 
 func TestTheLastLookAtTheTrailIsKept(t *testing.T) {
 	s := newSite(t)
-	if c, ok := s.LastAudit(); ok {
+	if c, ok := s.Trail.LastCheck(); ok {
 		t.Errorf("before any look: %+v", c)
 	}
-	must(s.VerifyAudit(t.Context()))(t)
-	if c, ok := s.LastAudit(); !ok || c.Events != 4 || c.Err != nil || c.At.IsZero() {
+	must(s.Trail.Verify(t.Context()))(t)
+	if c, ok := s.Trail.LastCheck(); !ok || c.Events != 4 || c.Err != nil || c.At.IsZero() {
 		t.Errorf("look = %+v", c)
 	}
-	if _, err := s.db.Write.ExecContext(t.Context(), "DROP TRIGGER events_are_not_removed; DELETE FROM events WHERE seq = 4"); err != nil {
+	if _, err := s.sqlite.Write.ExecContext(t.Context(), "DROP TRIGGER events_are_not_removed; DELETE FROM events WHERE seq = 4"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.VerifyAudit(t.Context()); err == nil || !strings.Contains(err.Error(), "ends with event 3 and had event 4") {
+	if _, err := s.Trail.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "ends with event 3 and had event 4") {
 		t.Errorf("error = %v", err)
 	}
-	if c, _ := s.LastAudit(); c.Err == nil {
+	if c, _ := s.Trail.LastCheck(); c.Err == nil {
 		t.Errorf("look = %+v", c)
 	}
 }
@@ -251,16 +251,16 @@ func TestTheLastLookAtTheTrailIsKept(t *testing.T) {
 func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
 	s := newSite(t)
 	lost := int64(40)
-	m := s.Mark()
+	m := s.Marks.Now()
 	m.Seq++
 	m = s.history.Signed(m)
 	shown := reportOf(hostA, "a", lost)
 	shown.Mark = &m
-	wantCode(t, second(s.Report(t.Context(), nobody, shown)), api.CodeRegistryUnavailable, "restored from a backup")
-	accepted := must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
+	wantCode(t, second(s.Reports.Receive(t.Context(), nobody, shown)), api.CodeRegistryUnavailable, "restored from a backup")
+	accepted := must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 
 	shown.Mark = &accepted
-	err := second(s.Report(t.Context(), nobody, shown))
+	err := second(s.Reports.Receive(t.Context(), nobody, shown))
 	wantCode(t, err, api.CodeStaleEpoch, "host a")
 	epoch, _ := api.AsError(err).Details["epoch"].(int64)
 	if epoch <= lost {
@@ -269,17 +269,17 @@ func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
 	for _, old := range []int64{1, lost} {
 		wantCode(t, post(t.Context(), s, as(hostA, old)), api.CodeStaleEpoch, "host a")
 	}
-	if h := must(s.Host(t.Context(), hostA))(t); h.Status == api.HostFenced || h.Epoch != epoch {
+	if h := must(s.Hosts.Get(t.Context(), hostA))(t); h.Status == api.HostFenced || h.Epoch != epoch {
 		t.Errorf("host = %+v, want epoch %d and no fence", h, epoch)
 	}
-	must(s.RejoinHost(t.Context(), as(hostA, epoch), hostA, api.HostRejoin{Epoch: epoch}))(t)
-	must(s.Report(t.Context(), as(hostA, epoch), reportOf(hostA, "a", epoch)))(t)
+	must(s.Hosts.Rejoin(t.Context(), as(hostA, epoch), hostA, api.HostRejoin{Epoch: epoch}))(t)
+	must(s.Reports.Receive(t.Context(), as(hostA, epoch), reportOf(hostA, "a", epoch)))(t)
 	if err := post(t.Context(), s, as(hostA, epoch)); err != nil {
 		t.Error(err)
 	}
 	// The same again from there.
-	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
-	if h := must(s.Host(t.Context(), hostA))(t); h.Epoch <= epoch {
+	must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
+	if h := must(s.Hosts.Get(t.Context(), hostA))(t); h.Epoch <= epoch {
 		t.Errorf("epoch = %d after %d", h.Epoch, epoch)
 	}
 }

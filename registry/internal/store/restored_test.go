@@ -27,7 +27,7 @@ func TestAHostChangesNothingBeforeItsMarkWasComparedInThisRun(t *testing.T) {
 	s = reopen()
 	wantReportFirst(t, unchanged(t, s, func() error { return post(t.Context(), s, as(hostA, 1)) }))
 	wantReportFirst(t, unchanged(t, s, func() error {
-		return second(s.RejoinHost(t.Context(), as(hostA, 1), hostA, api.HostRejoin{Epoch: 1}))
+		return second(s.Hosts.Rejoin(t.Context(), as(hostA, 1), hostA, api.HostRejoin{Epoch: 1}))
 	}))
 	if err := post(t.Context(), s, nobody); err != nil {
 		t.Errorf("an operator is no host: %v", err)
@@ -41,12 +41,12 @@ func TestAHostChangesNothingBeforeItsMarkWasComparedInThisRun(t *testing.T) {
 func TestAReportThatIsStaleWasComparedAllTheSame(t *testing.T) {
 	s, reopen := reopenable(t)
 	givenMark(t, s)
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 	s = reopen()
 	wantReportFirst(t, post(t.Context(), s, as(hostA, 1)))
-	wantStale(t, second(s.Report(t.Context(), as(hostA, 1), reportOf(hostA, "a", 1))), 2)
+	wantStale(t, second(s.Reports.Receive(t.Context(), as(hostA, 1), reportOf(hostA, "a", 1))), 2)
 	wantStale(t, post(t.Context(), s, as(hostA, 1)), 2)
-	must(s.RejoinHost(t.Context(), as(hostA, 2), hostA, api.HostRejoin{Epoch: 2}))(t)
+	must(s.Hosts.Rejoin(t.Context(), as(hostA, 2), hostA, api.HostRejoin{Epoch: 2}))(t)
 }
 
 func TestAReportThatProvesARestoreAdmitsNoHost(t *testing.T) {
@@ -62,16 +62,16 @@ func acceptedSite(t *testing.T) (s *Store, epoch int64) {
 	t.Helper()
 	s = newSite(t)
 	in := api.VolumeRegister{ID: id(volumeKind, 3), Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
-	must(s.RegisterVolume(t.Context(), nobody, in))(t)
-	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
+	must(s.Volumes.Register(t.Context(), nobody, in))(t)
+	must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	return s, comeBack(t, s, hostA)
 }
 
 // comeBack rejoins a host in its present epoch.
 func comeBack(t *testing.T, s *Store, host string) int64 {
 	t.Helper()
-	epoch := must(s.Host(t.Context(), host))(t).Epoch
-	must(s.RejoinHost(t.Context(), as(host, epoch), host, api.HostRejoin{Epoch: epoch}))(t)
+	epoch := must(s.Hosts.Get(t.Context(), host))(t).Epoch
+	must(s.Hosts.Rejoin(t.Context(), as(host, epoch), host, api.HostRejoin{Epoch: epoch}))(t)
 	return epoch
 }
 
@@ -80,23 +80,23 @@ func TestAVolumeThatAnotherHostMayHaveIsNotGivenAwayBeforeThatHostIsBack(t *test
 	common := id(volumeKind, 3)
 	takes := map[string]func(s *Store, epoch int64) error{
 		"attach": func(s *Store, epoch int64) error {
-			return second(s.ReserveAttachment(t.Context(), as(hostA, epoch), api.AttachmentReserve{
+			return second(s.Attachments.Reserve(t.Context(), as(hostA, epoch), api.AttachmentReserve{
 				ID: id(attachmentKind, 9), VolumeID: common, InstanceID: web, Device: "vdc", Mode: api.ModeRW, Host: hostA, Epoch: epoch, Generation: 1,
 			}))
 		},
 		"migrate": func(s *Store, epoch int64) error {
 			in := dataMigration()
 			in.VolumeID, in.Epoch, in.Dst = common, epoch, at("/fast/common")
-			return second(s.RegisterMigration(t.Context(), as(hostA, epoch), in))
+			return second(s.Migrations.Register(t.Context(), as(hostA, epoch), in))
 		},
 		"delete": func(s *Store, epoch int64) error {
-			return second(s.TransitionVolume(t.Context(), as(hostA, epoch), common, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
+			return second(s.Volumes.Transition(t.Context(), as(hostA, epoch), common, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
 		},
 	}
 	for verb, take := range takes {
 		for way, settle := range map[string]func(*testing.T, *Store){
 			"back":   func(t *testing.T, s *Store) { comeBack(t, s, hostB) },
-			"fenced": func(t *testing.T, s *Store) { must(s.FenceHost(t.Context(), nobody, "b", cut))(t) },
+			"fenced": func(t *testing.T, s *Store) { must(s.Hosts.Fence(t.Context(), nobody, "b", cut))(t) },
 		} {
 			t.Run(verb+" until it is "+way, func(t *testing.T) {
 				s, epoch := acceptedSite(t)
@@ -113,7 +113,7 @@ func TestAVolumeThatAnotherHostMayHaveIsNotGivenAwayBeforeThatHostIsBack(t *test
 
 func TestAVolumeThatNoOtherHostReachesIsGivenAwayAtOnce(t *testing.T) {
 	s, epoch := acceptedSite(t)
-	must(s.ReserveAttachment(t.Context(), as(hostA, epoch), api.AttachmentReserve{
+	must(s.Attachments.Reserve(t.Context(), as(hostA, epoch), api.AttachmentReserve{
 		ID: id(attachmentKind, 9), VolumeID: data, InstanceID: web, Device: "vdc", Mode: api.ModeRW, Host: hostA, Epoch: epoch, Generation: 1,
 	}))(t)
 }
@@ -121,16 +121,16 @@ func TestAVolumeThatNoOtherHostReachesIsGivenAwayAtOnce(t *testing.T) {
 // The host may have rejoined in the lost history, and run its guests.
 func TestAFenceOfTheBackupAllowsNoForce(t *testing.T) {
 	s := newSite(t)
-	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
-	force := func() error { return second(s.ForceDeleteAttachment(t.Context(), nobody, rootAt)) }
+	must(s.Migrations.Register(t.Context(), nobody, dataMigration()))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
+	must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
+	force := func() error { return second(s.Attachments.ForceDelete(t.Context(), nobody, rootAt)) }
 	abandon := func() error {
-		return second(s.AbandonMigration(t.Context(), nobody, id(migrationKind, 2), api.MigrationAbandon{Keep: api.KeepSrc, Reason: "the host burnt down"}))
+		return second(s.Migrations.Abandon(t.Context(), nobody, id(migrationKind, 2), api.MigrationAbandon{Keep: api.KeepSrc, Reason: "the host burnt down"}))
 	}
 	wantCode(t, force(), api.CodeStateForbidden, "fence it once more")
 	wantCode(t, abandon(), api.CodeStateForbidden, "fence it once more")
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 	for _, err := range []error{force(), abandon()} {
 		if err != nil {
 			t.Error(err)

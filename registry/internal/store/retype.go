@@ -16,7 +16,7 @@ import (
 
 // RetypePlan describes how a volume gets another type.
 type RetypePlan struct {
-	// InPlace means that RetypeVolume can change the type at the present location. Otherwise the
+	// InPlace means that Retype can change the type at the present location. Otherwise the
 	// volume must be migrated with the type to ToPool, or to ToPath if that is set.
 	InPlace bool
 	Volume  api.Volume
@@ -25,7 +25,7 @@ type RetypePlan struct {
 	ToPath  string
 }
 
-// IsMove reports whether RetypeVolume has refused a retype only because the volume has to be moved,
+// IsMove reports whether Retype has refused a retype only because the volume has to be moved,
 // and the caller allows the move.
 func IsMove(refusal error) bool { return api.AsError(refusal).Details[detailMove] != nil }
 
@@ -40,13 +40,19 @@ func (p RetypePlan) to() string {
 	return p.ToPath
 }
 
-// PlanRetype returns the plan of a retype, or refuses the retype for every reason that is known
+// Retypes are changes of the types of volumes.
+type Retypes struct {
+	db    *DB
+	pools *Pools
+}
+
+// Plan returns the plan of a retype, or refuses the retype for every reason that is known
 // now.
-func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype) (RetypePlan, error) {
+func (s *Retypes) Plan(ctx context.Context, ref string, in api.VolumeRetype) (RetypePlan, error) {
 	if err := checkRetype(in); err != nil {
 		return RetypePlan{}, err
 	}
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (RetypePlan, error) {
+	return ledger.View(ctx, s.db.sqlite.Read, func(q ledger.Querier) (RetypePlan, error) {
 		id, err := Resolve(ctx, q, KindVolume, ref)
 		if err != nil {
 			return RetypePlan{}, err
@@ -59,17 +65,17 @@ func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype)
 		if err != nil {
 			return RetypePlan{}, err
 		}
-		return s.planRetype(ctx, q, v, t, in)
+		return s.plan(ctx, q, v, t, in)
 	})
 }
 
-// RetypeVolume changes the type of a volume without moving it. If a move is needed, it refuses:
+// Retype changes the type of a volume without moving it. If a move is needed, it refuses:
 // with conflict if the caller allows the move, which is a migration, and with policy_denied if not.
-func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.VolumeRetype) (api.Volume, error) {
+func (s *Retypes) Retype(ctx context.Context, call Call, ref string, in api.VolumeRetype) (api.Volume, error) {
 	if err := checkRetype(in); err != nil {
 		return api.Volume{}, err
 	}
-	return Mutate(ctx, s, call, "volume.retype", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.retype", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := careTx{tx}.inCare(ctx, ref, "retype")
 		if err != nil {
 			return v, err
@@ -78,7 +84,7 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 		if err != nil {
 			return v, err
 		}
-		plan, err := s.planRetype(ctx, tx, v, t, in)
+		plan, err := s.plan(ctx, tx, v, t, in)
 		switch {
 		case err != nil:
 			return v, err
@@ -109,8 +115,8 @@ func checkRetype(in api.VolumeRetype) error {
 	return validate.Invalid("the migration policy %s is not one of never and on-demand", validate.Quote(in.MigrationPolicy))
 }
 
-// planRetype decides whether a volume can get the type at its location.
-func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, in api.VolumeRetype) (RetypePlan, error) {
+// plan decides whether a volume can get the type at its location.
+func (s *Retypes) plan(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, in api.VolumeRetype) (RetypePlan, error) {
 	plan := RetypePlan{Volume: v, Type: t, ToPool: in.ToPool, ToPath: in.ToPath}
 	switch {
 	case v.MigrationID != "":
@@ -186,15 +192,15 @@ func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.V
 // ofUnknownPool reports whether a location is a device; only the host can find its pool.
 func ofUnknownPool(l api.Location) bool { return l.Pool == "" && strings.HasPrefix(l.Path, "/dev/") }
 
-// CheckRetypeDst refuses a destination that the new type does not allow. It decides nothing:
-// RegisterMigration checks it again.
-func (s *Store) CheckRetypeDst(ctx context.Context, plan RetypePlan, hostID string, dst api.Location) error {
-	return checkTypeAllows(ctx, s.db.Read, plan.Type, hostID, dst)
+// CheckDst refuses a destination that the new type does not allow. It decides nothing:
+// Migrations.Register checks it again.
+func (s *Retypes) CheckDst(ctx context.Context, plan RetypePlan, hostID string, dst api.Location) error {
+	return checkTypeAllows(ctx, s.db.sqlite.Read, plan.Type, hostID, dst)
 }
 
 // poolForType returns the host's active pool with the most free space that the type allows.
-func (s *Store) poolForType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string) (string, error) {
-	pools, err := ledger.QueryAll(ctx, q, s.scanPool, poolQuery+" WHERE p.host_id = ? AND p.active = 1", hostID)
+func (s *Retypes) poolForType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string) (string, error) {
+	pools, err := ledger.QueryAll(ctx, q, s.pools.scan, poolQuery+" WHERE p.host_id = ? AND p.active = 1", hostID)
 	if err != nil {
 		return "", err
 	}

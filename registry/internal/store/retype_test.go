@@ -15,28 +15,28 @@ import (
 func typed(in api.VolumeTypeCreate) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(s.CreateType(t.Context(), nobody, in))(t)
+		must(s.Types.Create(t.Context(), nobody, in))(t)
 	}
 }
 
 func retyping(ref string, in api.VolumeRetype) func(*testing.T, *Store) error {
-	return func(t *testing.T, s *Store) error { return second(s.RetypeVolume(t.Context(), nobody, ref, in)) }
+	return func(t *testing.T, s *Store) error { return second(s.Retypes.Retype(t.Context(), nobody, ref, in)) }
 }
 
 func planning(ref string, in api.VolumeRetype) func(*testing.T, *Store) error {
-	return func(t *testing.T, s *Store) error { return second(s.PlanRetype(t.Context(), ref, in)) }
+	return func(t *testing.T, s *Store) error { return second(s.Retypes.Plan(t.Context(), ref, in)) }
 }
 
 func registering(edit func(*api.VolumeRegister)) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
 		in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Type: "gold", Host: "a", Location: at("/nfs/new")}
 		edit(&in)
-		return second(s.RegisterVolume(t.Context(), nobody, in))
+		return second(s.Volumes.Register(t.Context(), nobody, in))
 	}
 }
 
 func updatingType(ref string, in api.VolumeTypeUpdate) func(*testing.T, *Store) error {
-	return func(t *testing.T, s *Store) error { return second(s.UpdateType(t.Context(), nobody, ref, in)) }
+	return func(t *testing.T, s *Store) error { return second(s.Types.Update(t.Context(), nobody, ref, in)) }
 }
 
 // noCapablePool makes every pool unable to do multiattach.
@@ -49,7 +49,7 @@ func retypingAs(to string) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
 		in := diskMigration()
 		in.ToType = to
-		return second(s.RegisterMigration(t.Context(), nobody, in))
+		return second(s.Migrations.Register(t.Context(), nobody, in))
 	}
 }
 
@@ -64,7 +64,7 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 			plain(t, s)
 			in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeAvailable, Type: "plain", Host: "a", Location: at("/nfs/new")}
 			edit(&in)
-			must(s.RegisterVolume(t.Context(), nobody, in))(t)
+			must(s.Volumes.Register(t.Context(), nobody, in))(t)
 		}
 	}
 	asIs := func(*api.VolumeRegister) {}
@@ -125,42 +125,42 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 		"migrate: multiattach to a pool that cannot": {nil, func(t *testing.T, s *Store) error {
 			in := diskMigration()
 			in.Dst = at("/thin/disk")
-			return second(s.RegisterMigration(t.Context(), nobody, in))
+			return second(s.Migrations.Register(t.Context(), nobody, in))
 		}, api.CodeNoCapablePool, "thin"},
 		"migrate: multiattach to qcow2": {nil, func(t *testing.T, s *Store) error {
 			in := diskMigration()
 			in.Dst.Format = api.FormatQcow2
-			return second(s.RegisterMigration(t.Context(), nobody, in))
+			return second(s.Migrations.Register(t.Context(), nobody, in))
 		}, api.CodeUnsupportedDisk, "raw"},
 		"migrate: policy off": {policy(api.PolicyMultiattach, false), func(t *testing.T, s *Store) error {
 			in := dataMigration()
 			in.ToType = "gold"
-			return second(s.RegisterMigration(t.Context(), nobody, in))
+			return second(s.Migrations.Register(t.Context(), nobody, in))
 		}, api.CodePolicyDenied, "policy multiattach"},
 		"type: mistyped pool": {nil, func(t *testing.T, s *Store) error {
-			return second(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "x", Pools: []string{"fsat"}}))
+			return second(s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: "x", Pools: []string{"fsat"}}))
 		}, api.CodeNotFound, `no pool "fsat" on any host; there are fast, nfs, slow, thin`},
 		"type: mistyped pool later":           {nil, updatingType("gold", api.VolumeTypeUpdate{Pools: &[]string{"fsat"}}), api.CodeNotFound, "fsat"},
 		"type: multiattach of what is in use": {inTurn(plain, reserved(nil)), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeInUseRetype, "volume disk is attached"},
 		"type: default is never multiattach": {func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t)
+			must(s.Instances.Forget(t.Context(), nobody, web, Forget{}))(t)
 		}, updatingType(DefaultType, become), api.CodeStateForbidden, "default"},
 		"type: a volume moves":               {moving(diskMigration()), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeMigrationActive, "volume disk"},
 		"type: a volume moves to it":         {inTurn(plain, movingTo("plain")), updatingType("plain", become), api.CodeMigrationActive, "gives it to volume disk"},
-		"type: delete while one moves to it": {inTurn(plain, movingTo("plain")), func(t *testing.T, s *Store) error { return second(s.DeleteType(t.Context(), nobody, "plain")) }, api.CodeMigrationActive, "gives it to volume disk"},
+		"type: delete while one moves to it": {inTurn(plain, movingTo("plain")), func(t *testing.T, s *Store) error { return second(s.Types.Delete(t.Context(), nobody, "plain")) }, api.CodeMigrationActive, "gives it to volume disk"},
 		"type: of a qcow2":                   {plainVolume(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), updatingType("plain", become), api.CodeUnsupportedDisk, "qcow2"},
 		"type: of a bootable":                {plainVolume(func(v *api.VolumeRegister) { v.Bootable = true }), updatingType("plain", become), api.CodePolicyDenied, "multiattach_bootable"},
 		"type: of one in a pool that cannot": {plainVolume(func(v *api.VolumeRegister) { v.Location = at("/thin/new") }), updatingType("plain", become), api.CodeNoCapablePool, "thin"},
 		"type: policy off":                   {inTurn(plainVolume(asIs), policy(api.PolicyMultiattach, false)), updatingType("plain", become), api.CodePolicyDenied, "policy multiattach"},
 		"type: by a host": {nil, func(t *testing.T, s *Store) error {
-			return second(s.UpdateType(t.Context(), as(hostA, 1), "gold", become))
+			return second(s.Types.Update(t.Context(), as(hostA, 1), "gold", become))
 		}, api.CodePermissionDenied, "only an operator"},
 		"policy: unknown": {nil, func(t *testing.T, s *Store) error {
-			return second(s.SetPolicy(t.Context(), nobody, "x", api.PolicyUpdate{}))
+			return second(s.Policies.Set(t.Context(), nobody, "x", api.PolicyUpdate{}))
 		}, api.CodeNotFound, "multiattach and multiattach_bootable"},
 		"policy: by a host": {nil, func(t *testing.T, s *Store) error {
-			return second(s.SetPolicy(t.Context(), as(hostA, 1), api.PolicyMultiattach, api.PolicyUpdate{}))
+			return second(s.Policies.Set(t.Context(), as(hostA, 1), api.PolicyMultiattach, api.PolicyUpdate{}))
 		}, api.CodePermissionDenied, "only an operator"},
 	})
 }
@@ -168,7 +168,7 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 func bootable(ref string) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
 		yes := true
-		return second(s.UpdateVolume(t.Context(), nobody, ref, api.VolumeUpdate{Bootable: &yes}))
+		return second(s.Volumes.Update(t.Context(), nobody, ref, api.VolumeUpdate{Bootable: &yes}))
 	}
 }
 
@@ -180,24 +180,24 @@ func TestPoliciesHoldForWhatIsAskedLater(t *testing.T) {
 		{Name: api.PolicyMultiattach, Description: policyTexts[api.PolicyMultiattach]},
 		{Name: api.PolicyMultiattachBootable, Enabled: true, Description: policyTexts[api.PolicyMultiattachBootable]},
 	}
-	if diff := cmp.Diff(want, must(s.Policies(t.Context()))(t)); diff != "" {
+	if diff := cmp.Diff(want, must(s.Policies.All(t.Context()))(t)); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 }
 
 func TestRetypeInPlaceChangesTheTypeAlone(t *testing.T) {
 	s := newCluster(t)
-	before := must(s.Volume(t.Context(), data, everyone))(t)
-	if plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: "gold"}))(t); !plan.InPlace || plan.Volume.ID != data {
+	before := must(s.Volumes.Get(t.Context(), data, everyone))(t)
+	if plan := must(s.Retypes.Plan(t.Context(), data, api.VolumeRetype{Type: "gold"}))(t); !plan.InPlace || plan.Volume.ID != data {
 		t.Errorf("plan = %+v", plan)
 	}
-	after := must(s.RetypeVolume(t.Context(), nobody, data, api.VolumeRetype{Type: "gold"}))(t)
+	after := must(s.Retypes.Retype(t.Context(), nobody, data, api.VolumeRetype{Type: "gold"}))(t)
 	before.Type, before.Multiattach, before.UpdatedAt = "gold", true, after.UpdatedAt
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("volume (-want +got):\n%s", diff)
 	}
 	err := unchanged(t, s, func() error {
-		return second(s.RetypeVolume(t.Context(), nobody, data, api.VolumeRetype{Type: "gold"}))
+		return second(s.Retypes.Retype(t.Context(), nobody, data, api.VolumeRetype{Type: "gold"}))
 	})
 	if err != nil {
 		t.Error(err)
@@ -208,15 +208,15 @@ func TestRetypeElsewhereGoesToTheFreestPoolOfTheHost(t *testing.T) {
 	s := newCluster(t)
 	inTurn(typed(api.VolumeTypeCreate{Name: "two", Pools: []string{"nfs", "slow"}}), typed(api.VolumeTypeCreate{Name: "gold2", Multiattach: true, Pools: []string{"nfs", "slow", "thin"}}))(t, s)
 	for _, name := range []string{"two", "gold2"} {
-		plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: name, MigrationPolicy: api.RetypeOnDemand}))(t)
+		plan := must(s.Retypes.Plan(t.Context(), data, api.VolumeRetype{Type: name, MigrationPolicy: api.RetypeOnDemand}))(t)
 		if plan.InPlace || plan.ToPool != "slow" {
 			t.Errorf("plan for %s = %+v", name, plan)
 		}
 	}
 	pools := clusterPools()
 	pools[3].FreeBytes = 99 // as last reported, not yet stored
-	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: pools}))(t)
-	if plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: "two", MigrationPolicy: api.RetypeOnDemand}))(t); plan.ToPool != "nfs" {
+	must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: pools}))(t)
+	if plan := must(s.Retypes.Plan(t.Context(), data, api.VolumeRetype{Type: "two", MigrationPolicy: api.RetypeOnDemand}))(t); plan.ToPool != "nfs" {
 		t.Errorf("plan = %+v", plan)
 	}
 }
@@ -241,13 +241,13 @@ func TestRetypeGoesWhereThatIsAskedForAndNowhereIfTheVolumeIsThere(t *testing.T)
 		"no place":                               {api.VolumeRetype{Type: "two"}, false},
 	} {
 		tc.in.MigrationPolicy = api.RetypeOnDemand
-		plan := must(s.PlanRetype(t.Context(), data, tc.in))(t)
+		plan := must(s.Retypes.Plan(t.Context(), data, tc.in))(t)
 		if plan.InPlace == tc.moves || plan.ToPool != tc.in.ToPool || plan.ToPath != tc.in.ToPath {
 			t.Errorf("%s: plan = %+v", name, plan)
 		}
 		// This call does not move, and changes nothing.
 		if tc.moves {
-			err := unchanged(t, s, func() error { return second(s.RetypeVolume(t.Context(), nobody, data, tc.in)) })
+			err := unchanged(t, s, func() error { return second(s.Retypes.Retype(t.Context(), nobody, data, tc.in)) })
 			if wantCode(t, err, api.CodeConflict); !IsMove(err) {
 				t.Errorf("%s: %v is not a refusal of a move", name, err)
 			}
@@ -263,10 +263,10 @@ func TestAPathInThePoolOfATypeIsAPlaceOfThatType(t *testing.T) {
 	in.Dst.Pool, in.Dst.Name = "", ""
 	for path, want := range map[string]api.Code{"/nfs/data": api.CodePolicyDenied, "/slow/below/data": api.CodePolicyDenied} {
 		in.Dst.Path = path
-		wantCode(t, second(s.RegisterMigration(t.Context(), nobody, in)), want)
+		wantCode(t, second(s.Migrations.Register(t.Context(), nobody, in)), want)
 	}
 	in.Dst.Path = "/slow/data"
-	must(s.RegisterMigration(t.Context(), nobody, in))(t)
+	must(s.Migrations.Register(t.Context(), nobody, in))(t)
 }
 
 func TestTypeAndPlaceChangeTogether(t *testing.T) {
@@ -275,17 +275,17 @@ func TestTypeAndPlaceChangeTogether(t *testing.T) {
 			s := newCluster(t)
 			in := dataMigration()
 			in.ToType = "gold"
-			m := must(s.RegisterMigration(t.Context(), nobody, in))(t)
-			if v := must(s.Volume(t.Context(), data, everyone))(t); v.Type != DefaultType || v.Multiattach {
+			m := must(s.Migrations.Register(t.Context(), nobody, in))(t)
+			if v := must(s.Volumes.Get(t.Context(), data, everyone))(t); v.Type != DefaultType || v.Multiattach {
 				t.Errorf("the type changed before the end: %+v", v)
 			}
-			must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+			must(s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
 			made := at("/slow/made")
 			last := step(end, api.MigrationCompleting)
 			last.Dst = &made
 			last.NotSwitched = end == api.MigrationCancelled
-			must(s.TransitionMigration(t.Context(), nobody, m.ID, last))(t)
-			v := must(s.Volume(t.Context(), data, everyone))(t)
+			must(s.Migrations.Transition(t.Context(), nobody, m.ID, last))(t)
+			v := must(s.Volumes.Get(t.Context(), data, everyone))(t)
 			done := end == api.MigrationCompleted
 			if (v.Type == "gold") != done || v.Multiattach != done || (v.Location == made) != done {
 				t.Errorf("volume = %+v", v)
@@ -299,10 +299,10 @@ func TestMigrationOfAMultiattachVolumeWithOneAttachmentKeepsOthersOut(t *testing
 	attached(nil)(t, s)
 	in := diskMigration()
 	in.SrcAttachmentID, in.DstAttachmentID = first, id(attachmentKind, 9)
-	m := must(s.RegisterMigration(t.Context(), nobody, in))(t)
+	m := must(s.Migrations.Register(t.Context(), nobody, in))(t)
 	wantCode(t, reserving(atDB)(t, s), api.CodeMigrationActive, m.ID)
-	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
-	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
 	wantCode(t, reserving(atWeb)(t, s), api.CodeStaleGeneration, "generation 2")
 	reserved(func(in *api.AttachmentReserve) { atWeb(in); in.Generation = 2 })(t, s)
 	wantVolume(t, s, disk, api.VolumeInUse, 2)
@@ -312,13 +312,13 @@ func TestARetypeToAnotherFormatMovesAVolumeThatCouldStay(t *testing.T) {
 	s := newCluster(t)
 	typed(api.VolumeTypeCreate{Name: "anywhere"})(t, s)
 	in := api.VolumeRetype{Type: "anywhere", MigrationPolicy: api.RetypeOnDemand}
-	if plan := must(s.PlanRetype(t.Context(), data, in))(t); !plan.InPlace {
+	if plan := must(s.Retypes.Plan(t.Context(), data, in))(t); !plan.InPlace {
 		t.Fatalf("it moves anyway: %+v", plan)
 	}
 	in.ToFormat = api.FormatQcow2
-	if plan := must(s.PlanRetype(t.Context(), data, in))(t); plan.InPlace || plan.ToPool == "" || plan.ToPool == plan.Volume.Location.Pool {
+	if plan := must(s.Retypes.Plan(t.Context(), data, in))(t); plan.InPlace || plan.ToPool == "" || plan.ToPool == plan.Volume.Location.Pool {
 		t.Errorf("plan = %+v", plan)
 	}
 	in.ToPool = "fast"
-	wantCode(t, second(s.PlanRetype(t.Context(), data, in)), api.CodeSameLocation, "name another place")
+	wantCode(t, second(s.Retypes.Plan(t.Context(), data, in)), api.CodeSameLocation, "name another place")
 }

@@ -48,7 +48,7 @@ func TestAttachmentsThatTheWriterHoldsAreAsStored(t *testing.T) {
 	transition := func(to api.AttachmentState, from ...api.AttachmentState) func(*testing.T, *Store) {
 		return func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(to, from...)))(t)
+			must(s.Attachments.Transition(t.Context(), nobody, first, attachmentStep(to, from...)))(t)
 		}
 	}
 	otherName := "another"
@@ -63,26 +63,26 @@ func TestAttachmentsThatTheWriterHoldsAreAsStored(t *testing.T) {
 		{"complete", transition(api.AttachmentAttached, api.AttachmentAttaching), []string{first, next}},
 		{"refusal after nothing was written", func(t *testing.T, s *Store) {
 			t.Helper()
-			wantCode(t, second(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved))), api.CodeConflict, "attached")
+			wantCode(t, second(s.Attachments.Transition(t.Context(), nobody, first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved))), api.CodeConflict, "attached")
 		}, nil},
 		{"begin", transition(api.AttachmentDetaching, api.AttachmentAttached), []string{first}},
 		{"state of the instance", instanceState(api.InstanceStopped, app), nil},
 		{"giving up", transition(api.AttachmentAttached, api.AttachmentDetaching), []string{first}},
 		{"name of the volume", func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.UpdateVolume(t.Context(), nobody, disk, api.VolumeUpdate{Name: &otherName}))(t)
+			must(s.Volumes.Update(t.Context(), nobody, disk, api.VolumeUpdate{Name: &otherName}))(t)
 		}, nil},
 		{"error", transition(api.AttachmentError, api.AttachmentAttached), []string{first}},
 		{"release of another", func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.ReleaseAttachment(t.Context(), nobody, next, release(true)))(t)
+			must(s.Attachments.Release(t.Context(), nobody, next, release(true)))(t)
 		}, []string{first}},
 		{"attached again", transition(api.AttachmentAttached, api.AttachmentError), []string{first}},
 		{"migration", func(t *testing.T, s *Store) {
 			t.Helper()
 			m := dataMigration()
 			m.VolumeID, m.SrcAttachmentID, m.DstAttachmentID = disk, first, id(attachmentKind, 9)
-			must(s.RegisterMigration(t.Context(), nobody, m))(t)
+			must(s.Migrations.Register(t.Context(), nobody, m))(t)
 		}, nil},
 	} {
 		step.do(t, s)
@@ -119,11 +119,11 @@ func TestWhatTheWriterHoldsOfUnheldAttachmentsIsAsStored(t *testing.T) {
 		checkHeld(t, s)
 	}
 	look()
-	must(Mutate(t.Context(), s, nobody, "test.attach", nil, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+	must(Mutate(t.Context(), s.DB, nobody, "test.attach", nil, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		return tx.AttachUnheld(ctx, api.AttachmentReserve{ID: next, VolumeID: data, InstanceID: app, Device: "vdc", Mode: api.ModeRW, Generation: 1})
 	}))(t)
 	look()
-	must(Mutate(t.Context(), s, nobody, "test.detach", nil, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+	must(Mutate(t.Context(), s.DB, nobody, "test.detach", nil, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		return tx.DetachUnheld(ctx, first, nil)
 	}))(t)
 	checkHeld(t, s)

@@ -18,7 +18,7 @@ func nfsShared(t *testing.T, s *Store, shared bool, hosts ...string) {
 			}
 			pools := clusterPools()
 			pools[3].Shared = shared
-			must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Epoch: 1, Pools: pools}))(t)
+			must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Epoch: 1, Pools: pools}))(t)
 		}
 	}
 }
@@ -26,7 +26,7 @@ func nfsShared(t *testing.T, s *Store, shared bool, hosts ...string) {
 // late registers a volume of a host in pool nfs while that is not shared.
 func late(t *testing.T, s *Store, n int, host string, l api.Location) {
 	t.Helper()
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 		ID: id(volumeKind, 60+n), Name: "late-" + host, Host: host, Status: api.VolumeAvailable, Location: l,
 	}))(t)
 }
@@ -44,10 +44,10 @@ func TestAVolumeThatIsOlderThanTheSharingOfItsPoolIsReachedByAllThatShareIt(t *t
 				atDB(in)
 				in.VolumeID = id(volumeKind, 61)
 			})
-			_, err := s.ReserveAttachment(t.Context(), as(hostB, 1), in)
+			_, err := s.Attachments.Reserve(t.Context(), as(hostB, 1), in)
 			wantCode(t, err, api.CodeNotYourHost, "another host's")
 			nfsShared(t, s, true, "a", "b")
-			must(s.ReserveAttachment(t.Context(), as(hostB, 1), in))(t)
+			must(s.Attachments.Reserve(t.Context(), as(hostB, 1), in))(t)
 		})
 	}
 }
@@ -56,15 +56,15 @@ func TestAVolumeThatIsOlderThanTheSharingOfItsPoolIsReachedByAllThatShareIt(t *t
 func TestAReportThatSaysNothingNewSharesWhatIsOlder(t *testing.T) {
 	s, reopen := reopenable(t)
 	for n, name := range []string{"a", "b"} {
-		must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Pools: clusterPools()}))(t)
+		must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Pools: clusterPools()}))(t)
 	}
 	late(t, s, 1, "a", at("/nfs/late"))
-	if _, err := s.db.Write.ExecContext(t.Context(), "UPDATE locations SET scope = ?", hostA); err != nil {
+	if _, err := s.sqlite.Write.ExecContext(t.Context(), "UPDATE locations SET scope = ?", hostA); err != nil {
 		t.Fatal(err)
 	}
 	s = reopen()
 	nfsShared(t, s, true, "a", "b")
-	v := must(s.Volume(t.Context(), "late-a", Viewer{HostID: hostB}))(t)
+	v := must(s.Volumes.Get(t.Context(), "late-a", Viewer{HostID: hostB}))(t)
 	if v.Name != "late-a" {
 		t.Errorf("volume = %+v", v)
 	}
@@ -76,10 +76,10 @@ func TestOfTwoVolumesAtOnePlaceOfAPoolThatBecomesSharedTheSecondStaysItsHosts(t 
 	late(t, s, 1, "a", at("/nfs/late"))
 	late(t, s, 2, "b", at("/nfs/late"))
 	nfsShared(t, s, true, "a", "b")
-	_, err := s.Volume(t.Context(), "late-b", Viewer{HostID: hostA})
+	_, err := s.Volumes.Get(t.Context(), "late-b", Viewer{HostID: hostA})
 	wantCode(t, err, api.CodeNotYourHost, "")
-	must(s.Volume(t.Context(), "late-a", Viewer{HostID: hostB}))(t)
-	events := must(s.Events(t.Context(), 0))(t)
+	must(s.Volumes.Get(t.Context(), "late-a", Viewer{HostID: hostB}))(t)
+	events := must(s.Trail.Events(t.Context(), 0))(t)
 	if last := events[len(events)-1]; last.What != "pool.shared_twice" || last.Host != "b" || last.Object != "pool/nfs" {
 		t.Errorf("the last event is %+v", last)
 	}

@@ -12,41 +12,48 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// trustedPools returns the reported pools of a host, marked as shared only if the site allows the
+// Pools are the pools of hosts.
+type Pools struct {
+	db *DB
+	// shared has the pools of the site that hosts may share (Options.SharedPools).
+	shared map[string][]string
+}
+
+// trusted returns the reported pools of a host, marked as shared only if the site allows the
 // host to share them.
-func (s *Store) trustedPools(reported []api.Pool, hostID, hostName string) []api.Pool {
+func (s *Pools) trusted(reported []api.Pool, hostID, hostName string) []api.Pool {
 	pools := slices.Clone(reported)
 	for i := range pools {
-		pools[i].Shared = pools[i].Shared && s.maySharePool(pools[i].Name, hostID, hostName)
+		pools[i].Shared = pools[i].Shared && s.mayShare(pools[i].Name, hostID, hostName)
 	}
 	return pools
 }
 
-// maySharePool reports whether the site lets the host share pools of this name. A pool without a
+// mayShare reports whether the site lets the host share pools of this name. A pool without a
 // list of hosts may be shared by every host.
-func (s *Store) maySharePool(pool, hostID, hostName string) bool {
-	if s.sharedPools == nil {
+func (s *Pools) mayShare(pool, hostID, hostName string) bool {
+	if s.shared == nil {
 		return true
 	}
-	hosts, named := s.sharedPools[pool]
+	hosts, named := s.shared[pool]
 	return named && (hosts == nil || slices.Contains(hosts, hostName) || slices.Contains(hosts, hostID))
 }
 
 // unshare removes the stored sharing of pools that the site does not, or no longer, allow.
 // Otherwise a silent host would keep it.
-func (s *Store) unshare(ctx context.Context) error {
-	if s.sharedPools == nil {
+func (s *Pools) unshare(ctx context.Context) error {
+	if s.shared == nil {
 		return nil
 	}
 	type shared struct{ hostID, host, pool string }
 	scan := ledger.ScanInto(func(p *shared) []any { return []any{&p.hostID, &p.host, &p.pool} })
-	all, err := ledger.QueryAll(ctx, s.db.Read, scan, "SELECT h.id, h.name, p.name FROM pools p JOIN hosts h ON h.id = p.host_id WHERE p.shared = 1")
+	all, err := ledger.QueryAll(ctx, s.db.sqlite.Read, scan, "SELECT h.id, h.name, p.name FROM pools p JOIN hosts h ON h.id = p.host_id WHERE p.shared = 1")
 	if err != nil {
 		return err
 	}
-	return s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
+	return s.db.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 		for _, p := range all {
-			if s.maySharePool(p.pool, p.hostID, p.host) {
+			if s.mayShare(p.pool, p.hostID, p.host) {
 				continue
 			}
 			if _, err := tx.ExecContext(ctx, "UPDATE pools SET shared = 0 WHERE host_id = ? AND name = ?", p.hostID, p.pool); err != nil {
@@ -70,21 +77,21 @@ type SharedPools struct {
 	Reported []string
 }
 
-// SharedPools returns how pools are known as shared.
-func (s *Store) SharedPools() SharedPools {
-	out := SharedPools{Confirmed: s.sharedPools != nil}
-	for _, pool := range slices.Sorted(maps.Keys(s.sharedPools)) {
-		if s.sharedPools[pool] == nil {
+// Shared returns how pools are known as shared.
+func (s *Pools) Shared() SharedPools {
+	out := SharedPools{Confirmed: s.shared != nil}
+	for _, pool := range slices.Sorted(maps.Keys(s.shared)) {
+		if s.shared[pool] == nil {
 			out.AnyHost = append(out.AnyHost, pool)
 		}
 	}
-	for id, host := range s.hosts.Snapshot() {
+	for id, host := range s.db.hosts.Snapshot() {
 		for _, p := range host.Pools {
 			said := p.Name
 			if out.Confirmed {
 				said += " of " + host.Row.Name
 			}
-			settled := out.Confirmed && s.maySharePool(p.Name, id, host.Row.Name)
+			settled := out.Confirmed && s.mayShare(p.Name, id, host.Row.Name)
 			if p.Shared && !settled && !slices.Contains(out.Reported, said) {
 				out.Reported = append(out.Reported, said)
 			}

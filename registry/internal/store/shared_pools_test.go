@@ -17,13 +17,13 @@ func sharers(t *testing.T, s *Store) {
 	for n, name := range []string{"a", "b"} {
 		in := reportOf(id(hostKind, n+1), name, 1)
 		in.Pools = []api.Pool{{Name: "nfs", Type: "dir", Path: "/nfs", Shared: true}}
-		must(s.Report(t.Context(), nobody, in))(t)
+		must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	}
 }
 
 func sharedOn(t *testing.T, s *Store) (hosts []string) {
 	t.Helper()
-	for _, p := range must(s.Pools(t.Context()))(t) {
+	for _, p := range must(s.Pools.All(t.Context()))(t) {
 		if p.Shared {
 			hosts = append(hosts, p.Host)
 		}
@@ -71,15 +71,15 @@ func TestAHostChangesAVolumeInItsCareAlone(t *testing.T) {
 	s := newSite(t)
 	common, other := id(volumeKind, 3), "renamed"
 	in := api.VolumeRegister{ID: common, Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
-	must(s.RegisterVolume(t.Context(), nobody, in))(t)
+	must(s.Volumes.Register(t.Context(), nobody, in))(t)
 	calls := map[string]func(Call) error{
 		"rename": func(c Call) error {
-			return second(s.UpdateVolume(t.Context(), c, common, api.VolumeUpdate{Name: &other}))
+			return second(s.Volumes.Update(t.Context(), c, common, api.VolumeUpdate{Name: &other}))
 		},
 		"claim": func(c Call) error {
-			return second(s.TransitionVolume(t.Context(), c, common, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
+			return second(s.Volumes.Transition(t.Context(), c, common, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
 		},
-		"forget": func(c Call) error { return second(s.ForgetVolume(t.Context(), c, common)) },
+		"forget": func(c Call) error { return second(s.Volumes.Forget(t.Context(), c, common)) },
 	}
 	for name, call := range calls {
 		wantCode(t, unchanged(t, s, func() error { return call(as(hostB, 1)) }), api.CodeNotYourHost, "in the care of host a")

@@ -13,7 +13,7 @@ import (
 func onShelf(state api.InstanceState, instance string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(Mutate(t.Context(), s, nobody, "test.shelve", nil, func(ctx context.Context, tx *Tx) (none struct{}, err error) {
+		must(Mutate(t.Context(), s.DB, nobody, "test.shelve", nil, func(ctx context.Context, tx *Tx) (none struct{}, err error) {
 			return none, tx.Exec(ctx, "UPDATE instances SET state = ? WHERE id = ?", state, instance)
 		}))(t)
 	}

@@ -15,7 +15,7 @@ const (
 )
 
 // reportEvery returns the interval of each host's unchanged reports.
-func (s *Store) reportEvery() time.Duration {
+func (s *DB) reportEvery() time.Duration {
 	share := time.Duration(s.hosts.Len()) * time.Second / quietReports
 	return min(max(shortestQuiet, share.Truncate(time.Second)), longestQuiet)
 }
@@ -29,7 +29,7 @@ const (
 
 // isSilent reports whether the host has been silent for longer than the report interval and margin.
 // A host that lost its wait for tasks reconnects at once if it is up, whatever its report interval.
-func (s *Store) isSilent(hostID string, last time.Time, margin time.Duration) bool {
+func (s *DB) isSilent(hostID string, last time.Time, margin time.Duration) bool {
 	now := s.now()
 	if now.Sub(last) > s.reportEvery()+margin {
 		return true
@@ -40,16 +40,10 @@ func (s *Store) isSilent(hostID string, last time.Time, margin time.Duration) bo
 
 // isSuspect reports whether the host, last seen at last, has been silent for too long. This has no
 // other effect: the host keeps its locks until an operator fences it.
-func (s *Store) isSuspect(hostID string, last time.Time) bool {
+func (s *DB) isSuspect(hostID string, last time.Time) bool {
 	return s.isSilent(hostID, last, suspectMargin)
 }
 
 // isUp reports whether the host, last seen at last, seems to be up. An operator who fences such a
 // host must confirm that it is the right one.
-func (s *Store) isUp(hostID string, last time.Time) bool { return !s.isSilent(hostID, last, upMargin) }
-
-// Waits records that an admitted host waits for tasks; it counts as a report for LastSeen.
-func (s *Store) Waits(hostID string) { s.hosts.Touch(hostID, s.now()) }
-
-// BrokeOff records that a host's wait for tasks ended with a broken connection. It does not block.
-func (s *Store) BrokeOff(hostID string) { s.hosts.NoteBreak(hostID, s.now()) }
+func (s *DB) isUp(hostID string, last time.Time) bool { return !s.isSilent(hostID, last, upMargin) }

@@ -20,26 +20,26 @@ func TestAHostOfALargeSiteIsSilentWhenItsWaitForTasksBrokeOff(t *testing.T) {
 	now := time.Now()
 	s.now = func() time.Time { return now }
 	report := reportOf(hostA, "a", 1)
-	must(s.Report(t.Context(), nobody, report))(t)
+	must(s.Reports.Receive(t.Context(), nobody, report))(t)
 	// is requires the host's status, and whether an operator who fences it must confirm.
 	is := func(when, status string, asked bool) {
 		t.Helper()
-		h := must(s.Host(t.Context(), "a"))(t)
+		h := must(s.Hosts.Get(t.Context(), "a"))(t)
 		if up := s.isUp(hostA, *h.LastSeenAt); h.Status != status || up != asked {
 			t.Errorf("%s: it is %s, want %s; its operator is asked: %t, want %t", when, h.Status, status, up, asked)
 		}
 	}
 	now = now.Add(150 * time.Second)
-	s.Waits(hostA)
+	s.Hosts.Waits(hostA)
 	now = now.Add(150 * time.Second)
 	is("five minutes after its report it waits for tasks", api.HostUp, true)
-	s.BrokeOff(hostA)
+	s.Hosts.BrokeOff(hostA)
 	is("the connection broke", api.HostUp, true)
 	now = now.Add(16 * time.Second)
 	is("16 s later", api.HostUp, false)
 	now = now.Add(15 * time.Second)
 	is("31 s later", api.HostSuspect, false)
-	must(s.Report(t.Context(), nobody, report))(t)
+	must(s.Reports.Receive(t.Context(), nobody, report))(t)
 	now = now.Add(150 * time.Second)
 	is("it has reported since", api.HostUp, true)
 	now = now.Add(76 * time.Second)

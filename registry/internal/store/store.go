@@ -10,109 +10,142 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
-	"github.com/volferry/volferry/registry/internal/history"
 	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/ratelimit"
+	"github.com/volferry/volferry/registry/internal/schema"
 )
 
-// Store is an open registry. It is safe for concurrent use.
+// Store is an open registry: its database, and a part for each subject. It is safe for concurrent
+// use.
 type Store struct {
-	db      *sqlitedb.DB
-	ledger  *ledger.Ledger
-	cache   *rowCache
-	hosts   *hostcache.Cache
-	history *history.History
-	// postLimit bounds the events that hosts post, refusalLimit the audited refusals.
-	postLimit, refusalLimit *ratelimit.Limit
-	// reportLimit bounds the reports of a host that need a write to the database.
-	reportLimit *ratelimit.Limit
-	// changeBytes bounds the bytes that each host's changes add.
-	changeBytes *ratelimit.Bytes
-	// progress announces reported progress of migrations.
-	progress    *ledger.Notifier
-	onReadOnly  func(reason string)
-	onDoubt     func(host string)
-	sharedPools map[string][]string
-	now         func() time.Time
+	*DB
+	Volumes     *Volumes
+	Retypes     *Retypes
+	Attachments *Attachments
+	Instances   *Instances
+	Migrations  *Migrations
+	Progress    *Progress
+	Hosts       *Hosts
+	Reports     *Reports
+	Pools       *Pools
+	Types       *Types
+	Policies    *Policies
+	Trail       *Trail
+	Marks       *Marks
 }
 
-// Close finishes the started changes, ends the writer, and closes the file. Later requests get
-// registry_unavailable.
-func (s *Store) Close() error {
-	if err := errors.Join(s.ledger.Close(), s.db.Close()); err != nil {
-		return fmt.Errorf("close registry: %w", err)
-	}
-	return nil
-}
-
-// MigratedFrom returns the path of the backup that Open made because the database had an older
-// schema, "" if it made none.
-func (s *Store) MigratedFrom() string { return s.db.MigratedFrom }
-
-// Reader returns the database for reads as of the last commit.
-func (s *Store) Reader() *sql.DB { return s.db.Read }
-
-// Now returns the time of the registry's clock.
-func (s *Store) Now() time.Time { return s.now() }
-
-// InvalidateReports makes the store write each host's next report, even if it is the same as the
-// last one.
-func (s *Store) InvalidateReports(hostIDs ...string) { s.hosts.Invalidate(hostIDs...) }
-
-// DeleteInBatches is ledger.Ledger.DeleteInBatches.
-func (s *Store) DeleteInBatches(ctx context.Context, query string, args ...any) error {
-	return s.ledger.DeleteInBatches(ctx, query, args...)
-}
-
-// Probe returns nil if the database accepts changes. It does not touch a restored database; use
-// ReadOnly for that.
-func (s *Store) Probe(ctx context.Context) error {
+// Housekeep stores the state kept in memory, deletes expired answers, and shortens the database's
+// log. Call it periodically, and once before Close. A read-only store ignores it.
+func (s *Store) Housekeep(ctx context.Context) error {
 	if s.history.Restored() {
 		return nil
 	}
-	return s.ledger.Probe(ctx)
+	if err := s.Hosts.flush(ctx); err != nil {
+		return err
+	}
+	if err := s.ledger.ExpireAnswers(ctx); err != nil {
+		return err
+	}
+	if err := s.Progress.dropFinished(ctx); err != nil {
+		return err
+	}
+	return s.ledger.Checkpoint(ctx)
 }
 
-// Events returns up to 1000 events, and about 1 MiB, after sequence number since, oldest first. An
-// empty list means that there are no more.
-func (s *Store) Events(ctx context.Context, since int64) ([]api.Event, error) {
-	return s.ledger.Events(ctx, since)
+// Options are the callbacks and settings of a Store.
+type Options struct {
+	// OnCommit, if not nil, is called after every commit with its number of changes and its
+	// duration. It must not block.
+	OnCommit func(changes int, took time.Duration)
+	// GatherFor bounds how long a commit waits for as many changes as the last commit had; 0
+	// disables the wait.
+	GatherFor time.Duration
+	// OnReadOnly, if not nil, is called for every host that proves that the database was restored
+	// from a backup, with the reason that ReadOnly returns. It must not block.
+	OnReadOnly func(reason string)
+	// OnDoubt, if not nil, is called with the name of every host that begins to show a mark which
+	// this registry has neither given out nor signed. It must not block.
+	OnDoubt func(host string)
+	// SharedPools, if not nil, has the site's shared pools with the names or ids of their hosts;
+	// nil hosts allow every host that reports the pool as shared. The store ignores other reports
+	// of sharing: they would give a host access to other hosts' volumes in a pool of that name. If
+	// SharedPools is nil, the store believes every host.
+	SharedPools map[string][]string
+	// FaultPoint, if not nil, is called where a test may stop the registry: with
+	// EVENT.before_commit when an audit event is written but not stored, and with
+	// EVENT.after_commit when it is on stable storage but not answered. EVENT is the name of the
+	// event and, for a change of state, the new state. FaultPoint need not return.
+	FaultPoint func(name string)
 }
 
-// LastEvents returns the last n events after since, oldest first. It returns fewer if they exceed
-// the size limit of Events.
-func (s *Store) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
-	return s.ledger.LastEvents(ctx, since, n)
+// Open opens the registry's database at path, and creates it if it is missing. It returns the
+// errors of sqlitedb.Open.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	file, err := sqlitedb.Open(ctx, path, schema.Versions())
+	if err != nil {
+		return nil, fmt.Errorf("open registry: %w", err)
+	}
+	db := &DB{
+		sqlite: file, cache: newRowCache(), now: time.Now,
+		changeBytes: ratelimit.NewBytes(changeBytesPerSecond, changeBytesAtOnce),
+	}
+	if err := db.start(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), file.Close())
+	}
+	s := partsOf(db, o)
+	if err := s.Pools.unshare(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
+	}
+	return s, nil
 }
 
-// NextCommit returns a channel that is closed at the first commit after the call. To miss no event,
-// call it before Events and then wait.
-func (s *Store) NextCommit() <-chan struct{} { return s.ledger.NextCommit() }
+// partsOf returns the parts of a registry over its database.
+func partsOf(db *DB, o Options) *Store {
+	s := &Store{
+		DB: db, Volumes: &Volumes{db}, Instances: &Instances{db}, Types: &Types{db}, Policies: &Policies{db},
+		Pools:    &Pools{db: db, shared: o.SharedPools},
+		Trail:    &Trail{db: db, postLimit: newPostLimit(), refusalLimit: newRefusalLimit()},
+		Marks:    &Marks{db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt},
+		Progress: &Progress{db: db, changed: ledger.NewNotifier()},
+	}
+	s.Retypes = &Retypes{db: db, pools: s.Pools}
+	s.Attachments, s.Migrations, s.Hosts = &Attachments{db, s.Trail}, &Migrations{db, s.Trail}, &Hosts{db, s.Trail}
+	s.Reports = &Reports{
+		db: db, hosts: s.Hosts, pools: s.Pools, marks: s.Marks, progress: s.Progress, limit: ratelimit.New(reportsPerSecond, reportsAtOnce),
+	}
+	return s
+}
 
-// VerifyAudit reads the trail as of the call. It returns the number of events, or an error that
-// names the first changed or missing event. It cannot detect that the end of the trail was cut off;
-// ObserveMark does, by the marks that hosts show.
-func (s *Store) VerifyAudit(ctx context.Context) (int64, error) { return s.ledger.VerifyAudit(ctx) }
-
-// LastAudit returns the result of the last VerifyAudit, false if there was none.
-func (s *Store) LastAudit() (ledger.AuditCheck, bool) { return s.ledger.LastAudit() }
-
-// ViewOne reads the object that ref names.
-func ViewOne[T any](ctx context.Context, s *Store, k Kind, ref string, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (T, error) {
-		id, err := Resolve(ctx, q, k, ref)
+// start reads the state that is kept in memory, and starts the writer.
+func (s *DB) start(ctx context.Context, o Options) error {
+	if err := makeMarkKey(ctx, s.sqlite); err != nil {
+		return err
+	}
+	if _, err := ledger.View(ctx, s.sqlite.Read, func(q ledger.Querier) (none struct{}, err error) {
+		hosts, err := ledger.QueryAll(ctx, q, scanHostRow, hostQuery)
 		if err != nil {
-			var none T
 			return none, err
 		}
-		return byID(ctx, q, id)
+		s.hosts = hostcache.New(hosts)
+		end, err := ledger.ReadEnd(ctx, q)
+		if err != nil {
+			return none, err
+		}
+		s.history, err = readHistory(ctx, q, end)
+		return none, err
+	}); err != nil {
+		return err
+	}
+	var err error
+	s.ledger, err = ledger.Start(ctx, s.sqlite, ledger.Options{
+		OnCommit: o.OnCommit, GatherFor: o.GatherFor, OnTrail: func(end ledger.End) { s.history.Advance(end.Seq, end.Hash) }, FaultPoint: o.FaultPoint, Cache: s.cache,
+		Now: func() time.Time { return s.now() },
 	})
+	return err
 }

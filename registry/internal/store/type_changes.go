@@ -20,12 +20,12 @@ import (
 // typeTx has the rules of changes of volume types.
 type typeTx struct{ *Tx }
 
-// CreateType makes a volume type.
-func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCreate) (api.VolumeType, error) {
+// Create makes a volume type.
+func (s *Types) Create(ctx context.Context, call Call, in api.VolumeTypeCreate) (api.VolumeType, error) {
 	if err := checkType(in.Name, in.Pools); err != nil {
 		return api.VolumeType{}, err
 	}
-	return Mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
+	return Mutate(ctx, s.db, call, "type.create", in, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		types := typeTx{tx}
 		if err := cmp.Or(tx.CheckOperator("make a volume type"), types.checkPoolsKnown(ctx, in.Pools)); err != nil {
 			return api.VolumeType{}, err
@@ -46,10 +46,10 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 	})
 }
 
-// UpdateType changes a volume type. Multiattach cannot change while volumes of the type are
+// Update changes a volume type. Multiattach cannot change while volumes of the type are
 // attached.
-func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
-	return Mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
+func (s *Types) Update(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
+	return Mutate(ctx, s.db, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		types := typeTx{tx}
 		id, err := Resolve(ctx, tx, KindType, ref)
 		if err != nil {
@@ -106,9 +106,9 @@ func (tx typeTx) checkUpdate(ctx context.Context, old, changed api.VolumeType) e
 	return tx.checkMultiattach(ctx, old, changed)
 }
 
-// DeleteType removes a volume type that no volume has, and returns it as it was.
-func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
-	return Mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
+// Delete removes a volume type that no volume has, and returns it as it was.
+func (s *Types) Delete(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
+	return Mutate(ctx, s.db, call, "type.delete", ref, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		types := typeTx{tx}
 		id, err := Resolve(ctx, tx, KindType, ref)
 		if err != nil {

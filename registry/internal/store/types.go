@@ -18,9 +18,12 @@ import (
 // deleted.
 const DefaultType = "default"
 
-// Types returns every volume type, by name.
-func (s *Store) Types(ctx context.Context) ([]api.VolumeType, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.VolumeType, error) {
+// Types are the volume types.
+type Types struct{ db *DB }
+
+// All returns every volume type, by name.
+func (s *Types) All(ctx context.Context) ([]api.VolumeType, error) {
+	return ledger.View(ctx, s.db.sqlite.Read, func(q ledger.Querier) ([]api.VolumeType, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM volume_types ORDER BY name")
 		if err != nil {
 			return nil, err
@@ -37,9 +40,9 @@ func (s *Store) Types(ctx context.Context) ([]api.VolumeType, error) {
 	})
 }
 
-// Type returns the volume type that ref names.
-func (s *Store) Type(ctx context.Context, ref string) (api.VolumeType, error) {
-	return ViewOne(ctx, s, KindType, ref, typeByID)
+// Get returns the volume type that ref names.
+func (s *Types) Get(ctx context.Context, ref string) (api.VolumeType, error) {
+	return ViewOne(ctx, s.db, KindType, ref, typeByID)
 }
 
 func typeByID(ctx context.Context, q ledger.Querier, id string) (api.VolumeType, error) {

@@ -16,8 +16,8 @@ func TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused(t *testing.T) {
 	mig := rootMigration()
 	mig.Dst = at("/late/root")
 	for name, register := range map[string]func(*testing.T, *Store) error{
-		"a volume":    func(t *testing.T, s *Store) error { return second(s.RegisterVolume(t.Context(), nobody, vol)) },
-		"a migration": func(t *testing.T, s *Store) error { return second(s.RegisterMigration(t.Context(), nobody, mig)) },
+		"a volume":    func(t *testing.T, s *Store) error { return second(s.Volumes.Register(t.Context(), nobody, vol)) },
+		"a migration": func(t *testing.T, s *Store) error { return second(s.Migrations.Register(t.Context(), nobody, mig)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -25,7 +25,7 @@ func TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused(t *testing.T) {
 			if api.CodeOf(err) != api.CodeNotFound || api.AsError(err).Details[api.DetailReportFirst] != true {
 				t.Errorf("got %v, want not_found that asks for a report", err)
 			}
-			must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Epoch: 1, Pools: []api.Pool{
+			must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Epoch: 1, Pools: []api.Pool{
 				{Name: "fast", Type: "dir", Path: "/fast", Active: true}, {Name: "late", Type: "dir", Path: "/late", Active: true},
 			}}))(t)
 			if err := register(t, s); err != nil {

@@ -17,7 +17,7 @@ import (
 func newTwoOwners(t *testing.T) *Store {
 	t.Helper()
 	s := newCluster(t)
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 5), Name: "theirs", Status: api.VolumeAvailable, Host: "b", Location: at("/fast/theirs")}))(t)
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 5), Name: "theirs", Status: api.VolumeAvailable, Host: "b", Location: at("/fast/theirs")}))(t)
 	theirs := func(in *api.AttachmentReserve) {
 		in.ID, in.VolumeID, in.InstanceID, in.Host, in.Device = id(attachmentKind, 25), id(volumeKind, 5), db, hostB, "vdc"
 	}
@@ -29,16 +29,16 @@ func TestAHostSeesWhatIsItsOwn(t *testing.T) {
 	s := newTwoOwners(t)
 	names := func(viewer Viewer) map[string][]string {
 		seen := map[string][]string{}
-		for _, v := range must(s.Volumes(t.Context(), viewer))(t) {
+		for _, v := range must(s.Volumes.All(t.Context(), viewer))(t) {
 			seen["volumes"] = append(seen["volumes"], v.Name)
 		}
-		for _, i := range must(s.Instances(t.Context(), viewer))(t) {
+		for _, i := range must(s.Instances.All(t.Context(), viewer))(t) {
 			seen["instances"] = append(seen["instances"], i.Name)
 		}
-		for _, a := range must(s.Attachments(t.Context(), "", "", viewer))(t) {
+		for _, a := range must(s.Attachments.All(t.Context(), "", "", viewer))(t) {
 			seen["attachments"] = append(seen["attachments"], a.ID)
 		}
-		for _, m := range must(s.Migrations(t.Context(), "", true, viewer))(t) {
+		for _, m := range must(s.Migrations.All(t.Context(), "", true, viewer))(t) {
 			seen["migrations"] = append(seen["migrations"], m.ID)
 		}
 		slices.Sort(seen["attachments"])
@@ -61,81 +61,83 @@ func TestAHostSeesWhatIsItsOwn(t *testing.T) {
 		}
 	}
 	// A host that decides about a volume must see all its attachments.
-	if v := must(s.Volume(t.Context(), disk, Viewer{hostB}))(t); len(v.Attachments) != 2 {
+	if v := must(s.Volumes.Get(t.Context(), disk, Viewer{hostB}))(t); len(v.Attachments) != 2 {
 		t.Errorf("attachments = %+v", v.Attachments)
 	}
-	if got := must(s.Attachments(t.Context(), "disk", "", Viewer{hostB}))(t); len(got) != 1 || got[0].ID != next {
+	if got := must(s.Attachments.All(t.Context(), "disk", "", Viewer{hostB}))(t); len(got) != 1 || got[0].ID != next {
 		t.Errorf("attachments of disk = %+v", got)
 	}
 }
 
 func TestAHostSeesAVolumeInASharedPoolOnlyIfItHasThePool(t *testing.T) {
 	s := newCluster(t)
-	if v := must(s.Volume(t.Context(), disk, Viewer{hostB}))(t); v.ID != disk {
+	if v := must(s.Volumes.Get(t.Context(), disk, Viewer{hostB}))(t); v.ID != disk {
 		t.Errorf("volume = %+v", v)
 	}
 	rawSQL("UPDATE pools SET shared = 0 WHERE host_id = '"+hostB+"'")(t, s)
-	wantCode(t, second(s.Volume(t.Context(), disk, Viewer{hostB})), api.CodeNotYourHost, "another host")
+	wantCode(t, second(s.Volumes.Get(t.Context(), disk, Viewer{hostB})), api.CodeNotYourHost, "another host")
 }
 
 func TestAnothersIsNotYourHosts(t *testing.T) {
 	name := "x"
 	b := as(hostB, 1)
 	for what, do := range map[string]func(*testing.T, *Store) error{
-		"see a volume":      func(t *testing.T, s *Store) error { return second(s.Volume(t.Context(), root, Viewer{hostB})) },
-		"see an instance":   func(t *testing.T, s *Store) error { return second(s.Instance(t.Context(), "web", Viewer{hostB})) },
-		"see an attachment": func(t *testing.T, s *Store) error { return second(s.Attachment(t.Context(), first, Viewer{hostB})) },
-		"see a migration":   func(t *testing.T, s *Store) error { return second(s.Migration(t.Context(), move, Viewer{hostB})) },
+		"see a volume":    func(t *testing.T, s *Store) error { return second(s.Volumes.Get(t.Context(), root, Viewer{hostB})) },
+		"see an instance": func(t *testing.T, s *Store) error { return second(s.Instances.Get(t.Context(), "web", Viewer{hostB})) },
+		"see an attachment": func(t *testing.T, s *Store) error {
+			return second(s.Attachments.Get(t.Context(), first, Viewer{hostB}))
+		},
+		"see a migration": func(t *testing.T, s *Store) error { return second(s.Migrations.Get(t.Context(), move, Viewer{hostB})) },
 		"register a volume": func(t *testing.T, s *Store) error {
 			in := storetest.DataRegister()
 			in.ID, in.Name = id(volumeKind, 9), "new"
-			return second(s.RegisterVolume(t.Context(), b, in))
+			return second(s.Volumes.Register(t.Context(), b, in))
 		},
 		"change a volume": func(t *testing.T, s *Store) error {
-			return second(s.UpdateVolume(t.Context(), b, data, api.VolumeUpdate{Name: &name}))
+			return second(s.Volumes.Update(t.Context(), b, data, api.VolumeUpdate{Name: &name}))
 		},
 		"transit a volume": func(t *testing.T, s *Store) error {
-			return second(s.TransitionVolume(t.Context(), b, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
+			return second(s.Volumes.Transition(t.Context(), b, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
 		},
 		"retype a volume": func(t *testing.T, s *Store) error {
-			return second(s.RetypeVolume(t.Context(), b, data, api.VolumeRetype{Type: "gold"}))
+			return second(s.Retypes.Retype(t.Context(), b, data, api.VolumeRetype{Type: "gold"}))
 		},
-		"forget a volume": func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), b, data)) },
+		"forget a volume": func(t *testing.T, s *Store) error { return second(s.Volumes.Forget(t.Context(), b, data)) },
 		"register an instance": func(t *testing.T, s *Store) error {
 			in := storetest.WebRegister()
 			in.ID = id(instanceKind, 9)
-			return second(s.RegisterInstance(t.Context(), b, in))
+			return second(s.Instances.Register(t.Context(), b, in))
 		},
-		"forget an instance": func(t *testing.T, s *Store) error { return second(s.ForgetInstance(t.Context(), b, app, Forget{})) },
+		"forget an instance": func(t *testing.T, s *Store) error { return second(s.Instances.Forget(t.Context(), b, app, Forget{})) },
 		"take back a volume": func(t *testing.T, s *Store) error {
-			return second(s.RegisterInstance(t.Context(), b, api.InstanceRegister{
+			return second(s.Instances.Register(t.Context(), b, api.InstanceRegister{
 				ID: id(instanceKind, 9), Name: "new", Host: "b", State: api.InstanceRunning,
 				Disks: []api.AdoptedDisk{{VolumeID: data, VolumeName: "data", AttachmentID: id(attachmentKind, 30), Device: "vda", Mode: api.ModeRW, Location: at("/fast/data")}},
 			}))
 		},
 		"register a migration": func(t *testing.T, s *Store) error {
-			return second(s.RegisterMigration(t.Context(), b, dataMigration()))
+			return second(s.Migrations.Register(t.Context(), b, dataMigration()))
 		},
 		"migrate from elsewhere": func(t *testing.T, s *Store) error {
 			in := dataMigration()
 			in.Host = hostB
-			return second(s.RegisterMigration(t.Context(), b, in))
+			return second(s.Migrations.Register(t.Context(), b, in))
 		},
 		"transit a migration": func(t *testing.T, s *Store) error {
-			return second(s.TransitionMigration(t.Context(), b, move, step(api.MigrationStarted, api.MigrationStarting)))
+			return second(s.Migrations.Transition(t.Context(), b, move, step(api.MigrationStarted, api.MigrationStarting)))
 		},
 		"transit a migration as itself": func(t *testing.T, s *Store) error {
 			in := step(api.MigrationStarted, api.MigrationStarting)
 			in.Host = hostB
-			return second(s.TransitionMigration(t.Context(), b, move, in))
+			return second(s.Migrations.Transition(t.Context(), b, move, in))
 		},
 		"transit an attachment": func(t *testing.T, s *Store) error {
 			in := attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)
 			in.Host = hostB
-			return second(s.TransitionAttachment(t.Context(), b, first, in))
+			return second(s.Attachments.Transition(t.Context(), b, first, in))
 		},
 		"release an attachment": func(t *testing.T, s *Store) error {
-			return second(s.ReleaseAttachment(t.Context(), b, first, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))
+			return second(s.Attachments.Release(t.Context(), b, first, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -148,15 +150,15 @@ func TestAnothersIsNotYourHosts(t *testing.T) {
 func TestAHostChangesWhatIsItsOwn(t *testing.T) {
 	s := newTwoOwners(t)
 	a, name := as(hostA, 1), "renamed"
-	must(s.UpdateVolume(t.Context(), a, data, api.VolumeUpdate{Name: &name}))(t)
-	must(s.RetypeVolume(t.Context(), a, data, api.VolumeRetype{Type: "gold"}))(t)
-	must(s.ForgetVolume(t.Context(), a, data))(t)
-	must(s.TransitionMigration(t.Context(), a, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
-	must(s.ReleaseAttachment(t.Context(), a, first, release(true)))(t)
-	must(s.ForgetInstance(t.Context(), a, web, Forget{}))(t)
+	must(s.Volumes.Update(t.Context(), a, data, api.VolumeUpdate{Name: &name}))(t)
+	must(s.Retypes.Retype(t.Context(), a, data, api.VolumeRetype{Type: "gold"}))(t)
+	must(s.Volumes.Forget(t.Context(), a, data))(t)
+	must(s.Migrations.Transition(t.Context(), a, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+	must(s.Attachments.Release(t.Context(), a, first, release(true)))(t)
+	must(s.Instances.Forget(t.Context(), a, web, Forget{}))(t)
 	// b reaches disk, so it may move disk when no host has it.
-	must(s.ReleaseAttachment(t.Context(), as(hostB, 1), next, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))(t)
+	must(s.Attachments.Release(t.Context(), as(hostB, 1), next, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))(t)
 	in := diskMigration()
 	in.Host = hostB
-	must(s.RegisterMigration(t.Context(), as(hostB, 1), in))(t)
+	must(s.Migrations.Register(t.Context(), as(hostB, 1), in))(t)
 }

@@ -16,7 +16,7 @@ func TestAHostSetsNoSizeOrIdentityOfAVolumeThatAnotherHostUses(t *testing.T) {
 		reserved(atDB)(t, s)
 		step := attachmentStep(api.AttachmentAttaching, api.AttachmentReserved)
 		step.Host = hostB
-		must(s.TransitionAttachment(t.Context(), nobody, next, step))(t)
+		must(s.Attachments.Transition(t.Context(), nobody, next, step))(t)
 	}
 	for scene, c := range map[string]struct {
 		setup func(*testing.T, *Store)
@@ -41,13 +41,13 @@ func TestAHostSetsNoSizeOrIdentityOfAVolumeThatAnotherHostUses(t *testing.T) {
 			if c.setup != nil {
 				c.setup(t, s)
 			}
-			v := must(s.Volume(t.Context(), disk, everyone))(t)
+			v := must(s.Volumes.Get(t.Context(), disk, everyone))(t)
 			for _, call := range []func() error{
 				func() error {
-					return second(s.GrowVolume(t.Context(), as(c.host, 1), disk, api.VolumeGrow{FromBytes: v.SizeBytes, SizeBytes: 1 << 60}))
+					return second(s.Volumes.Grow(t.Context(), as(c.host, 1), disk, api.VolumeGrow{FromBytes: v.SizeBytes, SizeBytes: 1 << 60}))
 				},
 				func() error {
-					return second(s.IdentifyVolume(t.Context(), as(c.host, 1), disk, api.VolumeIdentify{Path: v.Location.Path, Identity: "naa.a"}))
+					return second(s.Volumes.Identify(t.Context(), as(c.host, 1), disk, api.VolumeIdentify{Path: v.Location.Path, Identity: "naa.a"}))
 				},
 			} {
 				if c.code == "" {

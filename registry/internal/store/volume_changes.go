@@ -25,16 +25,16 @@ var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeResizing:  {},
 }
 
-// RegisterVolume records a volume that a host is about to make or has found. Its location must not
+// Register records a volume that a host is about to make or has found. Its location must not
 // be taken.
-func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegister) (api.Volume, error) {
+func (s *Volumes) Register(ctx context.Context, call Call, in api.VolumeRegister) (api.Volume, error) {
 	if err := cmp.Or(validate.ID("volume id", in.ID), validate.Name("volume name", in.Name), validate.Location("volume", in.Location)); err != nil {
 		return api.Volume{}, err
 	}
 	if in.Status != api.VolumeCreating && in.Status != api.VolumeAvailable {
 		return api.Volume{}, validate.Invalid("a volume begins as creating or available, not as %s", validate.Quote(string(in.Status)))
 	}
-	return Mutate(ctx, s, call, "volume.register", in, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.register", in, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		row := volumeTx{tx}
 		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
@@ -89,10 +89,10 @@ func volumeTaken(err error, id, name string) error {
 	return fmt.Errorf("store volume: %w", err)
 }
 
-// UpdateVolume changes the name of a volume and whether it is bootable, also during a migration,
+// Update changes the name of a volume and whether it is bootable, also during a migration,
 // because neither touches the bytes. It also stores the identity of the volume's device for an
 // operator, unless the volume is being migrated.
-func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
+func (s *Volumes) Update(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {
 		if err := validate.Name("volume name", *in.Name); err != nil {
 			return api.Volume{}, err
@@ -103,7 +103,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 			return api.Volume{}, err
 		}
 	}
-	return Mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		row := volumeTx{tx}
 		old, err := careTx{tx}.inCare(ctx, ref, "change")
 		if err != nil {
@@ -153,14 +153,14 @@ func (tx volumeTx) checkBootable(ctx context.Context, v api.Volume) error {
 	return checkPolicy(ctx, tx, "make the multiattach volume "+v.Name+" bootable", api.PolicyMultiattachBootable)
 }
 
-// TransitionVolume changes the status of a volume if its present status is in.From.
-func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in api.VolumeTransition) (api.Volume, error) {
+// Transition changes the status of a volume if its present status is in.From.
+func (s *Volumes) Transition(ctx context.Context, call Call, ref string, in api.VolumeTransition) (api.Volume, error) {
 	if in.Location != nil {
 		if err := validate.Location("volume", *in.Location); err != nil {
 			return api.Volume{}, err
 		}
 	}
-	return Mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		row := volumeTx{tx}
 		v, err := careTx{tx}.inCare(ctx, ref, "change the status of")
 		if err != nil {
@@ -211,10 +211,10 @@ func (tx volumeTx) settleLocation(ctx context.Context, v api.Volume, l api.Locat
 	return tx.reserveLocation(ctx, v.ID, "", hostID, l, api.CodeConflict)
 }
 
-// ForgetVolume removes a volume and returns it as it was. Its bytes must be deleted, or no longer
+// Forget removes a volume and returns it as it was. Its bytes must be deleted, or no longer
 // managed by Volferry.
-func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
-	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+func (s *Volumes) Forget(ctx context.Context, call Call, ref string) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := careTx{tx}.inCare(ctx, ref, "forget")
 		if err != nil {
 			return v, err

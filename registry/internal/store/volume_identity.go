@@ -14,17 +14,17 @@ import (
 // volumeTx changes the row of a volume.
 type volumeTx struct{ *Tx }
 
-// IdentifyVolume stores the identity of a volume's device as a host has read it, and returns the
-// volume. Only an operator may change a stored identity (UpdateVolume): the path may now name
+// Identify stores the identity of a volume's device as a host has read it, and returns the
+// volume. Only an operator may change a stored identity (Update): the path may now name
 // another device.
-func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in api.VolumeIdentify) (api.Volume, error) {
+func (s *Volumes) Identify(ctx context.Context, call Call, ref string, in api.VolumeIdentify) (api.Volume, error) {
 	if err := cmp.Or(validate.Required("path", in.Path), validate.Identity("identity", in.Identity)); err != nil {
 		return api.Volume{}, err
 	}
 	if in.Identity == "" {
 		return api.Volume{}, validate.Invalid("the identity is missing")
 	}
-	return Mutate(ctx, s, call, "volume.identify", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.identify", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := careTx{tx}.seen(ctx, ref, "store the identity of", func(v api.Volume) string {
 			return api.ShellLine("volferryctl", "volume", "set", v.Name, "--identity", in.Identity)
 		})

@@ -11,9 +11,9 @@ import (
 
 func TestTheIdentityOfADeviceIsStoredOnceAndThenChangedByAnOperatorAlone(t *testing.T) {
 	s := newCluster(t)
-	at := must(s.Volume(t.Context(), data, everyone))(t).Location.Path
+	at := must(s.Volumes.Get(t.Context(), data, everyone))(t).Location.Path
 	identify := func(path, identity string) (api.Volume, error) {
-		return s.IdentifyVolume(t.Context(), nobody, data, api.VolumeIdentify{Path: path, Identity: identity})
+		return s.Volumes.Identify(t.Context(), nobody, data, api.VolumeIdentify{Path: path, Identity: identity})
 	}
 	wantCode(t, second(identify(at, "")), api.CodeInvalidArgument, "missing")
 	wantCode(t, second(identify(at, "naa.\x1b")), api.CodeInvalidArgument, "printed")
@@ -26,7 +26,7 @@ func TestTheIdentityOfADeviceIsStoredOnceAndThenChangedByAnOperatorAlone(t *test
 	wantCode(t, second(identify(at, "naa.b")), api.CodeConflict, "naa.a, and not naa.b")
 
 	set := func(identity string) (api.Volume, error) {
-		return s.UpdateVolume(t.Context(), nobody, data, api.VolumeUpdate{Identity: &identity})
+		return s.Volumes.Update(t.Context(), nobody, data, api.VolumeUpdate{Identity: &identity})
 	}
 	for _, want := range []string{"naa.b", ""} {
 		if v := must(set(want))(t); v.Location.Identity != want {
@@ -38,20 +38,20 @@ func TestTheIdentityOfADeviceIsStoredOnceAndThenChangedByAnOperatorAlone(t *test
 
 func TestAVolumeHasTheIdentityOfItsDestinationAfterTheMoveAndKeepsItMeanwhile(t *testing.T) {
 	s := newSite(t)
-	src := must(s.Volume(t.Context(), "data", everyone))(t).Location.Path
-	must(s.IdentifyVolume(t.Context(), nobody, "data", api.VolumeIdentify{Path: src, Identity: "naa.src"}))(t)
+	src := must(s.Volumes.Get(t.Context(), "data", everyone))(t).Location.Path
+	must(s.Volumes.Identify(t.Context(), nobody, "data", api.VolumeIdentify{Path: src, Identity: "naa.src"}))(t)
 	m := dataMigration()
 	m.Dst.Identity = "naa.dst"
 	moving(m)(t, s)
-	if v := must(s.Volume(t.Context(), "data", everyone))(t); v.Location.Identity != "naa.src" {
+	if v := must(s.Volumes.Get(t.Context(), "data", everyone))(t); v.Location.Identity != "naa.src" {
 		t.Errorf("in the move the volume is %q", v.Location.Identity)
 	}
 	other := "naa.other"
-	_, err := s.UpdateVolume(t.Context(), nobody, "data", api.VolumeUpdate{Identity: &other})
+	_, err := s.Volumes.Update(t.Context(), nobody, "data", api.VolumeUpdate{Identity: &other})
 	wantCode(t, err, api.CodeMigrationActive, "moving it")
-	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
-	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
-	if v := must(s.Volume(t.Context(), "data", everyone))(t); v.Location.Identity != "naa.dst" {
+	must(s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	if v := must(s.Volumes.Get(t.Context(), "data", everyone))(t); v.Location.Identity != "naa.dst" {
 		t.Errorf("after the move the volume is %q", v.Location.Identity)
 	}
 }

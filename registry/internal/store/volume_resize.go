@@ -19,11 +19,11 @@ type resizeTx struct{ *Tx }
 // BeginResize locks a volume that a host is about to make larger, and returns it. The lock ends
 // with EndResize by the same op, or with a fence of the host. A host does one thing at a time to a
 // volume: a lock of an earlier op of the same host is stale, and the new op replaces it.
-func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
+func (s *Volumes) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
 	}
-	return Mutate(ctx, s, call, "volume.resize_begin", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.resize_begin", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
@@ -111,12 +111,12 @@ func (tx resizeTx) resizedBy(ctx context.Context, volumeID string) (hostID strin
 
 // EndResize ends a resize, and stores the size that the host has seen, if in has one. Only the host
 // that began the resize may end it. If a fence of the host has ended it before, nothing changes;
-// the host then reports the size with GrowVolume.
-func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
+// the host then reports the size with Grow.
+func (s *Volumes) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
 	}
-	return Mutate(ctx, s, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
@@ -154,11 +154,11 @@ func (tx resizeTx) endAll(ctx context.Context, hostID string) error {
 	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }
 
-// GrowVolume stores the larger size of a volume's image that a host has seen, and returns the
+// Grow stores the larger size of a volume's image that a host has seen, and returns the
 // volume. It refuses a smaller size: the missing part may be a guest's data. It refuses a volume in
 // migration, because dst was made for the old size.
-func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
-	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}
 		v, err := careTx{tx}.seen(ctx, ref, "change the size of", func(v api.Volume) string {
 			return api.ShellLine("volferryctl", "volume", "set-size", v.Name, "--size", strconv.FormatInt(in.SizeBytes, 10), "--evidence", "TEXT")

@@ -15,7 +15,7 @@ func beginResize(host string, opID string) api.VolumeResizeBegin {
 func resizing(ref, host string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(s.BeginResize(t.Context(), nobody, ref, beginResize(host, "op-r")))(t)
+		must(s.Volumes.BeginResize(t.Context(), nobody, ref, beginResize(host, "op-r")))(t)
 	}
 }
 
@@ -24,22 +24,22 @@ func TestAVolumeThatIsResizedIsKeptFromEverybodyElse(t *testing.T) {
 	checkClusterRefusals(t, map[string]refusal{
 		"attach": {resizing(disk, hostA), reserving(nil), api.CodeVolumeNotAvailable, "it is resizing"},
 		"migrate": {resizing(disk, hostA), func(t *testing.T, s *Store) error {
-			return second(s.RegisterMigration(t.Context(), nobody, diskMigration()))
+			return second(s.Migrations.Register(t.Context(), nobody, diskMigration()))
 		}, api.CodeVolumeNotAvailable, "it is resizing"},
-		"migrate at its guest": {resizing(root, hostA), func(t *testing.T, s *Store) error { return second(s.RegisterMigration(t.Context(), nobody, atRoot)) }, api.CodeVolumeNotAvailable, "it is resizing"},
+		"migrate at its guest": {resizing(root, hostA), func(t *testing.T, s *Store) error { return second(s.Migrations.Register(t.Context(), nobody, atRoot)) }, api.CodeVolumeNotAvailable, "it is resizing"},
 		"delete": {resizing(disk, hostA), func(t *testing.T, s *Store) error {
-			return second(s.TransitionVolume(t.Context(), nobody, disk, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
+			return second(s.Volumes.Transition(t.Context(), nobody, disk, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
 		}, api.CodeConflict, "is resizing"},
-		"forget": {resizing(disk, hostA), func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, disk)) }, api.CodeVolumeNotAvailable, "it is resizing"},
+		"forget": {resizing(disk, hostA), func(t *testing.T, s *Store) error { return second(s.Volumes.Forget(t.Context(), nobody, disk)) }, api.CodeVolumeNotAvailable, "it is resizing"},
 		"retype": {resizing(disk, hostA), func(t *testing.T, s *Store) error {
-			return second(s.RetypeVolume(t.Context(), nobody, disk, api.VolumeRetype{Type: "default"}))
+			return second(s.Retypes.Retype(t.Context(), nobody, disk, api.VolumeRetype{Type: "default"}))
 		}, api.CodeVolumeNotAvailable, "resizing"},
 		"be seen to have grown": {resizing(disk, hostA), func(t *testing.T, s *Store) error {
 			size := at("/nfs/disk").SizeBytes
-			return second(s.GrowVolume(t.Context(), nobody, disk, api.VolumeGrow{FromBytes: size, SizeBytes: 2 * size}))
+			return second(s.Volumes.Grow(t.Context(), nobody, disk, api.VolumeGrow{FromBytes: size, SizeBytes: 2 * size}))
 		}, api.CodeVolumeNotAvailable, "it is resizing"},
 		"resize on another host": {resizing(disk, hostA), func(t *testing.T, s *Store) error {
-			return second(s.BeginResize(t.Context(), nobody, disk, beginResize(hostB, "other")))
+			return second(s.Volumes.BeginResize(t.Context(), nobody, disk, beginResize(hostB, "other")))
 		}, api.CodeVolumeNotAvailable, "it is resizing"},
 	})
 }
@@ -51,13 +51,13 @@ func TestAResizeIsRefusedWhereTheVolumeIsNotToBeTouched(t *testing.T) {
 			if change != nil {
 				change(&in)
 			}
-			return second(s.BeginResize(t.Context(), nobody, ref, in))
+			return second(s.Volumes.BeginResize(t.Context(), nobody, ref, in))
 		}
 	}
 	ofDisk := begin(disk, hostA, nil)
 	locked := func(t *testing.T, s *Store) {
 		t.Helper()
-		must(s.LockInstance(t.Context(), nobody, app, api.InstanceLock{Reason: "audit"}))(t)
+		must(s.Instances.Lock(t.Context(), nobody, app, api.InstanceLock{Reason: "audit"}))(t)
 	}
 	checkClusterRefusals(t, map[string]refusal{
 		"moving":                  {moving(diskMigration()), ofDisk, api.CodeMigrationActive, "is moving it"},
@@ -79,9 +79,9 @@ func TestTheEndOfAResizeHasTheSizeAndLetsOthersIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
 			before(t, s)
-			was := must(s.Volume(t.Context(), disk, everyone))(t)
+			was := must(s.Volumes.Get(t.Context(), disk, everyone))(t)
 			end := func(op string, size int64) (api.Volume, error) {
-				return s.EndResize(t.Context(), nobody, disk, api.VolumeResizeEnd{Host: hostA, Epoch: 1, OpID: op, SizeBytes: size})
+				return s.Volumes.EndResize(t.Context(), nobody, disk, api.VolumeResizeEnd{Host: hostA, Epoch: 1, OpID: op, SizeBytes: size})
 			}
 			resizing(disk, hostA)(t, s)
 			wantVolume(t, s, disk, api.VolumeResizing, len(was.Attachments))
@@ -109,14 +109,14 @@ func TestTheEndOfAResizeHasTheSizeAndLetsOthersIn(t *testing.T) {
 func TestAResizeThatNobodyEndsIsGotOver(t *testing.T) {
 	s := newCluster(t)
 	resizing(disk, hostA)(t, s)
-	again := must(s.BeginResize(t.Context(), nobody, disk, beginResize(hostA, "next")))(t)
+	again := must(s.Volumes.BeginResize(t.Context(), nobody, disk, beginResize(hostA, "next")))(t)
 	if again.ResizeOpID != "next" {
 		t.Errorf("it is kept for %q", again.ResizeOpID)
 	}
 	fenceA(t, s)
 	wantVolume(t, s, disk, api.VolumeAvailable, 0)
-	must(s.BeginResize(t.Context(), nobody, disk, beginResize(hostB, "theirs")))(t)
-	must(s.EndResize(t.Context(), nobody, disk, api.VolumeResizeEnd{Host: hostB, Epoch: 1, OpID: "theirs"}))(t)
-	_, err := s.EndResize(t.Context(), nobody, disk, api.VolumeResizeEnd{Host: hostA, Epoch: 1, OpID: "next", SizeBytes: 1 << 30})
+	must(s.Volumes.BeginResize(t.Context(), nobody, disk, beginResize(hostB, "theirs")))(t)
+	must(s.Volumes.EndResize(t.Context(), nobody, disk, api.VolumeResizeEnd{Host: hostB, Epoch: 1, OpID: "theirs"}))(t)
+	_, err := s.Volumes.EndResize(t.Context(), nobody, disk, api.VolumeResizeEnd{Host: hostA, Epoch: 1, OpID: "next", SizeBytes: 1 << 30})
 	wantCode(t, err, api.CodeStaleEpoch, "")
 }

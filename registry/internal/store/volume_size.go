@@ -35,11 +35,11 @@ func CheckSetSize(v api.Volume, in api.VolumeSize) error {
 	return nil
 }
 
-// SetVolumeSize stores the size that an operator gives a volume, even a smaller one. The host must
+// SetSize stores the size that an operator gives a volume, even a smaller one. The host must
 // have seen exactly this size, and the volume must not have changed since the host was asked
 // (asked).
-func (s *Store) SetVolumeSize(ctx context.Context, call Call, asked api.Volume, in api.VolumeSize, seen SeenImage) (api.Volume, error) {
-	return Mutate(ctx, s, call, "volume.set_size", []any{asked.ID, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+func (s *Volumes) SetSize(ctx context.Context, call Call, asked api.Volume, in api.VolumeSize, seen SeenImage) (api.Volume, error) {
+	return Mutate(ctx, s.db, call, "volume.set_size", []any{asked.ID, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}
 		if err := tx.CheckOperator("set the size of a volume"); err != nil {
 			return api.Volume{}, err

@@ -12,10 +12,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// EachVolume visits the volumes after a key, with all their attachments. A host sees only its own
+// Volumes are the volumes, with their sizes and places.
+type Volumes struct{ db *DB }
+
+// Each visits the volumes after a key, with all their attachments. A host sees only its own
 // volumes.
-func (s *Store) EachVolume(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Volume]) error {
-	return s.view(ctx, func(q ledger.Querier) error {
+func (s *Volumes) Each(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Volume]) error {
+	return s.db.view(ctx, func(q ledger.Querier) error {
 		read := func(after string) ([]api.Volume, bool, error) { return volumesAfter(ctx, q, viewer, after) }
 		return ledger.InChunks(after, func(v *api.Volume) string { return v.ID }, read, do)
 	})
@@ -49,16 +52,16 @@ func (v Viewer) attachmentsOfVolumesQuery() string {
 	return attachmentQuery + " JOIN volumes v ON v.id = a.volume_id WHERE a.volume_id > ?2 AND a.volume_id <= ?3 AND " + v.visible(ownsVolume) + attachmentOrder
 }
 
-// Volumes returns every volume, by name, as EachVolume visits them.
-func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
-	all, err := gather(func(do ledger.Visit[api.Volume]) error { return s.EachVolume(ctx, viewer, "", do) })
+// All returns every volume, by name, as Each visits them.
+func (s *Volumes) All(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
+	all, err := gather(func(do ledger.Visit[api.Volume]) error { return s.Each(ctx, viewer, "", do) })
 	slices.SortFunc(all, func(a, b api.Volume) int { return strings.Compare(a.Name, b.Name) })
 	return all, err
 }
 
-// Volume returns the volume that ref names.
-func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volume, error) {
-	return viewVisible(ctx, s, KindVolume, ref, viewer, volumeByID)
+// Get returns the volume that ref names.
+func (s *Volumes) Get(ctx context.Context, ref string, viewer Viewer) (api.Volume, error) {
+	return viewVisible(ctx, s.db, KindVolume, ref, viewer, volumeByID)
 }
 
 // attach sets the attachments of a volume, and the status and time that follow from them: an

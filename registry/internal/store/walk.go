@@ -11,8 +11,8 @@ import (
 )
 
 // view runs several queries on one snapshot of the database.
-func (s *Store) view(ctx context.Context, read func(ledger.Querier) error) error {
-	_, err := ledger.View(ctx, s.db.Read, func(q ledger.Querier) (struct{}, error) { return struct{}{}, read(q) })
+func (s *DB) view(ctx context.Context, read func(ledger.Querier) error) error {
+	_, err := ledger.View(ctx, s.sqlite.Read, func(q ledger.Querier) (struct{}, error) { return struct{}{}, read(q) })
 	return err
 }
 

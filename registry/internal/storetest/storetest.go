@@ -15,31 +15,55 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// Store is a store with calls of type C and viewers of type V.
-type Store[C, V any] interface {
-	Report(ctx context.Context, call C, in api.HostReport) (api.Host, error)
-	FenceHost(ctx context.Context, call C, ref string, in api.HostFence) (api.Host, error)
-	RegisterInstance(ctx context.Context, call C, in api.InstanceRegister) (api.Instance, error)
-	LockInstance(ctx context.Context, call C, ref string, in api.InstanceLock) (api.Instance, error)
-	CreateType(ctx context.Context, call C, in api.VolumeTypeCreate) (api.VolumeType, error)
-	SetPolicy(ctx context.Context, call C, name string, in api.PolicyUpdate) (api.Policy, error)
-	RegisterVolume(ctx context.Context, call C, in api.VolumeRegister) (api.Volume, error)
-	TransitionVolume(ctx context.Context, call C, ref string, in api.VolumeTransition) (api.Volume, error)
-	Volume(ctx context.Context, ref string, viewer V) (api.Volume, error)
-	RegisterMigration(ctx context.Context, call C, in api.MigrationRegister) (api.Migration, error)
-	ReserveAttachment(ctx context.Context, call C, in api.AttachmentReserve) (api.Attachment, error)
-	TransitionAttachment(ctx context.Context, call C, ref string, in api.AttachmentTransition) (api.Attachment, error)
-	ReleaseAttachment(ctx context.Context, call C, ref string, in api.AttachmentRelease) (api.Attachment, error)
-	Mark() api.RegistryMark
-	Events(ctx context.Context, since int64) ([]api.Event, error)
+// Store is an open registry.
+type Store interface {
 	Reader() *sql.DB
 	Close() error
 }
 
+// Parts are the parts of a registry with calls of type C and viewers of type V that fill it.
+type Parts[C, V any] struct {
+	Reports interface {
+		Receive(ctx context.Context, call C, in api.HostReport) (api.Host, error)
+	}
+	Hosts interface {
+		Fence(ctx context.Context, call C, ref string, in api.HostFence) (api.Host, error)
+	}
+	Instances interface {
+		Register(ctx context.Context, call C, in api.InstanceRegister) (api.Instance, error)
+		Lock(ctx context.Context, call C, ref string, in api.InstanceLock) (api.Instance, error)
+	}
+	Types interface {
+		Create(ctx context.Context, call C, in api.VolumeTypeCreate) (api.VolumeType, error)
+	}
+	Policies interface {
+		Set(ctx context.Context, call C, name string, in api.PolicyUpdate) (api.Policy, error)
+	}
+	Volumes interface {
+		Register(ctx context.Context, call C, in api.VolumeRegister) (api.Volume, error)
+		Transition(ctx context.Context, call C, ref string, in api.VolumeTransition) (api.Volume, error)
+		Get(ctx context.Context, ref string, viewer V) (api.Volume, error)
+	}
+	Migrations interface {
+		Register(ctx context.Context, call C, in api.MigrationRegister) (api.Migration, error)
+	}
+	Attachments interface {
+		Reserve(ctx context.Context, call C, in api.AttachmentReserve) (api.Attachment, error)
+		Transition(ctx context.Context, call C, ref string, in api.AttachmentTransition) (api.Attachment, error)
+		Release(ctx context.Context, call C, ref string, in api.AttachmentRelease) (api.Attachment, error)
+	}
+	Marks interface{ Now() api.RegistryMark }
+	Trail interface {
+		Events(ctx context.Context, since int64) ([]api.Event, error)
+	}
+}
+
 // Site makes stores of type S in various states.
-type Site[S Store[C, V], C, V any] struct {
+type Site[S Store, C, V any] struct {
 	// Open opens the store with the database at path.
 	Open func(ctx context.Context, path string) (S, error)
+	// Parts returns the parts of a store.
+	Parts func(S) Parts[C, V]
 	// Nobody is the caller of all requests.
 	Nobody C
 }
@@ -81,8 +105,8 @@ func (k Site[S, C, V]) New(t *testing.T) S {
 		{Name: "slow", Type: "dir", Path: "/slow", Active: true, CapacityBytes: 100, FreeBytes: 50},
 		{Name: "nfs", Type: "netfs", Path: "/nfs", Active: true, Shared: true},
 	})
-	expect.Value(s.RegisterInstance(t.Context(), k.Nobody, WebRegister()))(t)
-	expect.Value(s.RegisterVolume(t.Context(), k.Nobody, DataRegister()))(t)
+	expect.Value(k.Parts(s).Instances.Register(t.Context(), k.Nobody, WebRegister()))(t)
+	expect.Value(k.Parts(s).Volumes.Register(t.Context(), k.Nobody, DataRegister()))(t)
 	return s
 }
 
@@ -90,7 +114,7 @@ func (k Site[S, C, V]) New(t *testing.T) S {
 func (k Site[S, C, V]) report(t *testing.T, s S, pools []api.Pool) {
 	t.Helper()
 	for n, name := range []string{"a", "b"} {
-		expect.Value(s.Report(t.Context(), k.Nobody, api.HostReport{ID: ID(HostKind, n+1), Name: name, BootID: "first", Pools: pools}))(t)
+		expect.Value(k.Parts(s).Reports.Receive(t.Context(), k.Nobody, api.HostReport{ID: ID(HostKind, n+1), Name: name, BootID: "first", Pools: pools}))(t)
 	}
 }
 
@@ -102,12 +126,12 @@ func (k Site[S, C, V]) NewCluster(t *testing.T) S {
 	k.report(t, s, ClusterPools())
 	for _, i := range []api.InstanceRegister{{ID: App, Name: "app", Host: "a"}, {ID: DB, Name: "db", Host: "b"}} {
 		i.State = api.InstanceRunning
-		expect.Value(s.RegisterInstance(t.Context(), k.Nobody, i))(t)
+		expect.Value(k.Parts(s).Instances.Register(t.Context(), k.Nobody, i))(t)
 	}
-	expect.Value(s.CreateType(t.Context(), k.Nobody, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(t)
+	expect.Value(k.Parts(s).Types.Create(t.Context(), k.Nobody, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(t)
 	for volume, in := range map[string]api.VolumeRegister{Disk: {Name: "disk", Location: At("/nfs/disk")}, Local: {Name: "local", Location: At("/fast/local")}} {
 		in.ID, in.Host, in.Type, in.Status = volume, "a", "gold", api.VolumeAvailable
-		expect.Value(s.RegisterVolume(t.Context(), k.Nobody, in))(t)
+		expect.Value(k.Parts(s).Volumes.Register(t.Context(), k.Nobody, in))(t)
 	}
 	return s
 }
@@ -116,25 +140,25 @@ func (k Site[S, C, V]) NewCluster(t *testing.T) S {
 func (k Site[S, C, V]) Available(t *testing.T, s S, host, name, volumeType string, at api.Location) string {
 	t.Helper()
 	v := api.VolumeRegister{ID: NamedID(VolumeKind, name), Name: name, Status: api.VolumeAvailable, Type: volumeType, Host: host, Location: at}
-	return expect.Value(s.RegisterVolume(t.Context(), k.Nobody, v))(t).ID
+	return expect.Value(k.Parts(s).Volumes.Register(t.Context(), k.Nobody, v))(t).ID
 }
 
 // Running registers a running instance without disks and returns its id.
 func (k Site[S, C, V]) Running(t *testing.T, s S, host, name string) string {
 	t.Helper()
 	i := api.InstanceRegister{ID: NamedID(InstanceKind, name), Name: name, Host: host, State: api.InstanceRunning}
-	return expect.Value(s.RegisterInstance(t.Context(), k.Nobody, i))(t).ID
+	return expect.Value(k.Parts(s).Instances.Register(t.Context(), k.Nobody, i))(t).ID
 }
 
 // Attach reserves an attachment and takes it to attached.
 func (k Site[S, C, V]) Attach(t *testing.T, s S, in api.AttachmentReserve) {
 	t.Helper()
-	expect.Value(s.ReserveAttachment(t.Context(), k.Nobody, in))(t)
+	expect.Value(k.Parts(s).Attachments.Reserve(t.Context(), k.Nobody, in))(t)
 	for _, step := range []api.AttachmentTransition{
 		AttachmentStep(api.AttachmentAttaching, api.AttachmentReserved), AttachmentStep(api.AttachmentAttached, api.AttachmentAttaching),
 	} {
 		step.Host = in.Host
-		expect.Value(s.TransitionAttachment(t.Context(), k.Nobody, in.ID, step))(t)
+		expect.Value(k.Parts(s).Attachments.Transition(t.Context(), k.Nobody, in.ID, step))(t)
 	}
 }
 
@@ -152,7 +176,7 @@ func (k Site[S, C, V]) InTurn(steps ...func(*testing.T, S)) func(*testing.T, S) 
 func (k Site[S, C, V]) Reserved(edit func(*api.AttachmentReserve)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
-		expect.Value(s.ReserveAttachment(t.Context(), k.Nobody, Reserve(edit)))(t)
+		expect.Value(k.Parts(s).Attachments.Reserve(t.Context(), k.Nobody, Reserve(edit)))(t)
 	}
 }
 
@@ -168,7 +192,7 @@ func (k Site[S, C, V]) Attached(edit func(*api.AttachmentReserve)) func(*testing
 func (k Site[S, C, V]) Moving(in api.MigrationRegister) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
-		expect.Value(s.RegisterMigration(t.Context(), k.Nobody, in))(t)
+		expect.Value(k.Parts(s).Migrations.Register(t.Context(), k.Nobody, in))(t)
 	}
 }
 
@@ -184,7 +208,7 @@ func (k Site[S, C, V]) DataStatus(steps ...api.VolumeStatus) func(*testing.T, S)
 		t.Helper()
 		from := api.VolumeAvailable
 		for _, to := range steps {
-			expect.Value(s.TransitionVolume(t.Context(), k.Nobody, Data, api.VolumeTransition{From: from, To: to}))(t)
+			expect.Value(k.Parts(s).Volumes.Transition(t.Context(), k.Nobody, Data, api.VolumeTransition{From: from, To: to}))(t)
 			from = to
 		}
 	}
@@ -194,14 +218,14 @@ func (k Site[S, C, V]) DataStatus(steps ...api.VolumeStatus) func(*testing.T, S)
 func (k Site[S, C, V]) Policy(name string, on bool) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
-		expect.Value(s.SetPolicy(t.Context(), k.Nobody, name, api.PolicyUpdate{Enabled: on}))(t)
+		expect.Value(k.Parts(s).Policies.Set(t.Context(), k.Nobody, name, api.PolicyUpdate{Enabled: on}))(t)
 	}
 }
 
 // FenceA fences host a.
 func (k Site[S, C, V]) FenceA(t *testing.T, s S) {
 	t.Helper()
-	expect.Value(s.FenceHost(t.Context(), k.Nobody, "a", api.HostFence{Evidence: "the power is off", EvenIfUp: true}))(t)
+	expect.Value(k.Parts(s).Hosts.Fence(t.Context(), k.Nobody, "a", api.HostFence{Evidence: "the power is off", EvenIfUp: true}))(t)
 }
 
 // InstanceState returns a setup function that makes host a report instances in this state.
@@ -212,7 +236,7 @@ func (k Site[S, C, V]) InstanceState(state api.InstanceState, instances ...strin
 		for _, i := range instances {
 			report.Instances = append(report.Instances, api.InstanceReport{ID: i, State: state})
 		}
-		expect.Value(s.Report(t.Context(), k.Nobody, report))(t)
+		expect.Value(k.Parts(s).Reports.Receive(t.Context(), k.Nobody, report))(t)
 	}
 }
 
@@ -220,7 +244,7 @@ func (k Site[S, C, V]) InstanceState(state api.InstanceState, instances ...strin
 func (k Site[S, C, V]) LockedInstance(instance string) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
-		expect.Value(s.LockInstance(t.Context(), k.Nobody, instance, api.InstanceLock{Reason: "audit"}))(t)
+		expect.Value(k.Parts(s).Instances.Lock(t.Context(), k.Nobody, instance, api.InstanceLock{Reason: "audit"}))(t)
 	}
 }
 
@@ -230,7 +254,7 @@ func (k Site[S, C, V]) StoppedWithoutRoot(t *testing.T, s S) {
 	k.InstanceState(api.InstanceStopped, Web)(t, s)
 	in := Release(true)
 	in.Slot = &RootSlot
-	expect.Value(s.ReleaseAttachment(t.Context(), k.Nobody, RootAt, in))(t)
+	expect.Value(k.Parts(s).Attachments.Release(t.Context(), k.Nobody, RootAt, in))(t)
 }
 
 // WantRefused runs before, if not nil, and requires that do then returns an error with this code
@@ -246,7 +270,7 @@ func (k Site[S, C, V]) WantRefused(t *testing.T, s S, before func(*testing.T, S)
 // WantFree requires that the location is not taken.
 func (k Site[S, C, V]) WantFree(t *testing.T, s S, l api.Location) {
 	t.Helper()
-	expect.Value(s.RegisterVolume(t.Context(), k.Nobody, api.VolumeRegister{
+	expect.Value(k.Parts(s).Volumes.Register(t.Context(), k.Nobody, api.VolumeRegister{
 		ID: ID(VolumeKind, 77), Name: "probe", Status: api.VolumeCreating, Host: "a", Location: l,
 	}))(t)
 }
@@ -255,7 +279,7 @@ func (k Site[S, C, V]) WantFree(t *testing.T, s S, l api.Location) {
 func (k Site[S, C, V]) WantVolume(t *testing.T, s S, ref string, status api.VolumeStatus, attachments int) {
 	t.Helper()
 	var everyone V
-	if v := expect.Value(s.Volume(t.Context(), ref, everyone))(t); v.Status != status || len(v.Attachments) != attachments {
+	if v := expect.Value(k.Parts(s).Volumes.Get(t.Context(), ref, everyone))(t); v.Status != status || len(v.Attachments) != attachments {
 		t.Errorf("volume %s is %s with %d attachments, want %s with %d", v.Name, v.Status, len(v.Attachments), status, attachments)
 	}
 }
@@ -263,7 +287,7 @@ func (k Site[S, C, V]) WantVolume(t *testing.T, s S, ref string, status api.Volu
 // LastEvent returns the newest event of the audit trail.
 func (k Site[S, C, V]) LastEvent(t *testing.T, s S) api.Event {
 	t.Helper()
-	events := expect.Value(s.Events(t.Context(), s.Mark().Seq-1))(t)
+	events := expect.Value(k.Parts(s).Trail.Events(t.Context(), k.Parts(s).Marks.Now().Seq-1))(t)
 	if len(events) != 1 {
 		t.Fatalf("events at the end of the trail = %d", len(events))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Rates are measured by the newest moves of the site.
-type Rates struct{ db *store.Store }
+type Rates struct{ db *store.DB }
 
 // Copy returns the recent rate of moves into a pool, in bytes per second from start to end, by
 // its newest completed migrations; 0 if unknown.

@@ -43,7 +43,7 @@ func (s *Drains) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	if err != nil {
 		return err
 	}
-	pools, err := s.db.Pools(ctx)
+	pools, err := s.pools.All(ctx)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func cloneAt(path string) api.Location {
 
 func addClone(t *testing.T, s *Store, name, path string) {
 	t.Helper()
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 		ID: addedID[name], Name: name, Status: api.VolumeAvailable, Host: "b", Location: cloneAt(path),
 	}))(t)
 }
@@ -34,10 +34,10 @@ func migrateAs(t *testing.T, s *Store, n, generation int, dst api.Location) {
 	t.Helper()
 	in := dataMigration()
 	in.ID, in.VolumeID, in.Host, in.Generation, in.Dst = id(migrationKind, n), addedID["more"], hostB, int64(generation), dst
-	m := must(s.RegisterMigration(t.Context(), nobody, in))(t)
+	m := must(s.Migrations.Register(t.Context(), nobody, in))(t)
 	for _, to := range []api.MigrationTransition{step(api.MigrationCompleting, api.MigrationStarting), step(api.MigrationCompleted, api.MigrationCompleting)} {
 		to.Host = hostB
-		must(s.TransitionMigration(t.Context(), nobody, m.ID, to))(t)
+		must(s.Migrations.Transition(t.Context(), nobody, m.ID, to))(t)
 	}
 }
 
@@ -123,7 +123,7 @@ func reported(t *testing.T, s *Store, uses ...api.PoolUse) {
 			pools[i].Uses = uses
 		}
 	}
-	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+	must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
 }
 
 func TestADrainNamesTheFilesInThePoolThatDomainsNeed(t *testing.T) {
@@ -162,7 +162,7 @@ func TestADrainNamesVolumesBelowThePoolThatAreNotInIt(t *testing.T) {
 				v.Error.Code == api.CodeVolumeInUse && v.Error.Details[api.DetailImageBelow] == "/fast/sub/late"
 		})
 	}
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 		ID: addedID["late"], Name: "late", Status: api.VolumeAvailable, Host: "b",
 		Location: api.Location{Path: "/fast/sub/late", Format: api.FormatRaw, SizeBytes: size},
 	}))(t)
@@ -171,8 +171,8 @@ func TestADrainNamesVolumesBelowThePoolThatAreNotInIt(t *testing.T) {
 	}
 	// A pool defined on that directory gets the volume, which is still below the first pool.
 	pools := append(clusterPools(), api.Pool{Name: "sub", Type: "dir", Path: "/fast/sub", Active: true})
-	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
-	if got := must(s.Volume(t.Context(), "late", store.Viewer{}))(t).Location.Pool; got != "sub" {
+	must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+	if got := must(s.Volumes.Get(t.Context(), "late", store.Viewer{}))(t).Location.Pool; got != "sub" {
 		t.Fatalf("the volume is in pool %q, want sub", got)
 	}
 	if !below("late") {
@@ -184,10 +184,10 @@ func TestADrainNamesVolumesBelowThePoolThatAreNotInIt(t *testing.T) {
 func TestADrainNamesTheVolumesOfAnotherPoolAtItsPath(t *testing.T) {
 	s := newSite(t)
 	pools := append(clusterPools(), api.Pool{Name: "twin", Type: "netfs", Path: "/fast/", Active: true})
-	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+	must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
 	there := at("/fast/twins")
 	there.Pool = "twin"
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: addedID["more"], Name: "more", Status: api.VolumeAvailable, Host: "b", Location: there}))(t)
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{ID: addedID["more"], Name: "more", Status: api.VolumeAvailable, Host: "b", Location: there}))(t)
 	d := must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
 	if !slices.ContainsFunc(shown(t, s, d.ID).Volumes, func(v api.DrainVolume) bool { return v.VolumeName == "more" && v.Outside() }) {
 		t.Errorf("volumes = %+v, want more below the pool", shown(t, s, d.ID).Volumes)

@@ -12,7 +12,11 @@ import (
 )
 
 // Drains are the drains of pools, with their volumes.
-type Drains struct{ db *store.Store }
+type Drains struct {
+	db       *store.DB
+	pools    *store.Pools
+	progress *store.Progress
+}
 
 var kindDrain = store.Kind{Noun: "drain", Table: "drains"}
 
@@ -112,7 +116,7 @@ func (s *Drains) addProgress(v *api.DrainVolume) {
 	case api.DrainVolumeMoved:
 		v.BytesDone = v.SizeBytes
 	case api.DrainVolumeMoving:
-		if live, ok := s.db.MigrationProgress(v.MigrationID); ok {
+		if live, ok := s.progress.Of(v.MigrationID); ok {
 			v.BytesDone = min(max(live.BytesDone, 0), v.SizeBytes)
 		}
 	}

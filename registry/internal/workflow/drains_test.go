@@ -30,15 +30,15 @@ var addedID = map[string]string{"more": id(volumeKind, 50), "late": id(volumeKin
 
 func addVolume(t *testing.T, s *Store, name, host, path string) {
 	t.Helper()
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 		ID: addedID[name], Name: name, Status: api.VolumeAvailable, Host: host, Location: at(path),
 	}))(t)
 }
 
 func deleteVolume(t *testing.T, s *Store, name string) {
 	t.Helper()
-	must(s.TransitionVolume(t.Context(), nobody, name, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))(t)
-	must(s.ForgetVolume(t.Context(), nobody, name))(t)
+	must(s.Volumes.Transition(t.Context(), nobody, name, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))(t)
+	must(s.Volumes.Forget(t.Context(), nobody, name))(t)
 }
 
 // lines returns the states of a drain's volumes, by name.
@@ -76,9 +76,9 @@ func mustSet(t *testing.T, s *Store, drain, volume string, states ...string) {
 // moveData moves volume data to pool slow, as its host would.
 func moveData(t *testing.T, s *Store) {
 	t.Helper()
-	m := must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
-	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
-	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	m := must(s.Migrations.Register(t.Context(), nobody, dataMigration()))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
 }
 
 func TestADrainHasALineForEveryVolumeOfThePoolOnEveryHost(t *testing.T) {
@@ -146,7 +146,7 @@ func TestOfConcurrentDrainsOfAPoolOneWins(t *testing.T) {
 	if again := must(s.Drains.Create(t.Context(), first, "fast", toNFS))(t); again.ID != d.ID {
 		t.Errorf("the same request made another drain, %s", again.ID)
 	}
-	err := second(mutate(t.Context(), s.Store, nobody, "drain", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+	err := second(mutate(t.Context(), s.DB, nobody, "drain", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 		return none, second(tx.ExecContext(ctx, "INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us) SELECT 'x', pool, to_pool, parallel, 0, 0, 'paused', 1 FROM drains"))
 	}))
 	if !sqlitedb.Violates(err, "drains.pool") {
@@ -263,12 +263,12 @@ func TestProgressOfADrainIsThatOfItsMigrations(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustSet(t, s, d.ID, data, api.DrainVolumeMoving, api.DrainVolumeMoved)
-	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 1000)))(t)
+	must(s.Reports.Receive(t.Context(), nobody, progress(hostA, "a", move, 1000)))(t)
 	got := must(s.Drains.Get(t.Context(), d.ID))(t)
 	if got.BytesDone != size+1000 || got.Volumes[2].BytesDone != 1000 || got.Volumes[0].BytesDone != size {
 		t.Errorf("drain = %+v", got)
 	}
-	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 2*size)))(t)
+	must(s.Reports.Receive(t.Context(), nobody, progress(hostA, "a", move, 2*size)))(t)
 	if got := must(s.Drains.Get(t.Context(), d.ID))(t); got.BytesDone != 2*size {
 		t.Errorf("a host that says too much makes %d bytes done", got.BytesDone)
 	}
@@ -302,9 +302,9 @@ func TestRefreshTakesInWhatArrivesAndSettlesWhatIsGone(t *testing.T) {
 	// It was moved, and then moved back.
 	back := dataMigration()
 	back.ID, back.Generation, back.Dst = id(migrationKind, 3), 2, at("/fast/data")
-	must(s.RegisterMigration(t.Context(), nobody, back))(t)
-	must(s.TransitionMigration(t.Context(), nobody, back.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
-	must(s.TransitionMigration(t.Context(), nobody, back.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	must(s.Migrations.Register(t.Context(), nobody, back))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, back.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, back.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
 	refresh()
 	if got := lines(t, s, d.ID)["data"]; got != api.DrainVolumePending {
 		t.Errorf("a volume that came back is %s", got)
@@ -331,14 +331,14 @@ func TestADrainTakesInWhatIsOnItsWayIntoThePool(t *testing.T) {
 	refresh()
 	back := dataMigration()
 	back.ID, back.Generation, back.Dst = id(migrationKind, 3), 2, at("/fast/data")
-	must(s.RegisterMigration(t.Context(), nobody, back))(t)
+	must(s.Migrations.Register(t.Context(), nobody, back))(t)
 	wantCode(t, second(s.Drains.Finish(t.Context(), nobody, d.ID)), api.CodeConflict, "1 volume left")
 	refresh()
 	if got := lines(t, s, d.ID)["data"]; got != api.DrainVolumePending {
 		t.Errorf("a volume on its way into the pool is %s", got)
 	}
-	must(s.TransitionMigration(t.Context(), nobody, back.ID, step(api.MigrationCancelling, api.MigrationStarting)))(t)
-	must(s.TransitionMigration(t.Context(), nobody, back.ID, step(api.MigrationCancelled, api.MigrationCancelling)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, back.ID, step(api.MigrationCancelling, api.MigrationStarting)))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, back.ID, step(api.MigrationCancelled, api.MigrationCancelling)))(t)
 	refresh()
 	if got := lines(t, s, d.ID)["data"]; got != api.DrainVolumeMoved {
 		t.Errorf("a volume that did not come is %s", got)
@@ -390,12 +390,12 @@ func TestADrainToAPoolThatIsActiveNowhereIsRefused(t *testing.T) {
 	s := newSite(t)
 	in := reportOf(hostA, "a")
 	in.Pools = []api.Pool{{Name: "fast", Active: true}, {Name: "cold"}}
-	must(s.Report(t.Context(), nobody, in))(t)
+	must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	to := api.PoolDrain{ToPool: "cold"}
 	err := unchanged(t, s, func() error { return second(s.Drains.Create(t.Context(), nobody, "fast", to)) })
 	wantCode(t, err, api.CodeStateForbidden, "virsh pool-start cold")
 	in.Pools[1].Active = true
-	must(s.Report(t.Context(), nobody, in))(t)
+	must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	must(s.Drains.Create(t.Context(), nobody, "fast", to))(t)
 }
 
@@ -403,7 +403,7 @@ func TestADrainGoesOnAfterARestart(t *testing.T) {
 	s, reopen := reopenable(t)
 	in := reportOf(hostA, "a")
 	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs", Active: true}}
-	must(s.Report(t.Context(), nobody, in))(t)
+	must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	addVolume(t, s, "more", "a", "/fast/more")
 	d := must(s.Drains.Create(t.Context(), nobody, "fast", toNFS))(t)
 	mustSet(t, s, d.ID, addedID["more"], api.DrainVolumeMoving)
@@ -418,7 +418,7 @@ func TestADrainThatGaveUpVolumesIsReplacedByOneToItsPoolAlone(t *testing.T) {
 	s, d := drainSite(t)
 	in := reportOf(hostA, "a")
 	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs", Active: true}, {Name: "third", Active: true}}
-	must(s.Report(t.Context(), nobody, in))(t)
+	must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	mustSet(t, s, d.ID, root, api.DrainVolumeSkipped)
 	elsewhere := func() error {
 		return second(s.Drains.Create(t.Context(), nobody, "fast", api.PoolDrain{ToPool: "third"}))

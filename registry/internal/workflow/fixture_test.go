@@ -31,7 +31,13 @@ var (
 )
 
 var kit = storetest.Site[*Store, store.Call, store.Viewer]{
-	Open:   func(ctx context.Context, path string) (*Store, error) { return Open(ctx, path, store.Options{}) },
+	Open: func(ctx context.Context, path string) (*Store, error) { return Open(ctx, path, store.Options{}) },
+	Parts: func(s *Store) storetest.Parts[store.Call, store.Viewer] {
+		return storetest.Parts[store.Call, store.Viewer]{
+			Reports: s.Reports, Hosts: s.Hosts, Instances: s.Instances, Types: s.Types, Policies: s.Policies, Volumes: s.Volumes,
+			Migrations: s.Migrations, Attachments: s.Attachments, Marks: s.Marks, Trail: s.Trail,
+		}
+	},
 	Nobody: nobody,
 }
 
@@ -104,7 +110,7 @@ func runs(t *testing.T, s *Store, host, name, instance string, state api.Instanc
 	t.Helper()
 	in := reportOf(host, name)
 	in.Instances = []api.InstanceReport{{ID: instance, State: state}}
-	must(s.Report(t.Context(), nobody, in))(t)
+	must(s.Reports.Receive(t.Context(), nobody, in))(t)
 }
 
 // progress returns a report with the progress of a migration.
@@ -137,7 +143,7 @@ func checkClusterRefusals(t *testing.T, cases map[string]refusal) {
 func rawSQL(query string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(mutate(t.Context(), s.Store, nobody, "test.sql", query, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+		must(mutate(t.Context(), s.DB, nobody, "test.sql", query, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
 			return none, tx.Exec(ctx, query)
 		}))(t)
 	}

@@ -113,7 +113,7 @@ func TestAMoveWhileGuestsWriteGoesThroughItsPhases(t *testing.T) {
 	if steps := must(s.Pauses.Steps(t.Context(), m.ID))(t); reached(steps) != "suspending, suspended app a, suspended db b, last, read a, read b, saving, last a, last b, saved app a, saved db b, restoring" {
 		t.Errorf("in the pause it has noted %s", reached(steps))
 	}
-	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.Path != made(p).Path || v.Generation != 2 {
+	if v := must(s.Volumes.Get(t.Context(), disk, everyone))(t); v.Location.Path != made(p).Path || v.Generation != 2 {
 		t.Errorf("volume = %+v", v)
 	}
 	p = hostsDo(t, s, p)

@@ -110,7 +110,7 @@ func (m *machine) doReserve(rt *rapid.T) {
 	in.ID, in.Generation = m.fresh(attachmentKind), m.generation(rt, in.VolumeID)
 	in.Host = m.hostOr(rt, m.instances[in.InstanceID].host)
 	in.Epoch = m.epoch(rt, in.Host)
-	_, err := m.s.ReserveAttachment(m.t.Context(), nobody, in)
+	_, err := m.s.Attachments.Reserve(m.t.Context(), nobody, in)
 	agree(rt, fmt.Sprintf("reserve %+v", in), err, m.reserve(in))
 }
 
@@ -139,20 +139,20 @@ func (m *machine) doStep(rt *rapid.T) {
 	if rarely(rt, "from another") {
 		in.From = append(in.From, draw(rt, "from", api.AttachmentReserved, api.AttachmentAttached, api.AttachmentError))
 	}
-	_, err := m.s.TransitionAttachment(m.t.Context(), nobody, id, in)
+	_, err := m.s.Attachments.Transition(m.t.Context(), nobody, id, in)
 	agree(rt, fmt.Sprintf("step %s %+v", id, in), err, m.transition(id, in))
 }
 
 func (m *machine) doRelease(rt *rapid.T) {
 	id, _, host := m.attachment(rt)
 	in := api.AttachmentRelease{Host: host, Epoch: m.epoch(rt, host), Force: rapid.Bool().Draw(rt, "force")}
-	_, err := m.s.ReleaseAttachment(m.t.Context(), nobody, id, in)
+	_, err := m.s.Attachments.Release(m.t.Context(), nobody, id, in)
 	agree(rt, fmt.Sprintf("release %s %+v", id, in), err, m.release(id, in))
 }
 
 func (m *machine) doForce(rt *rapid.T) {
 	id := one(m, rt, "attachment", attachmentKind, m.attachments)
-	_, err := m.s.ForceDeleteAttachment(m.t.Context(), nobody, id)
+	_, err := m.s.Attachments.ForceDelete(m.t.Context(), nobody, id)
 	agree(rt, "force "+id, err, m.force(id))
 }
 
@@ -173,7 +173,7 @@ func (m *machine) doRegister(rt *rapid.T) {
 	v := modelVolume{host: host, bootable: rarely(rt, "bootable"), place: m.place(rt, host)}
 	id := m.fresh(volumeKind)
 	in := api.VolumeRegister{ID: id, Name: "v-" + id, Status: api.VolumeAvailable, Type: typeName, Bootable: v.bootable, Host: host, Location: v.place.location()}
-	_, err := m.s.RegisterVolume(m.t.Context(), nobody, in)
+	_, err := m.s.Volumes.Register(m.t.Context(), nobody, in)
 	agree(rt, fmt.Sprintf("register %+v", in), err, m.register(id, v, typeName))
 }
 
@@ -182,21 +182,21 @@ func (m *machine) doStatus(rt *rapid.T) {
 	pair := draw(rt, "statuses", [2]api.VolumeStatus{"error", "available"}, [2]api.VolumeStatus{"deleting", "available"},
 		[2]api.VolumeStatus{"available", "deleting"}, [2]api.VolumeStatus{"available", "error"})
 	call, host := m.caller(rt)
-	_, err := m.s.TransitionVolume(m.t.Context(), call, id, api.VolumeTransition{From: pair[0], To: pair[1]})
+	_, err := m.s.Volumes.Transition(m.t.Context(), call, id, api.VolumeTransition{From: pair[0], To: pair[1]})
 	agree(rt, fmt.Sprint("status ", id, pair, host), err, m.setStatus(id, host, pair[0], pair[1]))
 }
 
 func (m *machine) doForget(rt *rapid.T) {
 	id := one(m, rt, "volume", volumeKind, m.volumes)
 	call, host := m.caller(rt)
-	_, err := m.s.ForgetVolume(m.t.Context(), call, id)
+	_, err := m.s.Volumes.Forget(m.t.Context(), call, id)
 	agree(rt, fmt.Sprint("forget ", id, host), err, m.forget(id, host))
 }
 
 func (m *machine) doBootable(rt *rapid.T) {
 	id, on := one(m, rt, "volume", volumeKind, m.volumes), rapid.Bool().Draw(rt, "bootable")
 	call, host := m.caller(rt)
-	_, err := m.s.UpdateVolume(m.t.Context(), call, id, api.VolumeUpdate{Bootable: &on})
+	_, err := m.s.Volumes.Update(m.t.Context(), call, id, api.VolumeUpdate{Bootable: &on})
 	agree(rt, fmt.Sprint("bootable ", id, on, host), err, m.setBootable(id, host, on))
 }
 
@@ -204,19 +204,19 @@ func (m *machine) doRetype(rt *rapid.T) {
 	id := one(m, rt, "volume", volumeKind, m.volumes)
 	in := api.VolumeRetype{Type: draw(rt, "type", keys(m.types)...), MigrationPolicy: draw(rt, "migration policy", api.RetypeNever, api.RetypeOnDemand)}
 	call, host := m.caller(rt)
-	_, err := m.s.RetypeVolume(m.t.Context(), call, id, in)
+	_, err := m.s.Retypes.Retype(m.t.Context(), call, id, in)
 	agree(rt, fmt.Sprintf("retype %s %+v %s", id, in, host), err, m.retype(id, host, in))
 }
 
 func (m *machine) doType(rt *rapid.T) {
 	name, on := draw(rt, "type", keys(m.types)...), rapid.Bool().Draw(rt, "multiattach")
-	_, err := m.s.UpdateType(m.t.Context(), nobody, name, api.VolumeTypeUpdate{Multiattach: &on})
+	_, err := m.s.Types.Update(m.t.Context(), nobody, name, api.VolumeTypeUpdate{Multiattach: &on})
 	agree(rt, fmt.Sprint("type ", name, on), err, m.setMultiattach(name, on))
 }
 
 func (m *machine) doPolicy(rt *rapid.T) {
 	name, on := draw(rt, "policy", keys(m.policies)...), rapid.IntRange(0, 2).Draw(rt, "on") > 0
-	_, err := m.s.SetPolicy(m.t.Context(), nobody, name, api.PolicyUpdate{Enabled: on})
+	_, err := m.s.Policies.Set(m.t.Context(), nobody, name, api.PolicyUpdate{Enabled: on})
 	agree(rt, fmt.Sprint("policy ", name, on), err, nil)
 	m.policies[name] = on
 }
@@ -229,7 +229,7 @@ func (m *machine) doInstanceState(rt *rapid.T) {
 	before := i.state
 	i.state = state
 	said := m.report(i.host)
-	_, err := m.s.Report(m.t.Context(), nobody, said)
+	_, err := m.s.Reports.Receive(m.t.Context(), nobody, said)
 	if want != nil || before.OnShelf() || state.OnShelf() {
 		i.state = before
 	}
@@ -259,7 +259,7 @@ func (m *machine) doMigrate(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "retype") {
 		in.ToType = draw(rt, "type", keys(m.types)...)
 	}
-	_, err := m.s.RegisterMigration(m.t.Context(), nobody, in)
+	_, err := m.s.Migrations.Register(m.t.Context(), nobody, in)
 	agree(rt, fmt.Sprintf("migrate %+v", in), err, m.migrate(in))
 }
 
@@ -276,7 +276,7 @@ func (m *machine) doMove(rt *rapid.T) {
 	in := api.MigrationTransition{From: []api.MigrationState{from}, Host: host, Epoch: m.epoch(rt, host), To: draw(rt, "to",
 		api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleting, api.MigrationCompleted,
 		api.MigrationCompleted, api.MigrationCancelling, api.MigrationCancelled, api.MigrationError, api.MigrationNeedsOperator), NotSwitched: !rarely(rt, "no word of the switch")}
-	_, err := m.s.TransitionMigration(m.t.Context(), nobody, id, in)
+	_, err := m.s.Migrations.Transition(m.t.Context(), nobody, id, in)
 	agree(rt, fmt.Sprintf("move %s %+v", id, in), err, m.move(id, in))
 }
 
@@ -285,7 +285,7 @@ func (m *machine) doFence(rt *rapid.T) {
 	if m.hosts[host].fenced || rapid.IntRange(0, 3).Draw(rt, "mercy") != 1 {
 		rt.Skip("a site whose hosts are fenced all the time tries little")
 	}
-	_, err := m.s.FenceHost(m.t.Context(), nobody, host, cut)
+	_, err := m.s.Hosts.Fence(m.t.Context(), nobody, host, cut)
 	agree(rt, "fence "+host, err, nil)
 	m.fence(host)
 }
@@ -293,12 +293,12 @@ func (m *machine) doFence(rt *rapid.T) {
 func (m *machine) doRejoin(rt *rapid.T) {
 	host := m.drawHost(rt)
 	epoch := m.epoch(rt, host)
-	_, err := m.s.RejoinHost(m.t.Context(), nobody, host, api.HostRejoin{Epoch: epoch})
+	_, err := m.s.Hosts.Rejoin(m.t.Context(), nobody, host, api.HostRejoin{Epoch: epoch})
 	agree(rt, fmt.Sprint("rejoin ", host, epoch), err, m.rejoin(host, epoch))
 }
 
 func (m *machine) doAbandon(rt *rapid.T) {
 	id, keep := one(m, rt, "migration", migrationKind, m.migrations), draw(rt, "keep", api.KeepSrc, api.KeepDst)
-	_, err := m.s.AbandonMigration(m.t.Context(), nobody, id, api.MigrationAbandon{Keep: keep, Reason: "test", EvenIfCorrupt: true})
+	_, err := m.s.Migrations.Abandon(m.t.Context(), nobody, id, api.MigrationAbandon{Keep: keep, Reason: "test", EvenIfCorrupt: true})
 	agree(rt, "abandon "+id+" keep "+keep, err, m.abandon(id, keep))
 }

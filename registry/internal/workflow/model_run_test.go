@@ -63,18 +63,18 @@ func modelSite(t *testing.T, s *Store) *model {
 		migrations:  map[string]*modelMigration{},
 	}
 	for _, h := range []string{hostA, hostB} {
-		must(s.Report(t.Context(), nobody, m.report(h)))(t)
+		must(s.Reports.Receive(t.Context(), nobody, m.report(h)))(t)
 	}
 	zero := 0
 	for id, i := range m.instances {
 		i.state = api.InstanceRunning
-		must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{
+		must(s.Instances.Register(t.Context(), nobody, api.InstanceRegister{
 			ID: id, Name: id, Host: i.host, State: i.state, Slots: []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero}},
 		}))(t)
 	}
 	for name, vt := range m.types {
 		if name != store.DefaultType {
-			must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: name, Multiattach: vt.multiattach, Pools: vt.pools}))(t)
+			must(s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: name, Multiattach: vt.multiattach, Pools: vt.pools}))(t)
 		}
 	}
 	return m
@@ -92,7 +92,7 @@ func (m *machine) begin() {
 	} {
 		id := m.fresh(volumeKind)
 		place := modelPlace{pool: v.pool, name: fmt.Sprint(n), host: v.host, format: api.FormatRaw}
-		must(m.s.RegisterVolume(m.t.Context(), nobody, api.VolumeRegister{
+		must(m.s.Volumes.Register(m.t.Context(), nobody, api.VolumeRegister{
 			ID: id, Name: "v-" + id, Status: api.VolumeAvailable, Type: v.typeName, Host: v.host, Location: place.location(),
 		}))(m.t)
 		if wrong := m.register(id, modelVolume{host: v.host, place: place}, v.typeName); wrong != nil {
@@ -205,22 +205,22 @@ func (m *model) rows() (rows []row) {
 }
 
 func (m *machine) stored() (rows []row) {
-	for _, h := range must(m.s.Hosts(m.t.Context()))(m.t) {
+	for _, h := range must(m.s.Hosts.All(m.t.Context()))(m.t) {
 		rows = append(rows, row{"host", h.ID, fmt.Sprint(h.Epoch, h.Status == api.HostFenced)})
 	}
-	for _, p := range must(m.s.Policies(m.t.Context()))(m.t) {
+	for _, p := range must(m.s.Policies.All(m.t.Context()))(m.t) {
 		rows = append(rows, row{"policy", p.Name, fmt.Sprint(p.Enabled)})
 	}
-	for _, v := range must(m.s.Volumes(m.t.Context(), everyone))(m.t) {
+	for _, v := range must(m.s.Volumes.All(m.t.Context(), everyone))(m.t) {
 		rows = append(rows, row{"volume", v.ID, fmt.Sprint(v.Status, v.Type, v.Multiattach, v.Bootable, v.Generation, v.Location.Pool, v.Location.Name, v.Location.Format, " ", v.MigrationID)})
 		for _, a := range v.Attachments {
 			rows = append(rows, row{"attachment", a.ID, fmt.Sprint(a.VolumeID, a.InstanceID, a.Host, a.Device, a.Mode, a.State, a.Location.Pool, a.Location.Name)})
 		}
 	}
-	for _, i := range must(m.s.Instances(m.t.Context(), everyone))(m.t) {
+	for _, i := range must(m.s.Instances.All(m.t.Context(), everyone))(m.t) {
 		rows = append(rows, row{"instance", i.ID, fmt.Sprint(i.State, " ", i.Host, i.Locked)})
 	}
-	for _, g := range must(m.s.Migrations(m.t.Context(), "", true, everyone))(m.t) {
+	for _, g := range must(m.s.Migrations.All(m.t.Context(), "", true, everyone))(m.t) {
 		rows = append(rows, row{"migration", g.ID, fmt.Sprint(g.VolumeID, g.State, g.Phase)})
 	}
 	return sorted(rows)
@@ -238,7 +238,7 @@ func (m *machine) check(rt *rapid.T) {
 				owned = append(owned, id)
 			}
 		}
-		for _, v := range must(m.s.Volumes(m.t.Context(), store.Viewer{HostID: host}))(m.t) {
+		for _, v := range must(m.s.Volumes.All(m.t.Context(), store.Viewer{HostID: host}))(m.t) {
 			seen = append(seen, v.ID)
 		}
 		for _, id := range keys(m.instances) {
@@ -246,7 +246,7 @@ func (m *machine) check(rt *rapid.T) {
 				owned = append(owned, id)
 			}
 		}
-		for _, i := range must(m.s.Instances(m.t.Context(), store.Viewer{HostID: host}))(m.t) {
+		for _, i := range must(m.s.Instances.All(m.t.Context(), store.Viewer{HostID: host}))(m.t) {
 			seen = append(seen, i.ID)
 		}
 		slices.Sort(owned)

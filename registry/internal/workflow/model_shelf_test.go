@@ -253,7 +253,7 @@ func (m *machine) doLock(rt *rapid.T) {
 	id := draw(rt, "instance", web, app, db)
 	var want refusals
 	want.when(m.instances[id].locked, api.CodeInstanceLocked)
-	_, err := m.s.LockInstance(m.t.Context(), nobody, id, api.InstanceLock{Reason: "test"})
+	_, err := m.s.Instances.Lock(m.t.Context(), nobody, id, api.InstanceLock{Reason: "test"})
 	agree(rt, "lock "+id, err, want)
 	m.instances[id].locked = true
 }
@@ -262,7 +262,7 @@ func (m *machine) doUnlock(rt *rapid.T) {
 	id := draw(rt, "instance", web, app, db)
 	var want refusals
 	want.when(!m.instances[id].locked, api.CodeStateForbidden)
-	_, err := m.s.UnlockInstance(m.t.Context(), nobody, id)
+	_, err := m.s.Instances.Unlock(m.t.Context(), nobody, id)
 	agree(rt, "unlock "+id, err, want)
 	m.instances[id].locked = false
 }

@@ -22,10 +22,11 @@ type Store struct {
 	Rates     *Rates
 }
 
-func newStore(db *store.Store) *Store {
-	pauses := &Pauses{db: db, changed: ledger.NewNotifier()}
+func newStore(s *store.Store) *Store {
+	pauses := &Pauses{db: s.DB, changed: ledger.NewNotifier()}
 	return &Store{
-		Store: db, Drains: &Drains{db}, Tasks: &Tasks{db}, Pauses: pauses, LiveMoves: &LiveMoves{pauses}, Shelf: &Shelf{db}, Rates: &Rates{db},
+		Store: s, Drains: &Drains{s.DB, s.Pools, s.Progress}, Tasks: &Tasks{s.DB}, Pauses: pauses, LiveMoves: &LiveMoves{pauses},
+		Shelf: &Shelf{s.DB, s.Reports}, Rates: &Rates{s.DB},
 	}
 }
 

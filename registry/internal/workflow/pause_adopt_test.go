@@ -36,7 +36,7 @@ func TestALostMoveIsTakenOnToBeEndedAtSrc(t *testing.T) {
 		t.Errorf("migration = %+v", p.Migration)
 	}
 	wantLocks(t, s, map[string]string{})
-	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.Path != "/nfs/disk" || v.MigrationID != "" {
+	if v := must(s.Volumes.Get(t.Context(), disk, everyone))(t); v.Location.Path != "/nfs/disk" || v.MigrationID != "" {
 		t.Errorf("volume = %+v", v)
 	}
 }
@@ -89,7 +89,7 @@ func TestALostMoveThatHadMovedItsVolumeIsTakenOnToBeEndedAtDst(t *testing.T) {
 					t.Errorf("instance %s: %v", g.Name, err)
 				}
 			}
-			v := must(s.Volume(t.Context(), disk, everyone))(t)
+			v := must(s.Volumes.Get(t.Context(), disk, everyone))(t)
 			if v.Location.Path != tc.at.Path || v.Attachments[0].Location.Path != tc.at.Path || v.Generation != 2 {
 				t.Errorf("volume = %+v", v)
 			}
@@ -146,10 +146,10 @@ func TestLostMovesThatAreLeftAsTheyAre(t *testing.T) {
 		"a host does not say":       {nil, map[string][]api.SavedInstance{hostA: savedAt(app, src)}, bothHere, api.CodeHypervisorUnavailable, "host b"},
 		"a host is not there":       {nil, here, []string{hostA}, api.CodeHypervisorUnavailable, "host b"},
 		"nobody was saved":          {nil, map[string][]api.SavedInstance{hostA: {}, hostB: {}}, bothHere, api.CodeNotFound, lostMove},
-		"a host has not come back":  {func(t *testing.T, s *Store) { must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t) }, here, bothHere, api.CodeRegistryUnavailable, "host a"},
+		"a host has not come back":  {func(t *testing.T, s *Store) { must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t) }, here, bothHere, api.CodeRegistryUnavailable, "host a"},
 		"the volume is being moved": {func(t *testing.T, s *Store) { must(s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere))(t) }, here, bothHere, api.CodeMigrationActive, ""},
 		"an operator has locked one": {func(t *testing.T, s *Store) {
-			must(s.LockInstance(t.Context(), nobody, db, api.InstanceLock{Reason: "audit"}))(t)
+			must(s.Instances.Lock(t.Context(), nobody, db, api.InstanceLock{Reason: "audit"}))(t)
 		}, here, bothHere, api.CodeInstanceLocked, "audit"},
 	} {
 		t.Run(name, func(t *testing.T) {

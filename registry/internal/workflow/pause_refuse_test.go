@@ -30,7 +30,7 @@ func TestNoGuestIsPausedForWhatMayNotMove(t *testing.T) {
 			}
 		}, api.CodeStateForbidden, "migrate it without pause_all"},
 		"a volume that is resized": {func(t *testing.T, s *Store) {
-			must(s.BeginResize(t.Context(), nobody, disk, api.VolumeResizeBegin{Host: hostA, Epoch: 1, Generation: 1, OpID: "op-r"}))(t)
+			must(s.Volumes.BeginResize(t.Context(), nobody, disk, api.VolumeResizeBegin{Host: hostA, Epoch: 1, Generation: 1, OpID: "op-r"}))(t)
 		}, api.CodeVolumeNotAvailable, "it is resizing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestNoGuestIsPausedThatRunsOnAnotherHost(t *testing.T) {
 	for _, state := range []api.InstanceState{api.InstanceRunning, api.InstancePaused} {
 		runs(t, s, hostB, "b", app, state)
 		wantCode(t, unchanged(t, s, func() error { return pauseDisk(t, s) }), api.CodeStateForbidden, "runs on host b")
-		if i := must(s.Instance(t.Context(), app, everyone))(t); !strings.Contains(i.Note, "runs on host b") {
+		if i := must(s.Instances.Get(t.Context(), app, everyone))(t); !strings.Contains(i.Note, "runs on host b") {
 			t.Errorf("the note is %q", i.Note)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // Pauses are the moves that the registry leads: with all guests paused, and live moves, which have
 // further changes of their own (LiveMoves).
 type Pauses struct {
-	db *store.Store
+	db *store.DB
 	// changed announces changes of the moves.
 	changed *ledger.Notifier
 }

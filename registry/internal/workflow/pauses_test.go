@@ -27,7 +27,7 @@ func newPauseSite(t *testing.T) *Store {
 	t.Helper()
 	s := newCluster(t)
 	for n, name := range []string{"a", "b"} {
-		must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Pools: pausePools()}))(t)
+		must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Pools: pausePools()}))(t)
 	}
 	attached(nil)(t, s)
 	attached(atDB)(t, s)
@@ -90,7 +90,7 @@ func flipped(t *testing.T) (*Store, Pause) {
 func wantLocks(t *testing.T, s *Store, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
-	for _, i := range must(s.Instances(t.Context(), everyone))(t) {
+	for _, i := range must(s.Instances.All(t.Context(), everyone))(t) {
 		if i.Locked {
 			got[i.ID] = i.LockedBy
 		}
@@ -108,27 +108,27 @@ func TestAMoveWithAllGuestsPausedLocksVolumeAndInstancesAtOnce(t *testing.T) {
 		t.Errorf("migration = %+v", m)
 	}
 	wantLocks(t, s, map[string]string{app: m.ID, db: m.ID})
-	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.MigrationID != m.ID || len(v.Attachments) != 2 {
+	if v := must(s.Volumes.Get(t.Context(), disk, everyone))(t); v.MigrationID != m.ID || len(v.Attachments) != 2 {
 		t.Errorf("volume = %+v", v)
 	}
 	if _, err := s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere); api.CodeOf(err) != api.CodeMigrationActive {
 		t.Errorf("a second one: %v", err)
 	}
-	_, err := s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCancelled, api.MigrationStarting))
+	_, err := s.Migrations.Transition(t.Context(), nobody, m.ID, step(api.MigrationCancelled, api.MigrationStarting))
 	wantCode(t, err, api.CodeStateForbidden, "the registry's")
-	_, err = s.UnlockInstance(t.Context(), nobody, app)
+	_, err = s.Instances.Unlock(t.Context(), nobody, app)
 	wantCode(t, err, api.CodeInstanceLocked, m.ID)
 	// Another volume cannot be attached to the locked instance.
 	local := reserve(func(in *api.AttachmentReserve) {
 		in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 4), "vdc"
 	})
-	_, err = s.ReserveAttachment(t.Context(), nobody, local)
+	_, err = s.Attachments.Reserve(t.Context(), nobody, local)
 	wantCode(t, err, api.CodeInstanceLocked, "app")
 }
 
 func TestAnotherVolumeOfAPausedGuestIsNotSharedMeanwhile(t *testing.T) {
 	s := newPauseSite(t)
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 		ID: id(volumeKind, 9), Name: "cluster", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: at("/nfs/cluster"),
 	}))(t)
 	attached(func(in *api.AttachmentReserve) {
@@ -138,14 +138,14 @@ func TestAnotherVolumeOfAPausedGuestIsNotSharedMeanwhile(t *testing.T) {
 	share := reserve(func(in *api.AttachmentReserve) {
 		in.ID, in.VolumeID, in.InstanceID, in.Device = id(attachmentKind, 31), id(volumeKind, 9), web, "vdc"
 	})
-	err := unchanged(t, s, func() error { return second(s.ReserveAttachment(t.Context(), nobody, share)) })
+	err := unchanged(t, s, func() error { return second(s.Attachments.Reserve(t.Context(), nobody, share)) })
 	wantCode(t, err, api.CodeInstanceLocked, "instance app has it too")
 	must(s.Pauses.Cancel(t.Context(), nobody, m.ID, nil))(t)
 	for _, g := range must(s.Pauses.Get(t.Context(), m.ID))(t).Instances {
 		g.State = PauseRestored
 		must(s.Pauses.SetInstance(t.Context(), nobody, m.ID, PauseCancelling, g))(t)
 	}
-	must(s.ReserveAttachment(t.Context(), nobody, share))(t)
+	must(s.Attachments.Reserve(t.Context(), nobody, share))(t)
 }
 
 func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
@@ -186,12 +186,12 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 		"a guest has crashed": {before: reportedAtRest(api.InstanceCrashed), code: api.CodeInstanceBusy, text: "`virsh reset app` and then `virsh resume app`"},
 		"an attachment ends": {before: func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)
+			must(s.Attachments.Transition(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)
 		}, code: api.CodeStateForbidden, text: "is detaching"},
 		"another volume is shared with one that runs on": {before: func(t *testing.T, s *Store) {
 			t.Helper()
 			// The volume is at app, which is paused, and at web, which is not.
-			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+			must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{
 				ID: id(volumeKind, 9), Name: "cluster", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: at("/nfs/cluster"),
 			}))(t)
 			attached(func(in *api.AttachmentReserve) {
@@ -208,7 +208,7 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 			in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 4), "vdc"
 		}), func(t *testing.T, s *Store) {
 			t.Helper()
-			must(s.RegisterMigration(t.Context(), nobody, api.MigrationRegister{
+			must(s.Migrations.Register(t.Context(), nobody, api.MigrationRegister{
 				ID: id(migrationKind, 9), VolumeID: id(volumeKind, 4), SrcAttachmentID: id(attachmentKind, 30), DstAttachmentID: id(attachmentKind, 31),
 				Host: hostA, Epoch: 1, Generation: 1, Dst: at("/slow/local"), Method: "overlay",
 			}))(t)
@@ -241,20 +241,20 @@ func reportedAtRest(rest api.InstanceState) func(*testing.T, *Store) {
 		in := reportOf(hostA, "a")
 		in.Pools = pausePools()
 		in.Instances = []api.InstanceReport{{ID: app, State: api.InstancePaused, Standstill: rest}}
-		must(s.Report(t.Context(), nobody, in))(t)
+		must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	}
 }
 
 func locked(instance string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(s.LockInstance(t.Context(), nobody, instance, api.InstanceLock{Reason: "backup"}))(t)
+		must(s.Instances.Lock(t.Context(), nobody, instance, api.InstanceLock{Reason: "backup"}))(t)
 	}
 }
 
 func TestOneHostMovesWithinItsOwnPools(t *testing.T) {
 	s := newPauseSite(t)
-	must(s.ReleaseAttachment(t.Context(), nobody, next, api.AttachmentRelease{Host: hostB, Epoch: 1, OpID: "r", Force: true}))(t)
+	must(s.Attachments.Release(t.Context(), nobody, next, api.AttachmentRelease{Host: hostB, Epoch: 1, OpID: "r", Force: true}))(t)
 	attached(atWeb)(t, s)
 	m := must(s.Pauses.Register(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, []string{hostA}))(t)
 	wantLocks(t, s, map[string]string{app: m.ID, web: m.ID})
@@ -304,7 +304,7 @@ func TestAMoveAndAnAttachThatComeAtOnceSeeEachOther(t *testing.T) {
 			moving, reserve error
 		)
 		wg.Go(func() { _, moving = s.Pauses.Register(t.Context(), nobody, "disk", toSAN, bothHere) })
-		wg.Go(func() { _, reserve = s.ReserveAttachment(t.Context(), nobody, third) })
+		wg.Go(func() { _, reserve = s.Attachments.Reserve(t.Context(), nobody, third) })
 		wg.Wait()
 		if (moving == nil) == (reserve == nil) {
 			t.Fatalf("move: %v, attach: %v; want one of them refused", moving, reserve)
@@ -317,7 +317,7 @@ func TestAMoveAndAnAttachThatComeAtOnceSeeEachOther(t *testing.T) {
 
 func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 	s, p := flipped(t)
-	v := must(s.Volume(t.Context(), disk, everyone))(t)
+	v := must(s.Volumes.Get(t.Context(), disk, everyone))(t)
 	if v.Location != made(p) || v.Generation != 2 || v.MigrationID != p.Migration.ID {
 		t.Errorf("volume = %+v", v)
 	}
@@ -331,7 +331,7 @@ func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 	}
 	// Src stays reserved until it is deleted.
 	squat := api.VolumeRegister{ID: id(volumeKind, 60), Name: "squat", Status: api.VolumeAvailable, Host: "a", Location: at("/nfs/disk")}
-	_, err := s.RegisterVolume(t.Context(), nobody, squat)
+	_, err := s.Volumes.Register(t.Context(), nobody, squat)
 	wantCode(t, err, api.CodeConflict, "/nfs/disk")
 	_, err = s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, nil)
 	wantCode(t, err, api.CodePastPointOfNoReturn, "is at /san/")
@@ -345,7 +345,7 @@ func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 	if p.Phase != PauseDone || p.Migration.State != api.MigrationCompleted || p.Migration.FinishedAt == nil || p.Migration.Error != nil {
 		t.Errorf("move = %+v", p)
 	}
-	must(s.RegisterVolume(t.Context(), nobody, squat))(t)
+	must(s.Volumes.Register(t.Context(), nobody, squat))(t)
 	if open := must(s.Pauses.Open(t.Context()))(t); len(open) != 0 {
 		t.Errorf("still looked after: %+v", open)
 	}
@@ -353,7 +353,7 @@ func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 
 func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
 	s, p := newPause(t)
-	before := must(s.Volume(t.Context(), disk, everyone))(t)
+	before := must(s.Volumes.Get(t.Context(), disk, everyone))(t)
 	asleep(t, s, p)
 	must(s.Pauses.Copy(t.Context(), nobody, p.Migration.ID))(t)
 	p = must(s.Pauses.Cancel(t.Context(), nobody, p.Migration.ID, api.Errorf(api.CodeNoSpace, "full")))(t)
@@ -372,7 +372,7 @@ func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
 	if p.Migration.State != api.MigrationCancelled || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeNoSpace {
 		t.Errorf("migration = %+v", p.Migration)
 	}
-	after := must(s.Volume(t.Context(), disk, everyone))(t)
+	after := must(s.Volumes.Get(t.Context(), disk, everyone))(t)
 	before.MigrationID = ""
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("volume (-before +after):\n%s", diff)
@@ -564,7 +564,7 @@ func TestAGuestThatWasResumedByHandBarsTheMemoryOfTheOthers(t *testing.T) {
 		t.Helper()
 		in := reportOf(g.Host.ID, g.Host.Name)
 		in.Instances = []api.InstanceReport{{ID: g.ID, State: state, Note: "new"}} // so that it is stored in every state
-		must(s.Report(t.Context(), nobody, in))(t)
+		must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	}
 	for name, tc := range map[string]struct {
 		states []api.InstanceState // as the first guest's host reports them after its restore
@@ -601,7 +601,7 @@ func TestAGuestThatTheMoveLetsRunOnIsNotTakenForOneThatWasResumedByHand(t *testi
 	for _, state := range []api.InstanceState{api.InstancePaused, api.InstanceRunning} {
 		in := reportOf(first.Host.ID, first.Host.Name)
 		in.Instances = []api.InstanceReport{{ID: first.ID, State: state}}
-		must(s.Report(t.Context(), nobody, in))(t)
+		must(s.Reports.Receive(t.Context(), nobody, in))(t)
 	}
 	if p = must(s.Pauses.Get(t.Context(), p.Migration.ID))(t); !p.Instances[0].RanAt.IsZero() {
 		t.Errorf("it ran at %s without having been asked for", p.Instances[0].RanAt)
@@ -673,10 +673,10 @@ func TestTheBeginningOfALargerImageStaysReservedAsSuch(t *testing.T) {
 	asleep(t, s, p)
 	must(s.Pauses.Copy(t.Context(), nobody, m.ID))(t)
 	must(s.Pauses.Flip(t.Context(), nobody, m.ID, made(p)))(t)
-	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.IsSlice() {
+	if v := must(s.Volumes.Get(t.Context(), disk, everyone))(t); v.Location.IsSlice() {
 		t.Errorf("the volume is at %+v", v.Location)
 	}
-	left := must(mutate(t.Context(), s.Store, nobody, "test.read", m.ID, func(ctx context.Context, tx *changeTx) (bytes int64, err error) {
+	left := must(mutate(t.Context(), s.DB, nobody, "test.read", m.ID, func(ctx context.Context, tx *changeTx) (bytes int64, err error) {
 		return bytes, tx.QueryRowContext(ctx, "SELECT image_bytes FROM locations WHERE migration_id = ?", m.ID).Scan(&bytes)
 	}))(t)
 	if left != m.Src.ImageBytes {
@@ -686,8 +686,8 @@ func TestTheBeginningOfALargerImageStaysReservedAsSuch(t *testing.T) {
 
 func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 	s, p := flipped(t)
-	must(s.FenceHost(t.Context(), nobody, "b", api.HostFence{Evidence: "off", EvenIfUp: true}))(t)
-	if m := must(s.Migration(t.Context(), p.Migration.ID, everyone))(t); m.State != api.MigrationCompleting {
+	must(s.Hosts.Fence(t.Context(), nobody, "b", api.HostFence{Evidence: "off", EvenIfUp: true}))(t)
+	if m := must(s.Migrations.Get(t.Context(), p.Migration.ID, everyone))(t); m.State != api.MigrationCompleting {
 		t.Errorf("migration = %+v", m)
 	}
 	p = must(s.Pauses.Get(t.Context(), p.Migration.ID))(t)
@@ -703,15 +703,15 @@ func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 	must(s.Pauses.SetCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
 	must(s.Pauses.Finish(t.Context(), nobody, p.Migration.ID))(t)
 	wantLocks(t, s, map[string]string{gone.ID: p.Migration.ID})
-	must(s.RejoinHost(t.Context(), nobody, "b", api.HostRejoin{Epoch: 2}))(t)
+	must(s.Hosts.Rejoin(t.Context(), nobody, "b", api.HostRejoin{Epoch: 2}))(t)
 	for _, to := range []string{api.PermitRestore, api.PermitResume} {
 		in := permit(gone, to)
-		in.Epoch = must(s.Host(t.Context(), "b"))(t).Epoch
+		in.Epoch = must(s.Hosts.Get(t.Context(), "b"))(t).Epoch
 		wantCode(t, second(s.Pauses.Permit(t.Context(), nobody, p.Migration.ID, in)), api.CodeStateForbidden, "--discard-memory")
 	}
 
-	must(s.FenceHost(t.Context(), nobody, "b", api.HostFence{Evidence: "off", EvenIfUp: true}))(t)
-	must(s.ForceDeleteAttachment(t.Context(), nobody, next))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "b", api.HostFence{Evidence: "off", EvenIfUp: true}))(t)
+	must(s.Attachments.ForceDelete(t.Context(), nobody, next))(t)
 	open := must(s.Pauses.Open(t.Context()))(t)
 	if len(open) != 1 || open[0].Instances[lost].Attached {
 		t.Fatalf("looked after = %+v", open)
@@ -746,7 +746,7 @@ func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	}
 	// A host with a locked guest sees the migration.
 	for _, host := range bothHere {
-		if got := must(s.Migration(t.Context(), m.ID, store.Viewer{HostID: host}))(t); got.ID != m.ID {
+		if got := must(s.Migrations.Get(t.Context(), m.ID, store.Viewer{HostID: host}))(t); got.ID != m.ID {
 			t.Errorf("host %s sees %+v", host, got)
 		}
 	}
@@ -760,7 +760,7 @@ func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
 	err := unchanged(t, s, func() error { return second(s.Pauses.Register(t.Context(), as(hostB), "disk", in, bothHere)) })
 	wantCode(t, err, api.CodeNotYourHost, "")
 	m := must(s.Pauses.Register(t.Context(), as(hostA), "disk", in, bothHere))(t)
-	wantCode(t, second(s.Migration(t.Context(), m.ID, store.Viewer{HostID: hostB})), api.CodeNotYourHost, "")
+	wantCode(t, second(s.Migrations.Get(t.Context(), m.ID, store.Viewer{HostID: hostB})), api.CodeNotYourHost, "")
 	must(s.Pauses.Cancel(t.Context(), as(hostA), m.ID, nil))(t)
 }
 
@@ -769,7 +769,7 @@ func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
 func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 	s, p := flipped(t)
 	for _, name := range []string{"a", "b"} {
-		must(s.FenceHost(t.Context(), nobody, name, cut))(t)
+		must(s.Hosts.Fence(t.Context(), nobody, name, cut))(t)
 	}
 	for _, g := range must(s.Pauses.Get(t.Context(), p.Migration.ID))(t).Instances {
 		g.Lost = true
@@ -781,8 +781,8 @@ func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 	copier := p.CopyHost.Name
 	letGo := func(g PauseInstance) {
 		t.Helper()
-		for _, a := range must(s.Attachments(t.Context(), "", g.ID, everyone))(t) {
-			must(s.ForceDeleteAttachment(t.Context(), nobody, a.ID))(t)
+		for _, a := range must(s.Attachments.All(t.Context(), "", g.ID, everyone))(t) {
+			must(s.Attachments.ForceDelete(t.Context(), nobody, a.ID))(t)
 		}
 		g.State = PauseRestored
 		must(s.Pauses.SetInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
@@ -794,12 +794,12 @@ func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 			continue
 		}
 		letGo(g)
-		must(s.ForgetInstance(t.Context(), nobody, g.ID, store.Forget{}))(t)
+		must(s.Instances.Forget(t.Context(), nobody, g.ID, store.Forget{}))(t)
 	}
-	must(s.ForgetInstance(t.Context(), nobody, web, store.Forget{}))(t)
-	wantCode(t, second(s.ForgetHost(t.Context(), nobody, copier, true)), api.CodeConflict, p.Migration.ID)
+	must(s.Instances.Forget(t.Context(), nobody, web, store.Forget{}))(t)
+	wantCode(t, second(s.Hosts.Forget(t.Context(), nobody, copier, true)), api.CodeConflict, p.Migration.ID)
 	wantLocks(t, s, map[string]string{other.ID: p.Migration.ID})
 	letGo(other)
-	must(s.ForgetHost(t.Context(), nobody, copier, true))(t)
+	must(s.Hosts.Forget(t.Context(), nobody, copier, true))(t)
 	wantLocks(t, s, map[string]string{})
 }

@@ -14,7 +14,10 @@ import (
 )
 
 // Shelf has the instances that no host has, and the moves of instances to it and from it.
-type Shelf struct{ db *store.Store }
+type Shelf struct {
+	db      *store.DB
+	reports *store.Reports
+}
 
 // shelving is an instance with the values that the rules of the shelf need.
 type shelving struct {

@@ -25,7 +25,7 @@ func transitioning(call store.Call, instance string, in api.InstanceTransition) 
 // wantInstance requires the state of an instance and the name of its host.
 func wantInstance(t *testing.T, s *Store, ref string, state api.InstanceState, host string) {
 	t.Helper()
-	if i := must(s.Instance(t.Context(), ref, everyone))(t); i.State != state || i.Host != host {
+	if i := must(s.Instances.Get(t.Context(), ref, everyone))(t); i.State != state || i.Host != host {
 		t.Errorf("instance %s is %s on host %q, want %s on %q", i.Name, i.State, i.Host, state, host)
 	}
 }
@@ -36,7 +36,7 @@ func TestAnInstanceGoesToTheShelfAndComesBackAsItWas(t *testing.T) {
 	wantInstance(t, s, web, api.InstanceShelved, "a")
 	movedTo(web, offload())(t, s)
 	wantInstance(t, s, web, api.InstanceShelvedOffloaded, "")
-	if a := must(s.Attachment(t.Context(), rootAt, everyone))(t); a.Host != "" || a.State != api.AttachmentAttached {
+	if a := must(s.Attachments.Get(t.Context(), rootAt, everyone))(t); a.Host != "" || a.State != api.AttachmentAttached {
 		t.Errorf("the attachment of an instance that no host has = %+v", a)
 	}
 	wantVolume(t, s, root, api.VolumeInUse, 1)
@@ -121,11 +121,11 @@ func TestTheNoteOfAnInstanceIsItsHosts(t *testing.T) {
 	s := newCluster(t)
 	note := func(text string) {
 		t.Helper()
-		must(s.Report(t.Context(), nobody, api.HostReport{
+		must(s.Reports.Receive(t.Context(), nobody, api.HostReport{
 			ID: hostA, Name: "a", BootID: "first", Pools: clusterPools(), Instances: []api.InstanceReport{{ID: web, State: api.InstanceStopped, Note: text}},
 		}))(t)
 	}
-	noted := func() string { return must(s.Instance(t.Context(), web, everyone))(t).Note }
+	noted := func() string { return must(s.Instances.Get(t.Context(), web, everyone))(t).Note }
 	if note("its domain has another disk"); noted() != "its domain has another disk" {
 		t.Errorf("note = %q", noted())
 	}
@@ -154,7 +154,7 @@ func TestTransitionsOfInstancesThatAreRefused(t *testing.T) {
 	}
 	try := func(in api.InstanceTransition) func(*testing.T, *Store) error { return transitioning(nobody, web, in) }
 	nameAtB := func(t *testing.T, s *Store) {
-		must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: id(instanceKind, 9), Name: "app", Host: "b", State: api.InstanceStopped}))(t)
+		must(s.Instances.Register(t.Context(), nobody, api.InstanceRegister{ID: id(instanceKind, 9), Name: "app", Host: "b", State: api.InstanceStopped}))(t)
 	}
 	checkClusterRefusals(t, map[string]refusal{
 		"volume that moves":         {moving(rootMigration()), try(toShelf()), api.CodeMigrationActive, "migration " + move + " is moving its volume root"},
@@ -201,10 +201,10 @@ func TestTransitionsOfInstancesThatAreRefused(t *testing.T) {
 		})), api.CodeInvalidArgument, "disk vdb has"},
 
 		"adopted as shelved": {nil, func(t *testing.T, s *Store) error {
-			return second(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: id(instanceKind, 9), Name: "x", Host: "a", State: api.InstanceShelved}))
+			return second(s.Instances.Register(t.Context(), nobody, api.InstanceRegister{ID: id(instanceKind, 9), Name: "x", Host: "a", State: api.InstanceShelved}))
 		}, api.CodeInvalidArgument, "from the shelf"},
 		"long note": {nil, func(t *testing.T, s *Store) error {
-			return second(s.Report(t.Context(), nobody, api.HostReport{
+			return second(s.Reports.Receive(t.Context(), nobody, api.HostReport{
 				ID: hostA, Name: "a", BootID: "first", Instances: []api.InstanceReport{{ID: web, State: api.InstanceStopped, Note: strings.Repeat("x", validate.MaxNote+1)}},
 			}))
 		}, api.CodeInvalidArgument, "note"},
@@ -246,7 +246,7 @@ func TestAClaimIsUndoneWhateverBecameOfTheHostBefore(t *testing.T) {
 	for name, became := range map[string]func(*testing.T, *Store){
 		"forgotten": rawSQL("UPDATE shelves SET from_host_id = 'gone'"),
 		"another of the name": func(t *testing.T, s *Store) {
-			must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: id(instanceKind, 9), Name: "app", Host: "a", State: api.InstanceStopped}))(t)
+			must(s.Instances.Register(t.Context(), nobody, api.InstanceRegister{ID: id(instanceKind, 9), Name: "app", Host: "a", State: api.InstanceStopped}))(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestAnInstanceOnTheShelfOfAFencedHostIsTakenElsewhere(t *testing.T) {
 			askedOnB(app)(t, s)
 			wantInstance(t, s, app, api.InstanceShelved, "a")
 
-			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+			must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 			if plan := must(s.Shelf.PlanUnshelve(t.Context(), app, "b"))(t); !slices.Equal(plan.Hosts, []string{hostB}) {
 				t.Errorf("plan = %+v", plan)
 			}
@@ -288,7 +288,7 @@ func TestAnInstanceOnTheShelfOfAFencedHostIsTakenElsewhere(t *testing.T) {
 			wantInstance(t, s, app, api.InstanceStopped, "b")
 
 			// The fenced host has lost the instance, whatever it was doing.
-			must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
+			must(s.Hosts.Rejoin(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
 			for _, in := range []api.InstanceTransition{offload(), undoClaim(), complete()} {
 				in.Epoch = 2
 				wantCode(t, transitioning(nobody, app, in)(t, s), api.CodeNotYourHost, "host b's")
@@ -300,8 +300,8 @@ func TestAnInstanceOnTheShelfOfAFencedHostIsTakenElsewhere(t *testing.T) {
 func TestAFenceOfBeforeARestoreTakesNoInstanceFromItsHost(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), shelved(app))(t, s)
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
+	must(s.Marks.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	askedOnB(app)(t, s)
 	wantInstance(t, s, app, api.InstanceShelved, "a")
 }
@@ -334,7 +334,7 @@ func TestOfTwoHostsThatClaimAtOnceOneWins(t *testing.T) {
 		if len(lost) != 1 || api.CodeOf(lost[0]) != api.CodeConflict {
 			t.Fatalf("round %d: %v, want one winner and one conflict", n, errs)
 		}
-		name := must(s.Instance(t.Context(), app, everyone))(t).Host
+		name := must(s.Instances.Get(t.Context(), app, everyone))(t).Host
 		at = map[string]string{"a": hostA, "b": hostB}[name]
 		winners[name]++
 		movedTo(app, ops(complete(), at))(t, s)
@@ -345,8 +345,8 @@ func TestOfTwoHostsThatClaimAtOnceOneWins(t *testing.T) {
 func TestAnInstanceThatNoHostHasIsSeenByWhoHadItLastAndWhoWasAsked(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), offloaded(app))(t, s)
-	see := func(host string) error { return second(s.Instance(t.Context(), app, store.Viewer{HostID: host})) }
-	if err := errors.Join(see(hostA), second(s.Attachment(t.Context(), first, store.Viewer{HostID: hostA}))); err != nil {
+	see := func(host string) error { return second(s.Instances.Get(t.Context(), app, store.Viewer{HostID: host})) }
+	if err := errors.Join(see(hostA), second(s.Attachments.Get(t.Context(), first, store.Viewer{HostID: hostA}))); err != nil {
 		t.Error(err)
 	}
 	wantCode(t, see(hostB), api.CodeNotYourHost, "another host's")
@@ -362,38 +362,38 @@ func TestAnInstanceThatNoHostHasIsSeenByWhoHadItLastAndWhoWasAsked(t *testing.T)
 func TestAnInstanceThatNoHostHasIsForgottenUnlessItIsLocked(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), offloaded(app), lockedInstance(app))(t, s)
-	err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app, store.Forget{})) })
+	err := unchanged(t, s, func() error { return second(s.Instances.Forget(t.Context(), nobody, app, store.Forget{})) })
 	wantCode(t, err, api.CodeInstanceLocked, "cannot forget instance app")
-	must(s.UnlockInstance(t.Context(), nobody, app))(t)
-	err = unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app, store.Forget{})) })
+	must(s.Instances.Unlock(t.Context(), nobody, app))(t)
+	err = unchanged(t, s, func() error { return second(s.Instances.Forget(t.Context(), nobody, app, store.Forget{})) })
 	wantCode(t, err, api.CodeStateForbidden, "its definition would be lost for good")
-	must(s.ForgetInstance(t.Context(), nobody, app, store.Forget{WithDefinition: true}))(t)
+	must(s.Instances.Forget(t.Context(), nobody, app, store.Forget{WithDefinition: true}))(t)
 	wantVolume(t, s, disk, api.VolumeAvailable, 0)
 }
 
 func TestWhatIsRefusedForVolumesOfInstancesOnTheShelf(t *testing.T) {
 	checkClusterRefusals(t, map[string]refusal{
 		"moved while its host keeps it": {shelved(web), func(t *testing.T, s *Store) error {
-			return second(s.RegisterMigration(t.Context(), nobody, rootMigration()))
+			return second(s.Migrations.Register(t.Context(), nobody, rootMigration()))
 		}, api.CodeStateForbidden, "cannot migrate volume root: its instance web is shelved and still on its host; unshelve it, or take it off"},
 		"moved while its host keeps it, before a host is asked": {shelved(web), func(t *testing.T, s *Store) error {
-			return s.CheckMove(t.Context(), must(s.Volume(t.Context(), "root", everyone))(t))
+			return s.Volumes.CheckMove(t.Context(), must(s.Volumes.Get(t.Context(), "root", everyone))(t))
 		}, api.CodeStateForbidden, "still on its host"},
 		"moved by a retype while its host keeps it": {inTurn(shelved(web), slowOnly), func(t *testing.T, s *Store) error {
-			return second(s.PlanRetype(t.Context(), "root", api.VolumeRetype{Type: "slow-only", MigrationPolicy: api.RetypeOnDemand}))
+			return second(s.Retypes.Plan(t.Context(), "root", api.VolumeRetype{Type: "slow-only", MigrationPolicy: api.RetypeOnDemand}))
 		}, api.CodeStateForbidden, "still on its host"},
-		"deleted": {offloaded(web), func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, "root")) }, api.CodeVolumeInUse, "attached to instance web"},
+		"deleted": {offloaded(web), func(t *testing.T, s *Store) error { return second(s.Volumes.Forget(t.Context(), nobody, "root")) }, api.CodeVolumeInUse, "attached to instance web"},
 		"detached by its host": {shelved(web), func(t *testing.T, s *Store) error {
-			return second(s.TransitionAttachment(t.Context(), nobody, rootAt, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))
+			return second(s.Attachments.Transition(t.Context(), nobody, rootAt, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))
 		}, api.CodeRootDetachForbidden, "it is shelved"},
 		"data volume detached by its host": {inTurn(attached(nil), shelved(app)), func(t *testing.T, s *Store) error {
-			return second(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))
+			return second(s.Attachments.Transition(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))
 		}, api.CodeStateForbidden, "shelved and still on its host"},
 		"released by its host": {shelved(web), func(t *testing.T, s *Store) error {
-			return second(s.ReleaseAttachment(t.Context(), nobody, rootAt, release(true)))
+			return second(s.Attachments.Release(t.Context(), nobody, rootAt, release(true)))
 		}, api.CodeStateForbidden, "shelved and still on its host"},
 		"released by who had it": {offloaded(web), func(t *testing.T, s *Store) error {
-			return second(s.ReleaseAttachment(t.Context(), nobody, rootAt, release(true)))
+			return second(s.Attachments.Release(t.Context(), nobody, rootAt, release(true)))
 		}, api.CodeNotYourHost, "no host's: the instance is shelved_offloaded"},
 	})
 }
@@ -402,7 +402,7 @@ func TestWhatIsRefusedForVolumesOfInstancesOnTheShelf(t *testing.T) {
 func TestAnAttachmentThatIsNoHostsIsNotDeletedByForce(t *testing.T) {
 	s := newCluster(t)
 	inTurn(offloaded(web), fenceA)(t, s)
-	wantCode(t, second(s.ForceDeleteAttachment(t.Context(), nobody, rootAt)), api.CodeStateForbidden, "no host has the instance")
+	wantCode(t, second(s.Attachments.ForceDelete(t.Context(), nobody, rootAt)), api.CodeStateForbidden, "no host has the instance")
 	wantVolume(t, s, root, api.VolumeInUse, 1)
 }
 
@@ -426,7 +426,7 @@ func TestNothingBeginsAtTheShelfWhileTheInstanceRunsOnAnotherHost(t *testing.T) 
 			for _, state := range []api.InstanceState{api.InstanceRunning, api.InstancePaused} {
 				runs(t, s, hostB, "b", web, state)
 				wantCode(t, unchanged(t, s, func() error { return tc.do(t, s) }), api.CodeStateForbidden, "runs on host b")
-				if i := must(s.Instance(t.Context(), web, everyone))(t); !strings.Contains(i.Note, "runs on host b") {
+				if i := must(s.Instances.Get(t.Context(), web, everyone))(t); !strings.Contains(i.Note, "runs on host b") {
 					t.Errorf("the note is %q", i.Note)
 				}
 			}

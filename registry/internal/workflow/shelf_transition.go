@@ -43,7 +43,7 @@ func (s *Shelf) Transition(ctx context.Context, call store.Call, ref string, in 
 				return none, err
 			}
 			// The host's next report may be the same as its last one.
-			tx.OnCommit(func() { s.db.InvalidateReports(hostID, i.hostID) })
+			tx.OnCommit(func() { s.reports.Invalidate(hostID, i.hostID) })
 			if err := tx.auditShelving(ctx, i, in, hostID); err != nil {
 				return none, err
 			}

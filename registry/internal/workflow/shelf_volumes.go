@@ -107,7 +107,7 @@ func (s *Shelf) Detach(ctx context.Context, call store.Call, volumeRef string, i
 }
 
 // DeleteAttachment is Detach for the attachment that ref names. It returns not_found
-// if there is none. It counts as the same request as ForceDeleteAttachment: the instance's place
+// if there is none. It counts as the same request as Attachments.ForceDelete: the instance's place
 // decides between them.
 func (s *Shelf) DeleteAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
 	return mutate(ctx, s.db, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {

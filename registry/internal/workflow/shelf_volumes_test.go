@@ -37,7 +37,7 @@ func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 		t.Errorf("detached %+v", was)
 	}
 	wantVolume(t, s, root, api.VolumeAvailable, 0)
-	empty := must(s.Instance(t.Context(), web, everyone))(t).BlockDeviceMappings[1]
+	empty := must(s.Instances.Get(t.Context(), web, everyone))(t).BlockDeviceMappings[1]
 	if empty.Device != "vda" || empty.VolumeID != nil || empty.Slot == nil || *empty.Slot != storetest.RootSlot {
 		t.Errorf("root slot = %+v", empty)
 	}
@@ -46,7 +46,7 @@ func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 	if got.Device != "vda" || got.State != api.AttachmentAttached || *got.BootIndex != 0 || got.Mode != api.ModeRW || got.Host != "" {
 		t.Errorf("attached %+v", got)
 	}
-	if v := must(s.Volume(t.Context(), "data", everyone))(t); !v.Bootable || v.Status != api.VolumeInUse {
+	if v := must(s.Volumes.Get(t.Context(), "data", everyone))(t); !v.Bootable || v.Status != api.VolumeInUse {
 		t.Errorf("root volume = %+v", v)
 	}
 	back := must(s.Shelf.Transition(t.Context(), nobody, web, claim()))(t)
@@ -79,7 +79,7 @@ func TestADataVolumeOfAnInstanceThatNoHostHasGetsTheNextFreeDevice(t *testing.T)
 		}
 	}
 	detached("data")(t, s)
-	if slots := must(s.Instance(t.Context(), web, everyone))(t).BlockDeviceMappings; len(slots) != 4 {
+	if slots := must(s.Instances.Get(t.Context(), web, everyone))(t).BlockDeviceMappings; len(slots) != 4 {
 		t.Errorf("slots = %+v, want sda, vda, vdc and vdd", slots)
 	}
 }
@@ -108,7 +108,7 @@ func TestTheHostThatHadAnInstanceLastChangesItsVolumesAndNoOtherDoes(t *testing.
 		return second(s.Shelf.Detach(t.Context(), as(hostB), "data", api.VolumeDetach{Instance: "web"}))
 	})
 	wantCode(t, err, api.CodeNotYourHost, "instance web")
-	a := must(s.Attachments(t.Context(), "data", "", everyone))(t)[0]
+	a := must(s.Attachments.All(t.Context(), "data", "", everyone))(t)[0]
 	err = unchanged(t, s, func() error { return second(s.Shelf.DeleteAttachment(t.Context(), as(hostB), a.ID)) })
 	wantCode(t, err, api.CodeNotYourHost, "instance web")
 	must(s.Shelf.DeleteAttachment(t.Context(), as(hostA), a.ID))(t)
@@ -138,7 +138,7 @@ func TestShelvedAttachesAndDetachesThatAreRefused(t *testing.T) {
 		}
 	}
 	theirs := func(t *testing.T, s *Store) {
-		must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 5), Name: "theirs", Status: api.VolumeAvailable, Host: "b", Location: at("/fast/theirs")}))(t)
+		must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 5), Name: "theirs", Status: api.VolumeAvailable, Host: "b", Location: at("/fast/theirs")}))(t)
 	}
 	off := offloaded(web)
 	checkClusterRefusals(t, map[string]refusal{
@@ -231,12 +231,12 @@ func TestAnInstanceUnshelvesOnTheHostThatCameToShareItsPoolLater(t *testing.T) {
 			in := reportOf(host, name)
 			in.Pools = clusterPools()
 			in.Pools[slices.IndexFunc(in.Pools, func(p api.Pool) bool { return p.Name == "nfs" })].Shared = shared
-			must(s.Report(t.Context(), nobody, in))(t)
+			must(s.Reports.Receive(t.Context(), nobody, in))(t)
 		}
 	}
 	nfsShared(false)
 	late := id(volumeKind, 61)
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: late, Name: "late-a", Host: "a", Status: api.VolumeAvailable, Location: at("/nfs/late")}))(t)
+	must(s.Volumes.Register(t.Context(), nobody, api.VolumeRegister{ID: late, Name: "late-a", Host: "a", Status: api.VolumeAvailable, Location: at("/nfs/late")}))(t)
 	attached(func(in *api.AttachmentReserve) { in.VolumeID = late })(t, s)
 	inTurn(instanceState(api.InstanceStopped, app), offloaded(app))(t, s)
 	_, err := s.Shelf.PlanUnshelve(t.Context(), app, "b")

@@ -30,7 +30,7 @@ const maxTaskBody = 1 << 20
 const lateAfter = 10 * time.Minute
 
 // Tasks are the registry's requests to hosts that may change something.
-type Tasks struct{ db *store.Store }
+type Tasks struct{ db *store.DB }
 
 // TaskRequest is the caller's request for a task: it has names where the task has ids.
 type TaskRequest struct {

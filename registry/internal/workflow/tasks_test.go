@@ -90,7 +90,7 @@ func TestATaskFromItsBeginningToItsAnswer(t *testing.T) {
 		t.Errorf("pending = %+v", pending)
 	}
 	var steps []string
-	for _, e := range must(s.Events(t.Context(), 4))(t) {
+	for _, e := range must(s.Trail.Events(t.Context(), 4))(t) {
 		steps = append(steps, e.What+" "+e.From+">"+e.To)
 		if e.Object != "task/op-1" || e.OpID != "op-1" || e.Host != "a" {
 			t.Errorf("event = %+v", e)
@@ -252,7 +252,7 @@ func TestOfTakeAndWithdrawOneWins(t *testing.T) {
 
 func TestTasksOfARegistryThatDied(t *testing.T) {
 	s, reopen := reopenable(t)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a")))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a")))(t)
 	for _, id := range []string{"op-1", "op-2"} {
 		in := migrateTask()
 		in.ID = id
@@ -274,10 +274,10 @@ func TestARestoredRegistryOpensWithTasksThatWereQueuedBeforeAHostProvedIt(t *tes
 	lost, backup := filepath.Join(dir, "lost.db"), filepath.Join(dir, "backup.db")
 	open := func(path string) *Store { return must(Open(t.Context(), path, store.Options{}))(t) }
 	s := open(lost)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a")))(t)
+	must(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a")))(t)
 	expect.OK(t, sqlitedb.Backup(t.Context(), lost, backup))
 	create(t, s, migrateTask())
-	mark := must(s.Report(t.Context(), nobody, reportOf(hostA, "a")))(t).Mark
+	mark := must(s.Reports.Receive(t.Context(), nobody, reportOf(hostA, "a")))(t).Mark
 	expect.OK(t, s.Close())
 
 	s = open(backup)
@@ -286,14 +286,14 @@ func TestARestoredRegistryOpensWithTasksThatWereQueuedBeforeAHostProvedIt(t *tes
 	create(t, s, in)
 	knows := reportOf(hostA, "a")
 	knows.Mark = mark
-	_, err := s.Report(t.Context(), nobody, knows)
+	_, err := s.Reports.Receive(t.Context(), nobody, knows)
 	wantCode(t, err, api.CodeRegistryUnavailable, "restored from a backup")
 	if _, restored := s.ReadOnly(); !restored {
 		t.Fatal("the host has not proved that the database was restored")
 	}
 	expect.OK(t, s.Close())
 	s = open(backup)
-	must(s.AcceptRestore(t.Context(), nobody, store.RestoreAcceptance{Evidence: "compared"}))(t)
+	must(s.Marks.AcceptRestore(t.Context(), nobody, store.RestoreAcceptance{Evidence: "compared"}))(t)
 	expect.OK(t, s.Close())
 	s = open(backup)
 	defer func() { expect.OK(t, s.Close()) }()
@@ -331,7 +331,7 @@ func TestOldTasksAreForgottenUnlessTheyAreOpen(t *testing.T) {
 func TestAStaleHostTakesAndAnswersNothing(t *testing.T) {
 	s := newSite(t)
 	create(t, s, migrateTask())
-	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, "a", cut))(t)
 	wantStale(t, second(s.Tasks.Take(t.Context(), as(hostA), hostA, []string{"op-1"})), 2)
 	wantStale(t, s.Tasks.Answer(t.Context(), as(hostA), hostA, "op-1", accepted), 2)
 }
@@ -370,8 +370,8 @@ func TestAHostDeletesAnothersVolumeIfAnOperatorHasAskedItTo(t *testing.T) {
 	s := newSite(t)
 	common := id(volumeKind, 3)
 	in := api.VolumeRegister{ID: common, Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
-	must(s.RegisterVolume(t.Context(), nobody, in))(t)
-	forget := func() error { return second(s.ForgetVolume(t.Context(), as(hostB), common)) }
+	must(s.Volumes.Register(t.Context(), nobody, in))(t)
+	forget := func() error { return second(s.Volumes.Forget(t.Context(), as(hostB), common)) }
 	for n, path := range []string{"/v1/volumes/" + id(volumeKind, 9), "/v1/volumes/" + common + "0", "/v1/volumes/" + common + "?force=1"} {
 		wantCode(t, forget(), api.CodeNotYourHost, "in the care of host a")
 		task := string(rune('a' + n))

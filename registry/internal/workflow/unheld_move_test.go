@@ -29,11 +29,11 @@ func sharedMigration() api.MigrationRegister {
 func movingUnheld(in api.MigrationRegister, steps ...api.MigrationState) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		from := must(s.RegisterMigration(t.Context(), nobody, in))(t).State
+		from := must(s.Migrations.Register(t.Context(), nobody, in))(t).State
 		for _, to := range steps {
 			step := step(to, from)
 			step.Host = in.Host
-			must(s.TransitionMigration(t.Context(), nobody, in.ID, step))(t)
+			must(s.Migrations.Transition(t.Context(), nobody, in.ID, step))(t)
 			from = to
 		}
 	}
@@ -42,20 +42,20 @@ func movingUnheld(in api.MigrationRegister, steps ...api.MigrationState) func(*t
 // slowOnly makes a type that allows only pool slow.
 func slowOnly(t *testing.T, s *Store) {
 	t.Helper()
-	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "slow-only", Pools: []string{"slow"}}))(t)
+	must(s.Types.Create(t.Context(), nobody, api.VolumeTypeCreate{Name: "slow-only", Pools: []string{"slow"}}))(t)
 }
 
 // The attachment does not change, and follows the volume.
 func TestAnInstanceComesFromTheShelfWithAVolumeThatMovedMeanwhile(t *testing.T) {
 	s := newCluster(t)
 	inTurn(offloaded(web), movingUnheld(unheldMigration(), api.MigrationCompleting))(t, s)
-	v := must(s.Volume(t.Context(), root, everyone))(t)
+	v := must(s.Volumes.Get(t.Context(), root, everyone))(t)
 	if v.MigrationID != move || v.Status != api.VolumeInUse || len(v.Attachments) != 1 || v.Attachments[0].Location != at("/fast/root") {
 		t.Errorf("while it moves: %+v", v)
 	}
 	was := v.Attachments[0]
-	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
-	v = must(s.Volume(t.Context(), root, everyone))(t)
+	must(s.Migrations.Transition(t.Context(), nobody, move, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	v = must(s.Volumes.Get(t.Context(), root, everyone))(t)
 	was.Location = at("/slow/root")
 	if diff := cmp.Diff([]api.Attachment{was}, v.Attachments); diff != "" || v.MigrationID != "" || v.Generation != 2 || v.Location != was.Location {
 		t.Errorf("moved: %+v, attachments (-want +got):\n%s", v, diff)
@@ -70,9 +70,9 @@ func TestAnInstanceComesFromTheShelfWithAVolumeThatMovedMeanwhile(t *testing.T) 
 func TestACancelledMoveLeavesAShelvedInstanceAsItWas(t *testing.T) {
 	s := newCluster(t)
 	offloaded(web)(t, s)
-	before := must(s.Volume(t.Context(), root, everyone))(t)
+	before := must(s.Volumes.Get(t.Context(), root, everyone))(t)
 	movingUnheld(unheldMigration(), api.MigrationStarted, api.MigrationCancelling, api.MigrationCancelled)(t, s)
-	if diff := cmp.Diff(before, must(s.Volume(t.Context(), root, everyone))(t)); diff != "" {
+	if diff := cmp.Diff(before, must(s.Volumes.Get(t.Context(), root, everyone))(t)); diff != "" {
 		t.Errorf("volume (-before +after):\n%s", diff)
 	}
 	wantFree(t, s, at("/slow/root"))
@@ -83,7 +83,7 @@ func TestACancelledMoveLeavesAShelvedInstanceAsItWas(t *testing.T) {
 func TestAVolumeThatSeveralShelvedInstancesHaveMovesForAll(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), attached(atWeb), offloaded(app), offloaded(web), movingUnheld(sharedMigration(), api.MigrationCompleting, api.MigrationCompleted))(t, s)
-	v := must(s.Volume(t.Context(), disk, everyone))(t)
+	v := must(s.Volumes.Get(t.Context(), disk, everyone))(t)
 	if len(v.Attachments) != 2 || v.Location != at("/slow/disk") || v.Host != "b" {
 		t.Errorf("volume = %+v", v)
 	}
@@ -102,11 +102,11 @@ func TestAFencedMoverHoldsAShelvedInstanceUntilItsMoveIsAbandoned(t *testing.T) 
 			s := newCluster(t)
 			inTurn(attached(nil), offloaded(app), movingUnheld(sharedMigration(), api.MigrationCopied), fencedB)(t, s)
 			wantCode(t, transitioning(nobody, app, claim())(t, s), api.CodeMigrationActive, "moving its volume disk")
-			m := must(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: keep, Reason: "it is gone"}))(t)
+			m := must(s.Migrations.Abandon(t.Context(), nobody, move, api.MigrationAbandon{Keep: keep, Reason: "it is gone"}))(t)
 			if !strings.Contains(m.Error.Message, "lacks nothing that was written") {
 				t.Errorf("the word of the end is %q", m.Error.Message)
 			}
-			if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location != want || v.MigrationID != "" {
+			if v := must(s.Volumes.Get(t.Context(), disk, everyone))(t); v.Location != want || v.MigrationID != "" {
 				t.Errorf("volume = %+v, want it at %+v", v, want)
 			}
 			err := transitioning(nobody, app, claim())(t, s)
@@ -121,7 +121,7 @@ func TestAFencedMoverHoldsAShelvedInstanceUntilItsMoveIsAbandoned(t *testing.T) 
 
 func fencedB(t *testing.T, s *Store) {
 	t.Helper()
-	must(s.FenceHost(t.Context(), nobody, hostB, cut))(t)
+	must(s.Hosts.Fence(t.Context(), nobody, hostB, cut))(t)
 }
 
 func TestWhatIsRefusedWhileAVolumeOfAShelvedInstanceMoves(t *testing.T) {
@@ -129,7 +129,7 @@ func TestWhatIsRefusedWhileAVolumeOfAShelvedInstanceMoves(t *testing.T) {
 	migrating := func(change func(*api.MigrationRegister)) func(*testing.T, *Store) error {
 		in := sharedMigration()
 		change(&in)
-		return func(t *testing.T, s *Store) error { return second(s.RegisterMigration(t.Context(), nobody, in)) }
+		return func(t *testing.T, s *Store) error { return second(s.Migrations.Register(t.Context(), nobody, in)) }
 	}
 	just := func(*api.MigrationRegister) {}
 	shelvedDisk := inTurn(attached(nil), offloaded(app))
@@ -149,9 +149,9 @@ func TestWhatIsRefusedWhileAVolumeOfAShelvedInstanceMoves(t *testing.T) {
 			inTurn(shelvedDisk, movingUnheld(sharedMigration()), offloaded(web)), attaching(nobody, "disk", api.VolumeAttach{Instance: "web"}), api.CodeMigrationActive, "cannot attach volume disk",
 		},
 		"forget of the instance": {moving, func(t *testing.T, s *Store) error {
-			return second(s.ForgetInstance(t.Context(), nobody, web, store.Forget{WithDefinition: true}))
+			return second(s.Instances.Forget(t.Context(), nobody, web, store.Forget{WithDefinition: true}))
 		}, api.CodeMigrationActive, "moving its volume root"},
-		"forget of the volume": {moving, func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, "root")) }, api.CodeMigrationActive, "cannot forget volume root"},
+		"forget of the volume": {moving, func(t *testing.T, s *Store) error { return second(s.Volumes.Forget(t.Context(), nobody, "root")) }, api.CodeMigrationActive, "cannot forget volume root"},
 		"a second move":        {inTurn(shelvedDisk, movingUnheld(sharedMigration())), migrating(func(in *api.MigrationRegister) { in.ID = id(migrationKind, 9) }), api.CodeMigrationActive, "migrate volume disk"},
 		"a move at its attachment": {shelvedDisk, migrating(func(in *api.MigrationRegister) {
 			in.SrcAttachmentID, in.DstAttachmentID = first, next
@@ -166,13 +166,13 @@ func TestWhichHostsMayMoveAVolumeThatNoHostHas(t *testing.T) {
 	bothPools := inTurn(attached(nil), offloaded(app))
 	onlyB := func(t *testing.T, s *Store) {
 		t.Helper()
-		must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Pools: append(clusterPools(), api.Pool{Name: "wide", Type: "dir", Path: "/wide", Active: true})}))(t)
+		must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Pools: append(clusterPools(), api.Pool{Name: "wide", Type: "dir", Path: "/wide", Active: true})}))(t)
 	}
 	inactiveOnA := func(t *testing.T, s *Store) {
 		t.Helper()
 		pools := clusterPools()
 		pools[1].Active = false
-		must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: pools}))(t)
+		must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: pools}))(t)
 	}
 	for name, tc := range map[string]struct {
 		before       func(*testing.T, *Store)
@@ -197,7 +197,7 @@ func TestWhichHostsMayMoveAVolumeThatNoHostHas(t *testing.T) {
 			if tc.before != nil {
 				tc.before(t, s)
 			}
-			hosts, err := s.Movers(t.Context(), tc.volume, tc.pool)
+			hosts, err := s.Volumes.Movers(t.Context(), tc.volume, tc.pool)
 			if tc.code != "" {
 				wantCode(t, err, tc.code, tc.text)
 			} else if got := strings.Join(hosts, " "); err != nil || got != tc.want {

@@ -36,7 +36,7 @@ type Host struct {
 func (h *Host) Report(pools ...api.Pool) {
 	h.registry.T.Helper()
 	in := api.HostReport{ID: h.ID, Name: h.Name, Epoch: 1, Pools: pools}
-	expect.Value(h.registry.Store.Report(context.Background(), store.Call{}, in))(h.registry.T)
+	expect.Value(h.registry.Store.Reports.Receive(context.Background(), store.Call{}, in))(h.registry.T)
 }
 
 // Polling reports whether the host polls.

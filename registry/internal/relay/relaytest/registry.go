@@ -20,6 +20,12 @@ var Kit = storetest.Site[*workflow.Store, store.Call, store.Viewer]{
 	Open: func(ctx context.Context, path string) (*workflow.Store, error) {
 		return workflow.Open(ctx, path, store.Options{})
 	},
+	Parts: func(s *workflow.Store) storetest.Parts[store.Call, store.Viewer] {
+		return storetest.Parts[store.Call, store.Viewer]{
+			Reports: s.Reports, Hosts: s.Hosts, Instances: s.Instances, Types: s.Types, Policies: s.Policies, Volumes: s.Volumes,
+			Migrations: s.Migrations, Attachments: s.Attachments, Marks: s.Marks, Trail: s.Trail,
+		}
+	},
 }
 
 // Registry is a store with its relay. It can be closed and reopened.
@@ -37,7 +43,7 @@ type Registry struct {
 func (r *Registry) Open() {
 	r.T.Helper()
 	r.Store = expect.Value(Kit.Open(context.Background(), r.Path))(r.T)
-	r.Relay = relay.New(relay.Config{Tasks: r.Store.Tasks, Store: r.Store, Log: slog.New(slog.DiscardHandler)})
+	r.Relay = relay.New(relay.Config{Tasks: r.Store.Tasks, Hosts: r.Store.Hosts, Trail: r.Store.Trail, Log: slog.New(slog.DiscardHandler)})
 }
 
 // Close closes the registry. Its loop must have ended.

@@ -63,7 +63,7 @@ func (s *Site) Host(name string, pools []api.Pool, perform Perform) *Host {
 // guests, given by host.
 func (s *Site) ShareVolume(name string, at api.Location, guests map[string][]string) {
 	s.T.Helper()
-	expect.Value(s.Store.CreateType(s.T.Context(), store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
+	expect.Value(s.Store.Types.Create(s.T.Context(), store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
 	volumeID := Kit.Available(s.T, s.Store, "a", name, "gold", at)
 	for host, names := range guests {
 		for _, guest := range names {

@@ -12,10 +12,10 @@ import (
 func (s *Site) WantTrail(migrationID string, end api.MigrationState) {
 	s.T.Helper()
 	ctx := s.T.Context()
-	expect.Value(s.Store.VerifyAudit(ctx))(s.T)
+	expect.Value(s.Store.Trail.Verify(ctx))(s.T)
 	is := ""
 	for since := int64(0); ; {
-		events := expect.Value(s.Store.Events(ctx, since))(s.T)
+		events := expect.Value(s.Store.Trail.Events(ctx, since))(s.T)
 		if len(events) == 0 {
 			break
 		}

@@ -109,7 +109,7 @@ func (s *site) move() string {
 
 func (s *site) migration(id string) api.Migration {
 	s.T.Helper()
-	return expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+	return expect.Value(s.Store.Migrations.Get(s.T.Context(), id, store.Viewer{}))(s.T)
 }
 
 // each calls yield with all guests. The caller must hold mu.
@@ -131,7 +131,7 @@ func (s *site) wrong(format string, args ...any) {
 func (s *site) wantWhole(id string) {
 	s.T.Helper()
 	m := s.migration(id)
-	v := expect.Value(s.Store.Volume(s.T.Context(), "v", store.Viewer{}))(s.T)
+	v := expect.Value(s.Store.Volumes.Get(s.T.Context(), "v", store.Viewer{}))(s.T)
 	want := srcPath
 	if m.State == api.MigrationCompleted {
 		want = "/new/" + m.Dst.Name
@@ -139,7 +139,7 @@ func (s *site) wantWhole(id string) {
 	if v.Location.Path != want || v.MigrationID != "" || len(v.Attachments) != 3 {
 		s.T.Errorf("after %s volume = %+v", m.State, v)
 	}
-	for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+	for _, i := range expect.Value(s.Store.Instances.All(s.T.Context(), store.Viewer{}))(s.T) {
 		if i.Locked {
 			s.T.Errorf("after %s instance %s is locked: %s", m.State, i.Name, i.LockReason)
 		}
