@@ -268,7 +268,7 @@ func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedD
 	if t.Multiattach && !d.Shareable {
 		name = DefaultType
 	}
-	return volumeTx{tx.Tx}.insert(ctx, api.VolumeRegister{
+	return volumeTx(tx).insert(ctx, api.VolumeRegister{
 		ID: d.VolumeID, Name: d.VolumeName, Type: name, Bootable: api.IsRoot(d.BootIndex), Location: d.Location,
 	}, hostID, api.VolumeAvailable)
 }
@@ -276,7 +276,7 @@ func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedD
 // adoptShared refuses a disk that may not become a further attachment of its volume. The rules are
 // those for every attach, and the domain must share the disk.
 func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
-	rules := reservationTx{tx.Tx}
+	rules := reservationTx(tx)
 	has := v.Attachments[0]
 	refuse := func(code api.Code, format string, args ...any) *api.Error {
 		args = append([]any{d.Device, in.Name, v.Name, cmp.Or(has.InstanceName, has.InstanceID)}, args...)
