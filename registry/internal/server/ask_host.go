@@ -14,15 +14,15 @@ import (
 )
 
 // askHost sends a host a query about the objects in refs, and returns its answer.
-func askHost[Out any](ctx context.Context, s *Server, who string, host api.Host, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
-	return answerOf[Out](ctx, s, relay.Request{
+func askHost[Out any](ctx context.Context, via *relay.Relay, who string, host api.Host, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
+	return answerOf[Out](ctx, via, relay.Request{
 		HostID: host.ID, HostName: host.Name, Who: who, Method: route.Method, Path: route.PathOf(refs...),
 	}, route.Noun)
 }
 
 // answerOf sends a host a request, and decodes the noun of its answer.
-func answerOf[Out any](ctx context.Context, s *Server, req relay.Request, noun string) (out Out, err error) {
-	status, body, err := s.Relay.Do(ctx, req)
+func answerOf[Out any](ctx context.Context, via *relay.Relay, req relay.Request, noun string) (out Out, err error) {
+	status, body, err := via.Do(ctx, req)
 	if err != nil {
 		return out, err
 	}

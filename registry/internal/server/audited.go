@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"github.com/volferry/volferry/internal/httpjson"
@@ -25,16 +26,22 @@ var objects = map[string]string{
 	"host.fence": "host/", "host.forget": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
 }
 
-// auditRefusal audits a refusal made before the store is called; the store audits its own refusals.
-func (s *Server) auditRefusal(r *http.Request, refusal error) {
+// refusals audits refused requests.
+type refusals struct {
+	trail *store.Trail
+	log   *slog.Logger
+}
+
+// audit audits a refusal made before the store is called; the store audits its own refusals.
+func (s *refusals) audit(r *http.Request, refusal error) {
 	what := audited[r.Pattern]
 	if what == "" || what == "attachment.delete" && r.URL.Query().Get("force") == "" {
 		return
 	}
 	// Audit it even if the caller has disconnected.
 	ctx := context.WithoutCancel(r.Context())
-	if err := s.Store.Trail.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(httpjson.Reference(r)), refusal); err != nil {
-		s.Log.Warn("a refusal was not audited", "what", what, "who", whoIs(r), "refusal", refusal, "err", err)
+	if err := s.trail.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(httpjson.Reference(r)), refusal); err != nil {
+		s.log.Warn("a refusal was not audited", "what", what, "who", whoIs(r), "refusal", refusal, "err", err)
 	}
 }
 
@@ -48,11 +55,11 @@ func clip(text string) string {
 }
 
 // drastic is change for routes with audited refusals.
-func drastic[In, Out any](s *Server, route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
+func drastic[In, Out any](trail *refusals, route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, in, err := readChange[In](r)
 		if err != nil {
-			s.auditRefusal(r, err)
+			trail.audit(r, err)
 			return err
 		}
 		v, err := do(r.Context(), call, httpjson.Reference(r), in)

@@ -18,8 +18,15 @@ const (
 	checkFail = "fail"
 )
 
+// statusAPI answers the request for the status of the site.
+type statusAPI struct {
+	*Config
+	views *views
+	since time.Time
+}
+
 // databaseCheck reports whether the registry accepts changes.
-func (s *Server) databaseCheck() api.Check {
+func (s *statusAPI) databaseCheck() api.Check {
 	reason, readOnly := s.Store.ReadOnly()
 	if !readOnly {
 		return api.Check{Name: "database", Status: checkOK, Message: "takes changes"}
@@ -74,7 +81,7 @@ func locksCheck(c store.Counts) api.Check {
 	return check
 }
 
-func (s *Server) auditCheck() api.Check {
+func (s *statusAPI) auditCheck() api.Check {
 	last, looked := s.Store.Trail.LastCheck()
 	switch {
 	case !looked:
@@ -140,7 +147,7 @@ var renewals = map[string]string{
 }
 
 // certificateChecks reports the expiry of the certificates.
-func (s *Server) certificateChecks() []api.Check {
+func (s *statusAPI) certificateChecks() []api.Check {
 	if s.Certificates == nil {
 		return nil
 	}

@@ -10,25 +10,36 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// eachDrain visits the drains after an id, each with the obstacles to removing its pool.
-func (s *Server) eachDrain(r *http.Request, after string, do ledger.Visit[api.Drain]) error {
+// drainAPI answers the requests about drains.
+type drainAPI struct {
+	drains  *workflow.Drains
+	hosts   *store.Hosts
+	relay   *relay.Relay
+	views   *views
+	streams *streams
+}
+
+// each visits the drains after an id, each with the obstacles to removing its pool.
+func (s *drainAPI) each(r *http.Request, after string, do ledger.Visit[api.Drain]) error {
 	return ledger.InChunks(after, func(d *api.Drain) string { return d.ID }, func(after string) ([]api.Drain, bool, error) {
-		found, more, err := s.Store.Drains.After(r.Context(), after)
+		found, more, err := s.drains.After(r.Context(), after)
 		if err != nil {
 			return nil, false, err
 		}
 		for i := range found {
 			s.sayWhyVolumesWait(r.Context(), found[i])
 		}
-		return found, more, s.Store.Drains.AddNeeds(r.Context(), found)
+		return found, more, s.drains.AddNeeds(r.Context(), found)
 	}, do)
 }
 
-func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
-	d, err := s.Store.Drains.Get(ctx, ref)
+func (s *drainAPI) show(ctx context.Context, ref string) (api.Drain, error) {
+	d, err := s.drains.Get(ctx, ref)
 	if err != nil {
 		return d, err
 	}
@@ -36,19 +47,19 @@ func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
 	// An operator decides by this answer whether to remove a pool, so it fails if the obstacles are
 	// unknown.
 	one := []api.Drain{d}
-	err = s.Store.Drains.AddNeeds(ctx, one)
+	err = s.drains.AddNeeds(ctx, one)
 	return one[0], err
 }
 
 // sayWhyVolumesWait sets the reasons of volumes that make no progress.
-func (s *Server) sayWhyVolumesWait(ctx context.Context, d api.Drain) {
+func (s *drainAPI) sayWhyVolumesWait(ctx context.Context, d api.Drain) {
 	s.sayWhoIsAway(ctx, d)
 	s.sayWhatStands(ctx, d)
 }
 
 // sayWhatStands sets, for volumes with a stopped move, the reason, the commands that resolve it,
 // and the number of waiting volumes.
-func (s *Server) sayWhatStands(ctx context.Context, d api.Drain) {
+func (s *drainAPI) sayWhatStands(ctx context.Context, d api.Drain) {
 	stopped := map[int]*api.Migration{}
 	pending := 0
 	for i := range d.Volumes {
@@ -60,7 +71,7 @@ func (s *Server) sayWhatStands(ctx context.Context, d api.Drain) {
 			continue
 		}
 		// A failure to read optional information must not fail the view.
-		if m, err := s.migrationNow(ctx, v.MigrationID, store.Viewer{}); err == nil && m.Stopped() {
+		if m, err := s.views.migration(ctx, v.MigrationID, store.Viewer{}); err == nil && m.Stopped() {
 			stopped[i] = &m
 		}
 	}
@@ -82,7 +93,7 @@ func (s *Server) sayWhatStands(ctx context.Context, d api.Drain) {
 }
 
 // sayWhoIsAway sets the reason of volumes that wait for their host.
-func (s *Server) sayWhoIsAway(ctx context.Context, d api.Drain) {
+func (s *drainAPI) sayWhoIsAway(ctx context.Context, d api.Drain) {
 	if d.State != api.DrainRunning {
 		return
 	}
@@ -103,35 +114,35 @@ func (s *Server) sayWhoIsAway(ctx context.Context, d api.Drain) {
 
 // away returns why a host cannot be asked, nil if it can. A failure to find out must not fail the
 // view.
-func (s *Server) away(ctx context.Context, name string) *api.Error {
-	host, err := s.Store.Hosts.Get(ctx, name)
+func (s *drainAPI) away(ctx context.Context, name string) *api.Error {
+	host, err := s.hosts.Get(ctx, name)
 	switch {
 	case api.CodeOf(err) != "":
 		return nil
 	case host.Status == api.HostFenced:
 		return api.Errorf(api.CodeHypervisorUnavailable, "host %s is fenced; its volumes wait until it comes back", name)
-	case !s.Relay.Present(host.ID):
+	case !s.relay.Present(host.ID):
 		return api.Errorf(api.CodeHypervisorUnavailable, "host %s is not there; its volumes wait for it", name)
 	}
 	return nil
 }
 
-func (s *Server) startDrain(r *http.Request, call store.Call, in api.PoolDrain) (api.Drain, error) {
-	return s.Store.Drains.Create(r.Context(), call, httpjson.Reference(r), in)
+func (s *drainAPI) start(r *http.Request, call store.Call, in api.PoolDrain) (api.Drain, error) {
+	return s.drains.Create(r.Context(), call, httpjson.Reference(r), in)
 }
 
-// setDrain returns a handler that sets the state of a drain.
-func (s *Server) setDrain(to string) func(context.Context, store.Call, string, routes.None) (api.Drain, error) {
+// set returns a handler that sets the state of a drain.
+func (s *drainAPI) set(to string) func(context.Context, store.Call, string, routes.None) (api.Drain, error) {
 	return func(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Drain, error) {
-		return s.Store.Drains.SetState(ctx, call, ref, to)
+		return s.drains.SetState(ctx, call, ref, to)
 	}
 }
 
-// watchDrain streams the state of a drain, now and at every change, until it ends.
-func (s *Server) watchDrain(w http.ResponseWriter, r *http.Request) error {
+// watch streams the state of a drain, now and at every change, until it ends.
+func (s *drainAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	id := httpjson.Reference(r)
-	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {
-		d, err := s.drain(ctx, id)
+	return s.streams.send(w, r, func(ctx context.Context) (api.Event, bool, error) {
+		d, err := s.show(ctx, id)
 		if err != nil {
 			return api.Event{}, false, err
 		}

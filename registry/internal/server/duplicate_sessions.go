@@ -9,7 +9,7 @@ import (
 )
 
 // duplicateChecks reports every host with two daemons.
-func (s *Server) duplicateChecks(ctx context.Context) (checks []api.Check) {
+func (s *statusAPI) duplicateChecks(ctx context.Context) (checks []api.Check) {
 	for _, id := range s.Relay.DuplicateSessions() {
 		name := id
 		if h, err := s.Store.Hosts.Get(ctx, id); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
@@ -19,10 +20,19 @@ import (
 // usualRate is the assumed rate of an unknown disk, in bytes per second.
 const usualRate = workflow.UsualMemoryRate
 
-// estimateMove estimates a move with all guests paused, or a live move. It asks every host with a
+// estimateAPI estimates moves with paused guests.
+type estimateAPI struct {
+	volumes *store.Volumes
+	pools   *store.Pools
+	rates   *workflow.Rates
+	targets *targets
+	relay   *relay.Relay
+}
+
+// estimate estimates a move with all guests paused, or a live move. It asks every host with a
 // guest of the volume.
-func (s *Server) estimateMove(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
-	v, err := s.Store.Volumes.Get(r.Context(), httpjson.Reference(r), actingViewer(r, call))
+func (s *estimateAPI) estimate(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
+	v, err := s.volumes.Get(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 	if err != nil {
 		return e, err
 	}
@@ -34,7 +44,7 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	if err != nil {
 		return e, err
 	}
-	measured, err := s.Store.Rates.Copy(r.Context(), in.ToPool)
+	measured, err := s.rates.Copy(r.Context(), in.ToPool)
 	if err != nil {
 		return e, err
 	}
@@ -52,14 +62,14 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 
 // freeAt returns the least free space in a pool by the last reports of the guests' hosts, nil if
 // unknown. An empty pool means a path. It refuses a pool that no host has.
-func (s *Server) freeAt(ctx context.Context, pool string, v api.Volume) (free *int64, err error) {
+func (s *estimateAPI) freeAt(ctx context.Context, pool string, v api.Volume) (free *int64, err error) {
 	if pool == "" {
 		return nil, nil //nolint:nilnil // nobody reports paths
 	}
-	if err := s.Store.Pools.CheckKnown(ctx, pool); err != nil {
+	if err := s.pools.CheckKnown(ctx, pool); err != nil {
 		return nil, err
 	}
-	pools, err := s.Store.Pools.All(ctx)
+	pools, err := s.pools.All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +84,13 @@ func (s *Server) freeAt(ctx context.Context, pool string, v api.Volume) (free *i
 
 // standstill returns the seconds that the slowest host needs to save and restore the RAM of its
 // guests.
-func (s *Server) standstill(ctx context.Context, guests []api.PausedInstance) (seconds float64, err error) {
+func (s *estimateAPI) standstill(ctx context.Context, guests []api.PausedInstance) (seconds float64, err error) {
 	of := map[string]int64{}
 	for _, g := range guests {
 		of[g.Host] += g.MemoryBytes
 	}
 	for host, bytes := range of {
-		rate, err := s.Store.Rates.Memory(ctx, host, bytes)
+		rate, err := s.rates.Memory(ctx, host, bytes)
 		if err != nil {
 			return 0, err
 		}
@@ -105,19 +115,19 @@ func copying(bytes int64, opts api.CopyOptions, measured float64) float64 {
 }
 
 // memories asks the hosts of a volume's guests concurrently for the guests' memory.
-func (s *Server) memories(ctx context.Context, call store.Call, v api.Volume) ([]api.PausedInstance, error) {
+func (s *estimateAPI) memories(ctx context.Context, call store.Call, v api.Volume) ([]api.PausedInstance, error) {
 	guests, errs := make([]api.PausedInstance, len(v.Attachments)), make([]error, len(v.Attachments))
 	var asked sync.WaitGroup
 	for i, a := range v.Attachments {
 		asked.Go(func() {
-			host, _, err := s.placement().Instance(ctx, a.InstanceID)
+			host, _, err := s.targets.placement.Instance(ctx, a.InstanceID)
 			if err == nil {
 				err = workflow.CheckGuest(call, "estimate the move of volume "+v.Name+" with all guests paused", workflow.PauseInstance{
 					ID: a.InstanceID, Name: a.InstanceID, Host: workflow.PauseHost{ID: host.ID, Name: host.Name},
 				})
 			}
 			if err == nil {
-				guests[i], err = askHost(ctx, s, call.Who, host, routes.ShowMemory, a.InstanceID)
+				guests[i], err = askHost(ctx, s.relay, call.Who, host, routes.ShowMemory, a.InstanceID)
 			}
 			errs[i] = err
 		})

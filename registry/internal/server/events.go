@@ -11,10 +11,16 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// events answers with the audit trail after since, or follows it until the client disconnects.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+// eventAPI answers the requests for the audit trail.
+type eventAPI struct {
+	trail *store.Trail
+}
+
+// list answers with the audit trail after since, or follows it until the client disconnects.
+func (s *eventAPI) list(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	since, err := sequence(query)
 	if err != nil {
@@ -35,13 +41,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		return s.follow(w, r, since)
 	}
 	if last > 0 {
-		events, err := s.Store.Trail.LastEvents(r.Context(), since, last)
+		events, err := s.trail.LastEvents(r.Context(), since, last)
 		if err != nil {
 			return err
 		}
 		return routes.ListEvents.Write(w, http.StatusOK, events)
 	}
-	events, err := s.Store.Trail.Events(r.Context(), since)
+	events, err := s.trail.Events(r.Context(), since)
 	if err != nil {
 		return err
 	}
@@ -60,15 +66,15 @@ func lastOf(query url.Values) (int, error) {
 	return n, nil
 }
 
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) error {
+func (s *eventAPI) follow(w http.ResponseWriter, r *http.Request, since int64) error {
 	stream, err := httpjson.NewStream(w)
 	if err != nil {
 		return err
 	}
 	for {
 		// Before the read, to miss no commit.
-		commit := s.Store.Trail.NextCommit()
-		events, err := s.Store.Trail.Events(r.Context(), since)
+		commit := s.trail.NextCommit()
+		events, err := s.trail.Events(r.Context(), since)
 		if err != nil {
 			return err
 		}

@@ -3,19 +3,11 @@
 package server
 
 import (
-	"net/http"
 	"net/url"
 	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/ledger"
-	"github.com/volferry/volferry/registry/internal/store"
 )
-
-func (s *Server) eachAttachment(r *http.Request, after string, do ledger.Visit[api.Attachment]) error {
-	query := r.URL.Query()
-	return s.Store.Attachments.Each(r.Context(), store.AttachmentFilter{Volume: query.Get("volume"), Instance: query.Get("instance")}, viewerOf(r), after, do)
-}
 
 // boolean returns a query parameter that is 1, 0, true or false; false if it is missing.
 func boolean(query url.Values, name string) (bool, error) {

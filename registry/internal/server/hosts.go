@@ -23,7 +23,7 @@ const maxWait = 5 * time.Minute
 
 // report handles a host's report. The id in the path must be the same in the body and the
 // certificate; the name in the certificate must be the reported one.
-func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (api.Host, error) {
+func (s *hostAPI) report(r *http.Request, call store.Call, in api.HostReport) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
 		return api.Host{}, err
@@ -34,26 +34,26 @@ func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (ap
 	if cert, ok := mtls.IdentityOf(r.Context()); ok && cert.Name != in.Name {
 		return api.Host{}, api.Errorf(api.CodeNotYourHost, "the report says that host %s is called %.80q, and its certificate says %s; issue it another one", id, in.Name, cert.Name)
 	}
-	host, err := s.Store.Reports.Receive(r.Context(), call, in)
+	host, err := s.reports.Receive(r.Context(), call, in)
 	if err == nil {
-		s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
+		s.relay.Announced(id, protocol.AnnouncedIn(r.Header))
 	}
 	return host, err
 }
 
-// forgetHost removes a host that will not return.
-func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
+// forget removes a host that will not return.
+func (s *hostAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {
-		s.auditRefusal(r, err)
+		s.refusals.audit(r, err)
 		return err
 	}
 	volumes, err := boolean(r.URL.Query(), "volumes")
 	if err != nil {
-		s.auditRefusal(r, err)
+		s.refusals.audit(r, err)
 		return err
 	}
-	host, err := s.Store.Hosts.Forget(r.Context(), call, httpjson.Reference(r), volumes)
+	host, err := s.hosts.Forget(r.Context(), call, httpjson.Reference(r), volumes)
 	if err != nil {
 		return err
 	}
@@ -61,25 +61,25 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 }
 
 // fence fences a host, and ends its poll so that it notices at once.
-func (s *Server) fence(ctx context.Context, call store.Call, ref string, in api.HostFence) (api.Host, error) {
-	host, err := s.Store.Hosts.Fence(ctx, call, ref, in)
+func (s *hostAPI) fence(ctx context.Context, call store.Call, ref string, in api.HostFence) (api.Host, error) {
+	host, err := s.hosts.Fence(ctx, call, ref, in)
 	if err == nil {
-		s.Relay.EndPoll(host.ID)
+		s.relay.EndPoll(host.ID)
 	}
 	return host, err
 }
 
-func (s *Server) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (api.Host, error) {
+func (s *hostAPI) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
 		return api.Host{}, err
 	}
-	return s.Store.Hosts.Rejoin(r.Context(), call, id, in)
+	return s.hosts.Rejoin(r.Context(), call, id, in)
 }
 
 // tasks gives a host its tasks, and waits if there are none. A host that is fenced, or does not
 // know yet that it was, gets none.
-func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
+func (s *hostAPI) tasks(w http.ResponseWriter, r *http.Request) error {
 	session, wait, err := pollOf(r.URL.Query())
 	if err != nil {
 		return err
@@ -92,12 +92,12 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	tasks, err := s.Relay.Fetch(r.Context(), call, id, session, wait, func() error {
+	tasks, err := s.relay.Fetch(r.Context(), call, id, session, wait, func() error {
 		if err := s.admitPoll(call, id); err != nil {
 			return err
 		}
-		s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
-		s.Store.Hosts.Waits(id)
+		s.relay.Announced(id, protocol.AnnouncedIn(r.Header))
+		s.hosts.Waits(id)
 		return nil
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 		return nil // saves a write; an empty answer may be lost
 	}
 	if err := http.NewResponseController(w).Flush(); err != nil {
-		s.Relay.Lost(id)
+		s.relay.Lost(id)
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 
 // admitPoll refuses a host that must release volumes or report first. It uses only memory, because
 // many hosts poll. Hosts.Fence updates that memory before fence ends the host's polls.
-func (s *Server) admitPoll(call store.Call, hostID string) error {
-	host, found := s.Store.Hosts.Now(hostID)
+func (s *hostAPI) admitPoll(call store.Call, hostID string) error {
+	host, found := s.hosts.Now(hostID)
 	if !found {
 		return api.NotFound("host", hostID)
 	}
@@ -146,10 +146,10 @@ func (s *Server) admitPoll(call store.Call, hostID string) error {
 		return api.Errorf(api.CodeStaleEpoch, "host %s was fenced: it has to let go of what it lost and rejoin in epoch %d", host.Name, host.Epoch).
 			With("epoch", host.Epoch)
 	}
-	return s.Store.Hosts.CheckHeard(host)
+	return s.hosts.CheckHeard(host)
 }
 
-func (s *Server) answer(r *http.Request, call store.Call, in api.TaskAnswer) (api.Task, error) {
+func (s *hostAPI) answer(r *http.Request, call store.Call, in api.TaskAnswer) (api.Task, error) {
 	id, err := ownHost(r)
 	if err != nil {
 		return api.Task{}, err
@@ -158,7 +158,7 @@ func (s *Server) answer(r *http.Request, call store.Call, in api.TaskAnswer) (ap
 		return api.Task{}, api.Errorf(api.CodeInvalidArgument, "the status %d is none of an answer", in.Status)
 	}
 	task := r.PathValue("task")
-	if err := s.Relay.Answer(r.Context(), call, id, task, in); err != nil {
+	if err := s.relay.Answer(r.Context(), call, id, task, in); err != nil {
 		return api.Task{}, err
 	}
 	return api.Task{ID: task, Host: id, State: api.TaskDone}, nil

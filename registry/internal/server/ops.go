@@ -10,16 +10,25 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // opOver has the final states of an op, which are the results in a stream's last line.
 var opOver = []string{api.OpDone, api.OpUndone, api.OpNeedsOperator}
 
-// watchOp streams the state of an op of a host. The last line has its result.
-func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
+// opAPI answers the requests about ops of hosts.
+type opAPI struct {
+	targets *targets
+	relay   *relay.Relay
+	views   *views
+	streams *streams
+}
+
+// watch streams the state of an op of a host. The last line has its result.
+func (s *opAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("op")
-	host, err := s.hostOfOp(r.Context(), id)
+	host, err := s.targets.hostOfOp(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -28,8 +37,8 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 		asked time.Time
 		state string // the migration's state at the last query of the host
 	)
-	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {
-		e, over, err := s.opEvent(ctx, o)
+	return s.streams.send(w, r, func(ctx context.Context) (api.Event, bool, error) {
+		e, over, err := s.event(ctx, o)
 		if err != nil {
 			return e, over, err
 		}
@@ -40,21 +49,21 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 		if o, err = s.op(r, host, id); err != nil {
 			return e, false, err
 		}
-		e, over, err = s.opEvent(ctx, o)
+		e, over, err = s.event(ctx, o)
 		asked, state = time.Now(), e.To
 		return e, over, err
 	})
 }
 
-func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err error) {
-	if o, err = askHost(r.Context(), s, whoIs(r), host, routes.ShowOp, id); err == nil && o.ID == "" {
+func (s *opAPI) op(r *http.Request, host api.Host, id string) (o api.Op, err error) {
+	if o, err = askHost(r.Context(), s.relay, whoIs(r), host, routes.ShowOp, id); err == nil && o.ID == "" {
 		err = api.Errorf(api.CodeInternal, "host %s gave no operation %s", host.Name, id)
 	}
 	return o, err
 }
 
-// opEvent returns the stream's line for an op.
-func (s *Server) opEvent(ctx context.Context, o api.Op) (api.Event, bool, error) {
+// event returns the stream's line for an op.
+func (s *opAPI) event(ctx context.Context, o api.Op) (api.Event, bool, error) {
 	e := api.Event{What: o.Kind, OpID: o.ID, To: o.State}
 	over := slices.Contains(opOver, o.State)
 	if over {
@@ -63,7 +72,7 @@ func (s *Server) opEvent(ctx context.Context, o api.Op) (api.Event, bool, error)
 	if o.MigrationID == "" {
 		return e, over, nil
 	}
-	m, err := s.migrationNow(ctx, o.MigrationID, store.Viewer{})
+	m, err := s.views.migration(ctx, o.MigrationID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
 		return e, over, nil // its host has not registered it, or never will
 	}

@@ -24,11 +24,11 @@ type adoption func(ctx context.Context, call store.Call, id string, saved map[st
 // orAdopted ends a move with all guests paused that hosts know and the registry does not, because
 // it was restored from a backup. of reports whether an instance's report allows this kind of end.
 // Other migrations are handled by the route.
-func (s *Server) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool, adopt adoption) httpjson.Route {
+func (s *pauseAPI) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool, adopt adoption) httpjson.Route {
 	known := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		id := httpjson.Reference(r)
-		_, err := s.Store.Migrations.Get(r.Context(), id, store.Viewer{})
+		_, err := s.migrations.Get(r.Context(), id, store.Viewer{})
 		if _, noID := uuid.Parse(id); noID != nil || api.CodeOf(err) != api.CodeNotFound {
 			return known(w, r)
 		}
@@ -65,8 +65,8 @@ func anyOf(api.SavedInstance) bool { return true }
 
 // savedFor asks every connected host for its record of a move with all guests paused. It omits
 // hosts that do not answer.
-func (s *Server) savedFor(ctx context.Context, who, id string) (saved map[string][]api.SavedInstance, present []string, err error) {
-	hosts, err := s.Store.Hosts.All(ctx)
+func (s *pauseAPI) savedFor(ctx context.Context, who, id string) (saved map[string][]api.SavedInstance, present []string, err error) {
+	hosts, err := s.hosts.All(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,14 +76,14 @@ func (s *Server) savedFor(ctx context.Context, who, id string) (saved map[string
 		asked sync.WaitGroup
 	)
 	for _, h := range hosts {
-		if h.Status == api.HostFenced || !s.Relay.Present(h.ID) {
+		if h.Status == api.HostFenced || !s.relay.Present(h.ID) {
 			continue
 		}
 		present = append(present, h.ID)
 		asked.Go(func() {
-			answer, err := askHost(ctx, s, who, h, routes.ListSaved, id)
+			answer, err := askHost(ctx, s.relay, who, h, routes.ListSaved, id)
 			if err != nil {
-				s.Log.Warn("a host does not say what it has saved for a migration", "host", h.Name, "migration", id, "err", err)
+				s.log.Warn("a host does not say what it has saved for a migration", "host", h.Name, "migration", id, "err", err)
 				return
 			}
 			mu.Lock()

@@ -35,14 +35,20 @@ type target struct {
 // A finder finds the target of a request, and replaces names in the body by ids.
 type finder[In any] func(ctx context.Context, r *http.Request, in *In) (target, error)
 
+// forwarder passes requests to hosts, and returns their answers.
+type forwarder struct {
+	relay *relay.Relay
+	tasks *workflow.Tasks
+}
+
 // relayed returns a route that passes requests to the same method and path of a host's API, with
 // ids instead of names. It decodes the body as strictly as the host.
-func relayed[In, Out any](s *Server, route routes.Route[In, Out], find finder[In]) httpjson.Route {
-	return route.ServedByRegistry(relaying(s, find))
+func relayed[In, Out any](f *forwarder, route routes.Route[In, Out], find finder[In]) httpjson.Route {
+	return route.ServedByRegistry(relaying(f, find))
 }
 
 // relaying is the handler of relayed.
-func relaying[In any](s *Server, find finder[In]) handler {
+func relaying[In any](f *forwarder, find finder[In]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		key, err := httpjson.IdempotencyKey(r)
 		if err != nil {
@@ -58,7 +64,7 @@ func relaying[In any](s *Server, find finder[In]) handler {
 		if len(values) > 0 {
 			query = "?" + values.Encode()
 		}
-		return s.pass(w, r, asAsked(r, query, body), key, resolving(r, query, in, find))
+		return f.pass(w, r, asAsked(r, query, body), key, resolving(r, query, in, find))
 	}
 }
 
@@ -112,7 +118,7 @@ func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 
 // pass passes a request to a host and answers with the host's answer. A request with a known key
 // goes to the same host in the same form as before, even if names or places have changed.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, asked workflow.TaskRequest, key string, find resolve) error {
+func (s *forwarder) pass(w http.ResponseWriter, r *http.Request, asked workflow.TaskRequest, key string, find resolve) error {
 	status, body, err := s.ask(r, asked, key, find)
 	if err != nil {
 		return err
@@ -131,7 +137,7 @@ func handOn(w http.ResponseWriter, status int, body []byte) {
 	_, _ = io.WriteString(w, "\n")
 }
 
-func (s *Server) ask(r *http.Request, asked workflow.TaskRequest, key string, find resolve) (status int, body []byte, err error) {
+func (s *forwarder) ask(r *http.Request, asked workflow.TaskRequest, key string, find resolve) (status int, body []byte, err error) {
 	change := asked.Method != http.MethodGet
 	req, err := s.askedBefore(r.Context(), key)
 	if err != nil {
@@ -146,16 +152,16 @@ func (s *Server) ask(r *http.Request, asked workflow.TaskRequest, key string, fi
 	if change && key == "" {
 		req.Key = uuid.NewString()
 	}
-	return s.Relay.Do(r.Context(), req)
+	return s.relay.Do(r.Context(), req)
 }
 
 // askedBefore returns the earlier call for a request with this key, without a path if there is
 // none.
-func (s *Server) askedBefore(ctx context.Context, key string) (relay.Request, error) {
+func (s *forwarder) askedBefore(ctx context.Context, key string) (relay.Request, error) {
 	if key == "" {
 		return relay.Request{}, nil
 	}
-	task, _, err := s.Store.Tasks.Get(ctx, key)
+	task, _, err := s.tasks.Get(ctx, key)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound || err == nil && task.State == api.TaskWithdrawn:
 		return relay.Request{}, nil

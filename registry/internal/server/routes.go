@@ -23,57 +23,57 @@ func (s *Server) Routes() []httpjson.Route {
 
 func (s *Server) aboutRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		read(routes.ShowStatus, s.status),
+		read(routes.ShowStatus, s.status.show),
 		routes.ShowRegistryVersion.ServedByRegistry(s.version),
 		routes.ShowOpenAPI.ServedByRegistry(s.openAPI),
 
-		relayed(s, routes.ListOps, s.opsOfHost),
-		relayed(s, routes.ShowOp, s.ofOp),
-		routes.FollowOp.ServedByRegistry(s.watchOp),
+		relayed(s.forward, routes.ListOps, s.targets.opsOfHost),
+		relayed(s.forward, routes.ShowOp, s.targets.ofOp),
+		routes.FollowOp.ServedByRegistry(s.ops.watch),
 
-		routes.ListEvents.ServedByRegistry(s.events),
+		routes.ListEvents.ServedByRegistry(s.events.list),
 		create(routes.PostEvent, s.Store.Trail.Post),
 	}
 }
 
 func (s *Server) hostRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		list(s, routes.ListHosts, inMemory(s.hosts, func(h *api.Host) string { return h.ID })),
-		show(routes.ShowHost, s.host),
-		write(routes.ReportHost, http.StatusOK, s.report),
-		drastic(s, routes.FenceHost, s.fence),
-		routes.ForgetHost.ServedByRegistry(s.forgetHost),
-		write(routes.RejoinHost, http.StatusOK, s.rejoin),
-		routes.FetchTasks.ServedByRegistry(s.tasks),
-		write(routes.AnswerTask, http.StatusOK, s.answer),
+		list(s.Relay, routes.ListHosts, inMemory(s.hosts.list, func(h *api.Host) string { return h.ID })),
+		show(routes.ShowHost, s.hosts.show),
+		write(routes.ReportHost, http.StatusOK, s.hosts.report),
+		drastic(s.refusals, routes.FenceHost, s.hosts.fence),
+		routes.ForgetHost.ServedByRegistry(s.hosts.forget),
+		write(routes.RejoinHost, http.StatusOK, s.hosts.rejoin),
+		routes.FetchTasks.ServedByRegistry(s.hosts.tasks),
+		write(routes.AnswerTask, http.StatusOK, s.hosts.answer),
 	}
 }
 
 func (s *Server) poolRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		list(s, routes.ListPools, inMemory(s.pools, func(p *api.Pool) string { return p.Host + "/" + p.Name })),
-		read(routes.ShowPool, s.pool),
-		write(routes.DrainPool, http.StatusCreated, s.startDrain),
+		list(s.Relay, routes.ListPools, inMemory(s.hosts.listPools, func(p *api.Pool) string { return p.Host + "/" + p.Name })),
+		read(routes.ShowPool, s.hosts.showPool),
+		write(routes.DrainPool, http.StatusCreated, s.drains.start),
 
-		list(s, routes.ListDrains, s.eachDrain),
-		show(routes.ShowDrain, shown(s.drain)),
-		routes.FollowDrain.ServedByRegistry(s.watchDrain),
-		change(routes.PauseDrain, s.setDrain(api.DrainPaused)),
-		change(routes.ResumeDrain, s.setDrain(api.DrainRunning)),
-		change(routes.StopDrain, s.setDrain(api.DrainStopped)),
+		list(s.Relay, routes.ListDrains, s.drains.each),
+		show(routes.ShowDrain, shown(s.drains.show)),
+		routes.FollowDrain.ServedByRegistry(s.drains.watch),
+		change(routes.PauseDrain, s.drains.set(api.DrainPaused)),
+		change(routes.ResumeDrain, s.drains.set(api.DrainRunning)),
+		change(routes.StopDrain, s.drains.set(api.DrainStopped)),
 	}
 }
 
 func (s *Server) typeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s, routes.ListTypes, inMemory(alike(db.Types.All), func(t *api.VolumeType) string { return t.ID })),
+		list(s.Relay, routes.ListTypes, inMemory(alike(db.Types.All), func(t *api.VolumeType) string { return t.ID })),
 		create(routes.CreateType, db.Types.Create),
 		show(routes.ShowType, shown(db.Types.Get)),
 		change(routes.UpdateType, db.Types.Update),
 		remove(routes.DeleteType, db.Types.Delete),
 
-		list(s, routes.ListPolicies, inMemory(alike(db.Policies.All), func(p *api.Policy) string { return p.Name })),
+		list(s.Relay, routes.ListPolicies, inMemory(alike(db.Policies.All), func(p *api.Policy) string { return p.Name })),
 		change(routes.SetPolicy, db.Policies.Set),
 	}
 }
@@ -81,23 +81,23 @@ func (s *Server) typeRoutes() []httpjson.Route {
 func (s *Server) volumeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s, routes.ListVolumes, seen(db.Volumes.Each)),
+		list(s.Relay, routes.ListVolumes, seen(db.Volumes.Each)),
 		show(routes.ShowVolume, db.Volumes.Get),
-		relayed(s, routes.CreateVolume, s.toCreateVolume),
-		relayed(s, routes.AdoptVolume, s.toAdoptVolume),
+		relayed(s.forward, routes.CreateVolume, s.targets.toCreateVolume),
+		relayed(s.forward, routes.AdoptVolume, s.targets.toAdoptVolume),
 		change(routes.UpdateVolume, db.Volumes.Update),
-		relayed(s, routes.DeleteVolume, s.toDelete),
-		change(routes.ForgetVolume, s.forgetVolume),
-		relayed(s, routes.ResizeVolume, s.toResize),
-		write(routes.SetVolumeSize, http.StatusOK, s.setVolumeSize),
-		routes.RetypeVolume.ServedByRegistry(s.retype),
-		write(routes.PlanRetype, http.StatusOK, s.planRetype),
-		shelvedOr(s, routes.AttachVolume, db.Shelf.Attach, s.toAttach),
-		shelvedOr(s, routes.DetachVolume, db.Shelf.Detach, s.toDetach),
-		routes.MigrateVolume.ServedByRegistry(s.migrateVolume),
-		relayed(s, routes.PlanMigration, s.toMigrate),
-		write(routes.EstimateMigration, http.StatusOK, s.estimateMove),
-		s.which(relayed(s, routes.ShowWhich, ofVolume[routes.None](s))),
+		relayed(s.forward, routes.DeleteVolume, s.targets.toDelete),
+		change(routes.ForgetVolume, s.volumes.forget),
+		relayed(s.forward, routes.ResizeVolume, s.targets.toResize),
+		write(routes.SetVolumeSize, http.StatusOK, s.volumes.setSize),
+		routes.RetypeVolume.ServedByRegistry(s.retypes.retype),
+		write(routes.PlanRetype, http.StatusOK, s.retypes.plan),
+		shelvedOr(s.forward, routes.AttachVolume, db.Shelf.Attach, s.targets.toAttach),
+		shelvedOr(s.forward, routes.DetachVolume, db.Shelf.Detach, s.targets.toDetach),
+		routes.MigrateVolume.ServedByRegistry(s.volumes.migrate),
+		relayed(s.forward, routes.PlanMigration, s.targets.toMigrate),
+		write(routes.EstimateMigration, http.StatusOK, s.estimates.estimate),
+		s.volumes.which(relayed(s.forward, routes.ShowWhich, ofVolume[routes.None](s.targets))),
 
 		create(routes.RegisterVolume, db.Volumes.Register),
 		change(routes.TransitionVolume, db.Volumes.Transition),
@@ -111,14 +111,14 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 func (s *Server) attachmentRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s, routes.ListAttachments, s.eachAttachment),
+		list(s.Relay, routes.ListAttachments, s.attachments.each),
 		show(routes.ShowAttachment, db.Attachments.Get),
-		routes.DeleteAttachment.ServedByRegistry(s.deleteAttachment),
+		routes.DeleteAttachment.ServedByRegistry(s.attachments.remove),
 
-		relayed(s, routes.StartMigration, s.toStart),
-		relayed(s, routes.CopyByAttachment, ofAttachment[routes.None](s)),
-		relayed(s, routes.CompleteByAttachment, ofAttachment[api.MigrationComplete](s)),
-		relayed(s, routes.CancelByAttachment, ofAttachment[routes.None](s)),
+		relayed(s.forward, routes.StartMigration, s.targets.toStart),
+		relayed(s.forward, routes.CopyByAttachment, ofAttachment[routes.None](s.targets)),
+		relayed(s.forward, routes.CompleteByAttachment, ofAttachment[api.MigrationComplete](s.targets)),
+		relayed(s.forward, routes.CancelByAttachment, ofAttachment[routes.None](s.targets)),
 
 		create(routes.ReserveAttachment, db.Attachments.Reserve),
 		change(routes.TransitionAttachment, db.Attachments.Transition),
@@ -129,39 +129,39 @@ func (s *Server) attachmentRoutes() []httpjson.Route {
 func (s *Server) instanceRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s, routes.ListInstances, seen(db.Instances.Each)),
+		list(s.Relay, routes.ListInstances, seen(db.Instances.Each)),
 		show(routes.ShowInstance, db.Instances.Get),
-		relayed(s, routes.AdoptInstance, s.toAdoptInstance),
-		routes.ForgetInstance.ServedByRegistry(s.forgetInstance),
+		relayed(s.forward, routes.AdoptInstance, s.targets.toAdoptInstance),
+		routes.ForgetInstance.ServedByRegistry(s.instances.forget),
 		change(routes.LockInstance, db.Instances.Lock),
-		change(routes.UnlockInstance, s.unlockInstance),
-		relayed(s, routes.StartInstance, toPower[routes.None](s, "start")),
-		relayed(s, routes.StopInstance, toPower[api.InstanceStop](s, "stop")),
-		relayed(s, routes.RebootInstance, toPower[routes.None](s, "reboot")),
-		relayed(s, routes.PauseInstance, toPower[routes.None](s, "pause")),
-		relayed(s, routes.UnpauseInstance, toPower[routes.None](s, "unpause")),
-		relayed(s, routes.RepairInstance, toPower[api.InstanceRepair](s, "repair")),
-		relayed(s, routes.ShelveInstance, toPower[api.InstanceShelve](s, "shelve")),
-		routes.UnshelveInstance.ServedByRegistry(s.unshelve),
+		change(routes.UnlockInstance, s.instances.unlock),
+		relayed(s.forward, routes.StartInstance, toPower[routes.None](s.targets, "start")),
+		relayed(s.forward, routes.StopInstance, toPower[api.InstanceStop](s.targets, "stop")),
+		relayed(s.forward, routes.RebootInstance, toPower[routes.None](s.targets, "reboot")),
+		relayed(s.forward, routes.PauseInstance, toPower[routes.None](s.targets, "pause")),
+		relayed(s.forward, routes.UnpauseInstance, toPower[routes.None](s.targets, "unpause")),
+		relayed(s.forward, routes.RepairInstance, toPower[api.InstanceRepair](s.targets, "repair")),
+		relayed(s.forward, routes.ShelveInstance, toPower[api.InstanceShelve](s.targets, "shelve")),
+		routes.UnshelveInstance.ServedByRegistry(s.instances.unshelve),
 
 		create(routes.RegisterInstance, db.Instances.Register),
-		routes.TransitionInstance.ServedByRegistry(s.transitionInstance),
+		routes.TransitionInstance.ServedByRegistry(s.instances.transition),
 	}
 }
 
 func (s *Server) migrationRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		listFilled(s, routes.ListMigrations, s.eachMigration, s.withProgress),
-		relayed(s, routes.ListReleased, s.opsOfHost),
-		relayed(s, routes.DeleteSource, ofMigration[routes.None](s)),
-		show(routes.ShowMigration, s.migration),
-		routes.FollowMigration.ServedByRegistry(s.watchMigration),
-		s.notPaused(relayed(s, routes.UpdateMigration, ofMigration[api.MigrationUpdate](s)), "change"),
-		s.notPaused(relayed(s, routes.CopyMigration, ofMigration[routes.None](s)), "copy"),
-		s.orAdopted(s.orPaused(relayed(s, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s)), db.Pauses.Complete), anyOf, db.Pauses.AdoptMoved),
-		s.orAdopted(s.orPaused(relayed(s, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s)), s.cancelPaused), asleep, db.Pauses.Adopt),
-		drastic(s, routes.AbandonMigration, db.Migrations.Abandon),
+		listFilled(s.Relay, routes.ListMigrations, s.migrations.each, s.views.withProgress),
+		relayed(s.forward, routes.ListReleased, s.targets.opsOfHost),
+		relayed(s.forward, routes.DeleteSource, ofMigration[routes.None](s.targets)),
+		show(routes.ShowMigration, s.migrations.show),
+		routes.FollowMigration.ServedByRegistry(s.migrations.watch),
+		s.pauses.notPaused(relayed(s.forward, routes.UpdateMigration, ofMigration[api.MigrationUpdate](s.targets)), "change"),
+		s.pauses.notPaused(relayed(s.forward, routes.CopyMigration, ofMigration[routes.None](s.targets)), "copy"),
+		s.pauses.orAdopted(s.pauses.orPaused(relayed(s.forward, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s.targets)), db.Pauses.Complete), anyOf, db.Pauses.AdoptMoved),
+		s.pauses.orAdopted(s.pauses.orPaused(relayed(s.forward, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s.targets)), s.pauses.cancel), asleep, db.Pauses.Adopt),
+		drastic(s.refusals, routes.AbandonMigration, db.Migrations.Abandon),
 
 		create(routes.RegisterMigration, db.Migrations.Register),
 		change(routes.TransitionMigration, db.Migrations.Transition),
@@ -176,7 +176,7 @@ func (s *Server) Handler() http.Handler {
 		Elsewhere: elsewhere(),
 		Authorize: s.Authorize,
 		Program:   Program,
-		Refused:   s.auditRefusal,
+		Refused:   s.refusals.audit,
 		Log:       s.Log,
 		Observe:   s.Metrics.request,
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-func (s *Server) status(r *http.Request, _ url.Values) (api.Status, error) {
-	return s.currentStatus(r.Context())
+func (s *statusAPI) show(r *http.Request, _ url.Values) (api.Status, error) {
+	return s.current(r.Context())
 }
 
-func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
+func (s *statusAPI) current(ctx context.Context) (api.Status, error) {
 	counts, err := s.Store.Counts(ctx)
 	if err != nil {
 		return api.Status{}, err
@@ -25,7 +25,7 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
-	open, err := s.openMigrations(ctx)
+	open, err := s.views.open(ctx)
 	if err != nil {
 		return api.Status{}, err
 	}

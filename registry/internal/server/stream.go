@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 const (
@@ -24,11 +25,17 @@ const (
 	lookPause = 100 * time.Millisecond
 )
 
-// stream sends the result of look, once and then at every change, until look returns last. The
+// streams sends a state at each of its changes.
+type streams struct {
+	progress *store.Progress
+	trail    *store.Trail
+}
+
+// send sends the result of look, once and then at every change, until look returns last. The
 // first line is the present state, and its number follows since, so that a disconnected client can
 // ask again and misses nothing. An error before the first line is the answer; a later error ends
 // the stream.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(context.Context) (e api.Event, last bool, err error)) error {
+func (s *streams) send(w http.ResponseWriter, r *http.Request, look func(context.Context) (e api.Event, last bool, err error)) error {
 	since, err := sequence(r.URL.Query())
 	if err != nil {
 		return err
@@ -39,7 +46,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(contex
 	)
 	for seq := since + 1; ; {
 		// Before the look, to miss no change.
-		progress, commit := s.Store.Progress.Next(), s.Store.Trail.NextCommit()
+		progress, commit := s.progress.Next(), s.trail.NextCommit()
 		e, last, err := look(r.Context())
 		if err != nil {
 			return err

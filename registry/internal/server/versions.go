@@ -8,18 +8,19 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay"
 )
 
 // fillAnnounced adds the features that the host's daemon announced.
-func (s *Server) fillAnnounced(h *api.Host) {
-	if a, known := s.Relay.Announcement(h.ID); known {
+func fillAnnounced(hosts *relay.Relay, h *api.Host) {
+	if a, known := hosts.Announcement(h.ID); known {
 		h.Protocol, h.Lacks = a.Protocol, a.LacksOfOurs()
 	}
 }
 
 // versionsCheck reports hosts with other versions. Hosts that lack features only get requests that
 // do not need them.
-func (s *Server) versionsCheck(ctx context.Context) (api.Check, error) {
+func (s *statusAPI) versionsCheck(ctx context.Context) (api.Check, error) {
 	check := api.Check{Name: "versions", Status: checkOK, Message: "registry and hosts are of one version"}
 	hosts, err := s.Store.Hosts.All(ctx)
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *Server) versionsCheck(ctx context.Context) (api.Check, error) {
 	var others []string
 	for i := range hosts {
 		h := &hosts[i]
-		s.fillAnnounced(h)
+		fillAnnounced(s.Relay, h)
 		if h.Version == s.Version && len(h.Lacks) == 0 {
 			continue
 		}

@@ -11,27 +11,27 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// setVolumeSize sets the size that an operator gives, after a host that reaches the image has
+// setSize sets the size that an operator gives, after a host that reaches the image has
 // reported that the image has this size.
-func (s *Server) setVolumeSize(r *http.Request, call store.Call, in api.VolumeSize) (none api.Volume, err error) {
+func (s *volumeAPI) setSize(r *http.Request, call store.Call, in api.VolumeSize) (none api.Volume, err error) {
 	if err := in.Check(); err != nil {
 		return none, err
 	}
 	ctx := r.Context()
-	v, err := s.Store.Volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
+	v, err := s.volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return none, err
 	}
 	if err := store.CheckSetSize(v, in); err != nil {
 		return none, err
 	}
-	host, err := s.placement().VolumeAt(ctx, v, in.Host)
+	host, err := s.targets.placement.VolumeAt(ctx, v, in.Host)
 	if err != nil {
 		return none, err
 	}
-	seen, err := askHost(ctx, s, call.Who, host, routes.ShowVolumeImage, v.ID)
+	seen, err := askHost(ctx, s.forward.relay, call.Who, host, routes.ShowVolumeImage, v.ID)
 	if err != nil {
 		return none, err
 	}
-	return s.Store.Volumes.SetSize(ctx, call, v, in, store.SeenImage{Host: host.Name, VolumeImage: seen})
+	return s.volumes.SetSize(ctx, call, v, in, store.SeenImage{Host: host.Name, VolumeImage: seen})
 }

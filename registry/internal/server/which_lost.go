@@ -17,14 +17,14 @@ import (
 
 // which asks the host of a volume which copy is the good one. If the host is fenced, the answer has
 // the registry's own knowledge and names no copy.
-func (s *Server) which(route httpjson.Route) httpjson.Route {
+func (s *volumeAPI) which(route httpjson.Route) httpjson.Route {
 	ask := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
-		v, err := s.Store.Volumes.Get(r.Context(), httpjson.Reference(r), store.Viewer{})
+		v, err := s.volumes.Get(r.Context(), httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return err
 		}
-		host, lost, err := s.placement().Lost(r.Context(), v)
+		host, lost, err := s.targets.placement.Lost(r.Context(), v)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (s *Server) which(route httpjson.Route) httpjson.Route {
 }
 
 // knownOfLost describes a volume of a fenced host, for people.
-func (s *Server) knownOfLost(ctx context.Context, v api.Volume, host api.Host) (string, error) {
+func (s *volumeAPI) knownOfLost(ctx context.Context, v api.Volume, host api.Host) (string, error) {
 	heard := "never heard of"
 	if host.LastSeenAt != nil {
 		heard = "last heard of at " + host.LastSeenAt.UTC().Format(time.RFC3339)
@@ -55,7 +55,7 @@ func (s *Server) knownOfLost(ctx context.Context, v api.Volume, host api.Host) (
 	if v.MigrationID == "" {
 		return text, nil
 	}
-	m, err := s.Store.Migrations.Get(ctx, v.MigrationID, store.Viewer{})
+	m, err := s.migrations.Get(ctx, v.MigrationID, store.Viewer{})
 	if err != nil {
 		return "", err
 	}
