@@ -18,7 +18,8 @@ import (
 // pool, image, size and users. It returns the chain, top first. Errors are typed for the runner. It
 // may be repeated.
 func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
-	if err := m.env.connectDevice(ctx, onShelf(vol, att)); err != nil {
+	connect := connectSteps{m.env}
+	if err := connect.connectDevice(ctx, onShelf(vol, att)); err != nil {
 		return nil, err
 	}
 	chain, err := m.Chain(ctx, vol, att)
@@ -52,7 +53,8 @@ func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attach
 	if _, err := m.env.sure(ctx, in); err != nil {
 		return err
 	}
-	return m.env.disconnect(ctx, in, m.env.logNotStored)
+	connect := connectSteps{m.env}
+	return connect.disconnect(ctx, in, connect.logNotStored)
 }
 
 func onShelf(vol api.Volume, att api.Attachment) *input {

@@ -14,9 +14,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// attachSteps give a domain the disk.
+type attachSteps struct{ *env }
+
 // stepAttachConfig adds the disk to the persistent definition, before the hotplug: so libvirt
 // chooses the address in the definition, and every later boot has the same address.
-func (e *env) stepAttachConfig() op.Step {
+func (e attachSteps) stepAttachConfig() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
 		if err != nil || v.config == attached {
@@ -63,7 +66,7 @@ func (e *env) stepAttachConfig() op.Step {
 
 // define adds the disk to the definition. A returning data disk gets its earlier address unless
 // another disk uses it: the settings are its owner's, but the address was libvirt's choice.
-func (e *env) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
+func (e attachSteps) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
 	if disk.Slot == "" || in.Root {
 		return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 	}
@@ -87,7 +90,7 @@ type namedNote struct {
 }
 
 // seenWithout returns nil if the definition was read without the disk.
-func (e *env) seenWithout(ctx context.Context, in *input) error {
+func (e attachSteps) seenWithout(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err == nil && v.config != absent {
 		err = op.Retry(request.BusyDelay, in.changed(v))
@@ -152,7 +155,7 @@ type plugNote struct {
 
 // stepAttachLive plugs the defined disk into the running guest. A guest that is off gets it at its
 // next start.
-func (e *env) stepAttachLive() op.Step {
+func (e attachSteps) stepAttachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
 		if err != nil {
@@ -197,7 +200,7 @@ func (e *env) stepAttachLive() op.Step {
 	return step(stepNameAttachLive, do, undo, observe)
 }
 
-func (e *env) plug(ctx context.Context, r *op.Run, in *input) error {
+func (e attachSteps) plug(ctx context.Context, r *op.Run, in *input) error {
 	def, err := e.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device)
 	if err != nil {
 		return request.HV(err)
@@ -219,7 +222,7 @@ func (e *env) plug(ctx context.Context, r *op.Run, in *input) error {
 // is released before. It also waits for a saved guest that may have had the disk, because the
 // restore brings it back. A guest that runs from the disk is not asked, but awaited until it is
 // off.
-func (e *env) takeBack(ctx context.Context, in *input, plugged bool) error {
+func (e attachSteps) takeBack(ctx context.Context, in *input, plugged bool) error {
 	letGo := e.unplug
 	if in.Root {
 		letGo = e.runsFromIt
@@ -244,7 +247,7 @@ func (e *env) takeBack(ctx context.Context, in *input, plugged bool) error {
 }
 
 // stepVerify checks the domain's resulting disk.
-func (e *env) stepVerify() op.Step {
+func (e attachSteps) stepVerify() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		was, err := e.slotDisk(in)
 		if err != nil {
@@ -270,7 +273,7 @@ func (e *env) stepVerify() op.Step {
 
 // runsFromIt waits until a guest is off that runs from a root volume which it may not keep. Such a
 // guest was started on a host without the hook, where guards have no effect.
-func (e *env) runsFromIt(ctx context.Context, in *input) error {
+func (e attachSteps) runsFromIt(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err != nil || v.live == absent {
 		return err

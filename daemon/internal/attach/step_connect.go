@@ -16,9 +16,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// connectSteps connect this host to a volume's storage, and disconnect it.
+type connectSteps struct{ *env }
+
 // stepConnect prepares the location on this host and checks it again: only now can no other user
 // take it. A target's volume has a device from here on.
-func (e *env) stepConnect() op.Step {
+func (e connectSteps) stepConnect() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		if err := e.connectDevice(ctx, in); err != nil {
 			return err
@@ -32,12 +35,12 @@ func (e *env) stepConnect() op.Step {
 	return step(stepNameConnect, do, undo, nil)
 }
 
-func (e *env) connectDevice(ctx context.Context, in *input) error {
+func (e connectSteps) connectDevice(ctx context.Context, in *input) error {
 	return request.HV(location.Connect(ctx, e.HV, in.Location.Path, "cannot attach volume "+in.VolumeName))
 }
 
 // stepDisconnect ends the use of the location on this host, unless another attachment needs it.
-func (e *env) stepDisconnect() op.Step {
+func (e connectSteps) stepDisconnect() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.disconnect(ctx, in, func(in *input, why error) { e.auditNotStored(r.OpID(), in, why) })
 	}
@@ -48,7 +51,7 @@ func (e *env) stepDisconnect() op.Step {
 // another attachment of it here. Ops of one volume run one after the other, so of two that end
 // together the second is the last. NotStored is called if writes may be lost. The location is
 // disconnected even then: no guest has it, and no later flush would report the loss.
-func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
+func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {
 		return err
@@ -77,13 +80,13 @@ func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *inpu
 	return location.Disconnect(ctx, e.HV, in.Location.Path)
 }
 
-func (e *env) logNotStored(in *input, why error) {
+func (e connectSteps) logNotStored(in *input, why error) {
 	e.log.Error("a volume that is disconnected may lack what its guest wrote last, if it had one", "volume", in.VolumeID, "instance", in.InstanceName, "err", why)
 }
 
 // auditNotStored records in the audit trail that a volume may lack its guest's last writes, because
 // otherwise only the log has that.
-func (e *env) auditNotStored(opID string, in *input, why error) {
+func (e connectSteps) auditNotStored(opID string, in *input, why error) {
 	e.logNotStored(in, why)
 	if e.Audit == nil {
 		return

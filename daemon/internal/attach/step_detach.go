@@ -24,10 +24,13 @@ type beginNote struct {
 	Skipped bool `json:"skipped,omitempty"`
 }
 
+// detachSteps take the disk from a domain.
+type detachSteps struct{ *env }
+
 // stepBegin reports the detach to the registry, so that no migration of the volume begins. If the
 // registry does not answer, the detach continues: new migrations need the registry too, and an open
 // one belongs to this host.
-func (e *env) stepBegin() op.Step {
+func (e detachSteps) stepBegin() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if err := e.notMoving(ctx, in); err != nil {
 			return err
@@ -79,7 +82,7 @@ var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentErr
 
 // giveUp reports to the registry that the instance keeps the volume. It also corrects a detaching
 // state after a lost answer to stepBegin, or left by an ended op: the guest has the disk.
-func (e *env) giveUp(ctx context.Context, r *op.Run, in *input) error {
+func (e detachSteps) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	var note beginNote
 	if _, err := r.Noted(stepNameBegin, &note); err != nil {
 		return err
@@ -129,7 +132,7 @@ func (e *env) notMoving(ctx context.Context, in *input) error {
 }
 
 // stepRemember records the disk before its removal.
-func (e *env) stepRemember() op.Step {
+func (e detachSteps) stepRemember() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
 		switch {
@@ -197,7 +200,7 @@ func (in *input) comesBack(dom *hv.Domain) error {
 }
 
 // comesBackAs is comesBack for a disk's definition, which may have more details; "" is no disk.
-func (e *env) comesBackAs(in *input, definition string) error {
+func (e detachSteps) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil
 	}
@@ -218,7 +221,7 @@ func volatile(err error) error {
 
 // stepDetachConfig removes the disk from the persistent definition, so that a restarted guest comes
 // back without it.
-func (e *env) stepDetachConfig() op.Step {
+func (e detachSteps) stepDetachConfig() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
 		switch {
@@ -246,7 +249,7 @@ func (e *env) stepDetachConfig() op.Step {
 }
 
 // putBack restores the disk exactly as recorded.
-func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where) error {
+func (e detachSteps) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where) error {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil {
 		return err
@@ -282,7 +285,7 @@ var errLookAgain = errors.New("the disk was put back and is to be looked at")
 
 // stepDetachLive waits until no process has the disk and no start will bring it back. It is the
 // commit point: released disks are not given back.
-func (e *env) stepDetachLive() op.Step {
+func (e detachSteps) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: e.Unplugs.processOf(v)}) }
 		if err := e.unplugAfter(ctx, in, asking); err != nil {
@@ -321,7 +324,7 @@ func (e *env) stepDetachLive() op.Step {
 }
 
 // lookGone reads the domain, and reports whether the guest was seen without the disk before.
-func (e *env) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
+func (e detachSteps) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
 	var note unplugNote
 	last := stepNameDetachLive
 	if in.Root {

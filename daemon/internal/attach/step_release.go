@@ -24,10 +24,13 @@ type released struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
+// releaseSteps release an attachment at the registry.
+type releaseSteps struct{ *env }
+
 // stepRelease releases the volume, after a last check that the domain is without it.
-func (e *env) stepRelease() op.Step {
+func (e releaseSteps) stepRelease() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, wasGone, err := e.lookGone(ctx, r, in)
+		v, wasGone, err := detachSteps(e).lookGone(ctx, r, in)
 		if err != nil {
 			return err
 		}
@@ -81,7 +84,7 @@ func overlooks(r *op.Run, in *input) (bool, error) {
 }
 
 // queueRelease hands the release to a separate op.
-func (e *env) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
+func (e releaseSteps) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
 	slot, err := in.slotKept(r)
 	if err != nil {
 		return err
@@ -111,7 +114,7 @@ func lateID(opID string) string {
 
 // stepReleaseLate releases the volume when the registry answers again. A refusal then waits for an
 // operator: the detach cannot be undone.
-func (e *env) stepReleaseLate() op.Step {
+func (e releaseSteps) stepReleaseLate() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
 		if err != nil {
@@ -146,7 +149,7 @@ func (e *env) stepReleaseLate() op.Step {
 
 // stepAbsent refuses to end an attachment if a domain has its disk, on any image, or would have it
 // after a restore.
-func (e *env) stepAbsent() op.Step {
+func (e releaseSteps) stepAbsent() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
 		if err != nil {

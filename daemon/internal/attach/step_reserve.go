@@ -10,10 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// reserveSteps reserve an attachment, and tell the registry its state.
+type reserveSteps struct{ *env }
+
 // stepReserve reserves the volume for the instance: the registry checks the site's rules, and gives
 // the volume to no other instance. It comes before anything names the image; its undo comes after
 // everything has released it.
-func (e *env) stepReserve() op.Step {
+func (e reserveSteps) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		e.freshen(ctx, in)
 		_, err := e.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", in.Reserve(api.AttachmentReserve{
@@ -50,7 +53,7 @@ func (e *env) stepReserve() op.Step {
 //
 // A guest saved since the definition got the disk may have been started with it: its disks are
 // known when it is restored, or its saved state removed.
-func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
+func (e reserveSteps) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	var note namedNote
 	if _, err := r.Noted(stepNameAttachConfig, &note); err != nil {
 		return err
@@ -62,7 +65,7 @@ func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	case v.saved && note.Named:
 		return op.WaitFor(waitGuest, in.notSaved(v))
 	case v.config == absent && v.live == attached:
-		if err := e.takeBack(ctx, in, false); err != nil {
+		if err := attachSteps(e).takeBack(ctx, in, false); err != nil {
 			return err
 		}
 		return op.Retry(0, in.changed(v))
@@ -73,7 +76,7 @@ func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
 }
 
 // stepClaim reports to the registry that this host is about to connect the volume.
-func (e *env) stepClaim() op.Step {
+func (e reserveSteps) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.transition(ctx, r, in, stepNameClaim, api.AttachmentAttaching, api.AttachmentReserved)
 	}
@@ -82,7 +85,7 @@ func (e *env) stepClaim() op.Step {
 
 // stepComplete reports to the registry that the instance has the volume. The output is the
 // attachment.
-func (e *env) stepComplete() op.Step {
+func (e reserveSteps) stepComplete() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.transition(ctx, r, in, stepNameComplete, api.AttachmentAttached, api.AttachmentAttaching)
 	}

@@ -13,9 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// rootSteps keep the guest off while its root volume changes.
+type rootSteps struct{ *env }
+
 // stepGuard prevents starts of the instance while it has no root volume. It comes before the change
 // of the definition. Its undo keeps the guard if the definition does not have the disk again.
-func (e *env) stepGuard() op.Step {
+func (e rootSteps) stepGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
 		if err := e.Guards.Set(in.InstanceID, guard.OwnerRoot, instance.RootReason(in.InstanceName)); err != nil {
 			return api.Errorf(api.CodeJournalUnavailable, "cannot change the root volume of instance %s: this host cannot keep it from starting meanwhile: %v", in.InstanceName, err)
@@ -33,7 +36,7 @@ func (e *env) stepGuard() op.Step {
 }
 
 // stepUnguard permits starts again: the instance has its root volume.
-func (e *env) stepUnguard() op.Step {
+func (e rootSteps) stepUnguard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
 		return e.Guards.Clear(in.InstanceID, guard.OwnerRoot)
 	}
@@ -41,7 +44,7 @@ func (e *env) stepUnguard() op.Step {
 }
 
 // guarded observes whether the guard exists, as wanted.
-func (e *env) guarded(want bool) op.ObserveFunc[input] {
+func (e rootSteps) guarded(want bool) op.ObserveFunc[input] {
 	return func(_ context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		has, err := e.Guards.Has(in.InstanceID, guard.OwnerRoot)
 		if err != nil {
@@ -54,7 +57,7 @@ func (e *env) guarded(want bool) op.ObserveFunc[input] {
 // stepStayOff checks again that the instance is off, after its definition lost the root. It sees a
 // start that the hook permitted before the guard existed: libvirt finishes that start before it
 // changes the definition. Afterwards nothing can start the instance, so this is the commit point.
-func (e *env) stepStayOff() op.Step {
+func (e rootSteps) stepStayOff() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
 		switch {
@@ -77,7 +80,7 @@ func (e *env) stepStayOff() op.Step {
 
 // stepVerifyRoot checks that the instance is off, and boots from this disk at the previous root's
 // address.
-func (e *env) stepVerifyRoot() op.Step {
+func (e rootSteps) stepVerifyRoot() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		was, err := e.slotDisk(in)
 		if err != nil {
