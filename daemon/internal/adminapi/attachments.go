@@ -4,7 +4,6 @@ package adminapi
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -24,14 +23,14 @@ func atInstance[In any](s *Server, route routes.Route[In, api.Attachment], insta
 		if err != nil {
 			return err
 		}
-		if at := instance(in); s.onShelf(r.Context(), id, at) {
-			return s.passOn(w, r, "instance "+at+" is on no host")
+		if at := instance(in); s.passing().onShelf(r.Context(), id, at) {
+			return s.passing().passOn(w, r, "instance "+at+" is on no host")
 		}
 		att, err := begin(r.Context(), id, r.PathValue("volume"), in)
 		if err != nil {
 			return err
 		}
-		return begun(s, route, w, r, id, att)
+		return begun(s.ops(), route, w, r, id, att)
 	})
 }
 
@@ -44,25 +43,12 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if ref := r.PathValue("attachment"); s.ofShelf(r.Context(), id, ref) {
-		return s.passOn(w, r, "attachment "+ref+" is of an instance that is on no host")
+	if ref := r.PathValue("attachment"); s.passing().ofShelf(r.Context(), id, ref) {
+		return s.passing().passOn(w, r, "attachment "+ref+" is of an instance that is on no host")
 	}
 	att, err := s.Attachments.BeginDelete(r.Context(), id, r.PathValue("attachment"), force)
 	if err != nil {
 		return err
 	}
-	return begun(s, routes.DeleteAttachment, w, r, id, att)
-}
-
-// forced returns the query parameter force.
-func forced(r *http.Request) (bool, error) {
-	q := r.URL.Query()
-	if !q.Has("force") {
-		return false, nil
-	}
-	force, err := strconv.ParseBool(q.Get("force"))
-	if err != nil {
-		return false, api.Errorf(api.CodeInvalidArgument, "the query parameter force is 1 or 0, not %.20q", q.Get("force"))
-	}
-	return force, nil
+	return begun(s.ops(), routes.DeleteAttachment, w, r, id, att)
 }

@@ -5,9 +5,11 @@ package adminapi
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -40,9 +42,9 @@ func do[In, Out any](route routes.Route[In, Out], status int, c change[In, Out])
 }
 
 // begin serves a change that continues after the answer, which has its op.
-func begin[In, Out any](s *Server, route routes.Route[In, Out], c change[In, Out]) httpjson.Route {
+func begin[In, Out any](ops *opAPI, route routes.Route[In, Out], c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, r *http.Request, opID string, out Out) error {
-		return begun(s, route, w, r, opID, out)
+		return begun(ops, route, w, r, opID, out)
 	})
 }
 
@@ -78,11 +80,24 @@ func opID(r *http.Request) (string, error) {
 }
 
 // begun answers with the op of a request, its object, and more nouns.
-func begun[In, Out any](s *Server, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out, more ...httpjson.Noun) error {
-	o, err := s.requested(r.Context(), opID)
+func begun[In, Out any](ops *opAPI, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out, more ...httpjson.Noun) error {
+	o, err := ops.requested(r.Context(), opID)
 	if err != nil {
 		return err
 	}
 	nouns := append([]httpjson.Noun{{Name: "op", Value: o}, {Name: route.Noun, Value: out}}, more...)
 	return httpjson.WriteAll(w, http.StatusAccepted, nouns...)
+}
+
+// forced returns the query parameter force.
+func forced(r *http.Request) (bool, error) {
+	q := r.URL.Query()
+	if !q.Has("force") {
+		return false, nil
+	}
+	force, err := strconv.ParseBool(q.Get("force"))
+	if err != nil {
+		return false, api.Errorf(api.CodeInvalidArgument, "the query parameter force is 1 or 0, not %.20q", q.Get("force"))
+	}
+	return force, nil
 }

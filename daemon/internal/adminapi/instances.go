@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
+func (s *instanceAPI) adopt(w http.ResponseWriter, r *http.Request) error {
 	in, err := routes.AdoptInstance.Decode(r)
 	if err != nil {
 		return err
@@ -25,17 +25,17 @@ func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Uplink.Host(r.Context()); err != nil {
+	if _, err := s.uplink.Host(r.Context()); err != nil {
 		return err
 	}
 	if in.All {
-		instances, already, err := s.Adopter.AdoptAll(r.Context(), id, in)
+		instances, already, err := s.adopter.AdoptAll(r.Context(), id, in)
 		if err != nil {
 			return err
 		}
 		return adopted(w, httpjson.Noun{Name: "instances", Value: instances}, already)
 	}
-	inst, before, err := s.Adopter.Adopt(r.Context(), id, in)
+	inst, before, err := s.adopter.Adopt(r.Context(), id, in)
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func adopted(w http.ResponseWriter, what httpjson.Noun, already []string) error 
 	return httpjson.WriteAll(w, http.StatusOK, what, httpjson.Noun{Name: "already_adopted", Value: already})
 }
 
-func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
+func (s *instanceAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("with_definition") {
-		return s.proxied(w, r) // this host has nothing of an instance that no host has
+		return s.passing.proxied(w, r) // this host has nothing of an instance that no host has
 	}
 	force, err := forced(r)
 	if err != nil {
@@ -68,18 +68,18 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	}
 	// A repeated request finds no instance here; its key identifies it below.
 	ref := r.PathValue("instance")
-	inst, lookErr := s.Registry.Instance(r.Context(), ref)
+	inst, lookErr := s.registry.Instance(r.Context(), ref)
 	if lookErr != nil {
 		inst = api.Instance{ID: ref}
 	} else if !force {
-		if err := s.Instances.CheckForget(r.Context(), inst); err != nil {
+		if err := s.instances.CheckForget(r.Context(), inst); err != nil {
 			return err
 		}
 	}
-	if err := s.Registry.ForgetInstance(r.Context(), id, ref); err != nil {
+	if err := s.registry.ForgetInstance(r.Context(), id, ref); err != nil {
 		return err
 	}
-	s.Uplink.Forgotten(r.Context(), inst.ID) // after an error a report repeats this
+	s.uplink.Forgotten(r.Context(), inst.ID) // after an error a report repeats this
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
@@ -87,14 +87,14 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 // sources.
 const startTimeout = 5 * time.Second
 
-// startInstance also returns the released sources of the instance's volumes that may have data
+// start also returns the released sources of the instance's volumes that may have data
 // which the guest does not see.
-func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
+func (s *instanceAPI) start(w http.ResponseWriter, r *http.Request) error {
 	id, err := opID(r)
 	if err != nil {
 		return err
 	}
-	inst, err := s.power("start", s.Instances.BeginStart)(r.Context(), id, httpjson.Reference(r), routes.None{})
+	inst, err := s.power("start", s.instances.BeginStart)(r.Context(), id, httpjson.Reference(r), routes.None{})
 	if err != nil {
 		return err
 	}
@@ -105,28 +105,28 @@ func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(volumes) == 0 {
-		return begun(s, routes.StartInstance, w, r, id, inst)
+		return begun(s.ops, routes.StartInstance, w, r, id, inst)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), startTimeout)
 	defer cancel()
 	left := s.writtenSources(ctx, volumes)
 	if len(left) == 0 {
-		return begun(s, routes.StartInstance, w, r, id, inst)
+		return begun(s.ops, routes.StartInstance, w, r, id, inst)
 	}
-	return begun(s, routes.StartInstance, w, r, id, inst, httpjson.Noun{Name: "written_sources", Value: left})
+	return begun(s.ops, routes.StartInstance, w, r, id, inst, httpjson.Noun{Name: "written_sources", Value: left})
 }
 
 // writtenSources returns the released sources that may have data missing from their volumes. If the
 // check does not end before ctx, it returns those known so far: an old image may be on a silent
 // filesystem.
-func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.ReleasedSource {
+func (s *instanceAPI) writtenSources(ctx context.Context, volumes []string) []api.ReleasedSource {
 	type answer struct {
 		left []api.ReleasedSource
 		err  error
 	}
 	looked := make(chan answer, 1)
 	go func() {
-		left, err := s.Migrations.Released.WrittenSources(ctx, volumes...)
+		left, err := s.moves.Released.WrittenSources(ctx, volumes...)
 		looked <- answer{left, err}
 	}()
 	a := answer{err: context.DeadlineExceeded}
@@ -137,6 +137,6 @@ func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.Rel
 	if a.err == nil {
 		return a.left
 	}
-	s.Log.Warn("cannot see whether what volumes have left was written", "volumes", volumes, "err", a.err)
-	return slices.DeleteFunc(s.Migrations.Released.KnownWrittenSources(), func(l api.ReleasedSource) bool { return !slices.Contains(volumes, l.VolumeID) })
+	s.log.Warn("cannot see whether what volumes have left was written", "volumes", volumes, "err", a.err)
+	return slices.DeleteFunc(s.moves.Released.KnownWrittenSources(), func(l api.ReleasedSource) bool { return !slices.Contains(volumes, l.VolumeID) })
 }

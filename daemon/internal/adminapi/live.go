@@ -37,7 +37,7 @@ func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api
 		if err := s.Migrations.Parts.Live(ctx, opID, in); err != nil {
 			return api.Op{}, err
 		}
-		return s.requested(ctx, opID)
+		return s.ops().requested(ctx, opID)
 	})
 }
 
@@ -68,5 +68,5 @@ func (s *Server) makeLive(ctx context.Context, opID, migration string, in api.Li
 	if err := s.Migrations.Parts.MakeLive(ctx, opID, in); err != nil {
 		return api.Op{}, err
 	}
-	return s.requested(ctx, opID)
+	return s.ops().requested(ctx, opID)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
@@ -22,7 +23,15 @@ import (
 // place (uplink).
 const mostOpWaits = 12
 
-func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
+// opAPI answers the requests about ops.
+type opAPI struct {
+	runner     *op.Runner
+	migrations *migrate.Manager
+	// waits counts the callers that wait for the end of an op.
+	waits *atomic.Int64
+}
+
+func (s *opAPI) show(r *http.Request, _ routes.None) (api.Op, error) {
 	wait, err := waitOf(r)
 	if err != nil {
 		return api.Op{}, err
@@ -32,35 +41,35 @@ func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
 	if err != nil || wait == 0 || op.State(o.State).Settled() {
 		return o, err
 	}
-	if s.opWaits.Add(1) <= mostOpWaits {
+	if s.waits.Add(1) <= mostOpWaits {
 		s.awaitEnd(r.Context(), wait, o)
 	}
-	s.opWaits.Add(-1)
+	s.waits.Add(-1)
 	return s.requested(r.Context(), id)
 }
 
 // awaitEnd returns when an op has ended or stopped, at the latest after wait. The caller then reads
 // the op again.
-func (s *Server) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
+func (s *opAPI) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	// The caller reads the op again, so the result does not matter.
 	if o.MigrationID != "" {
-		_, _ = s.Migrations.Await(ctx, o.ID)
+		_, _ = s.migrations.Await(ctx, o.ID)
 	} else {
-		_, _ = s.Runner.Wait(ctx, o.ID)
+		_, _ = s.runner.Wait(ctx, o.ID)
 	}
 }
 
 // requested returns the state of the request that began with this op. Only a request for a
 // migration may need several ops.
-func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
-	st, err := s.Runner.Status(ctx, opID)
+func (s *opAPI) requested(ctx context.Context, opID string) (api.Op, error) {
+	st, err := s.runner.Status(ctx, opID)
 	if err != nil {
 		return api.Op{}, api.NotFoundHere("operation", opID)
 	}
 	if migrate.Owns(st.Op.Kind) {
-		out, err := s.Migrations.Request(ctx, opID)
+		out, err := s.migrations.Request(ctx, opID)
 		out.Next = nextCommands(&st, &out)
 		return out, err
 	}
@@ -80,8 +89,8 @@ func render(st *op.Status) (out api.Op) {
 	return out
 }
 
-// listOps returns the unfinished ops of this host, of every kind and state, oldest first.
-func (s *Server) listOps(*http.Request, routes.None) ([]api.Op, error) { return OpenOps(s.Runner), nil }
+// list returns the unfinished ops of this host, of every kind and state, oldest first.
+func (s *opAPI) list(*http.Request, routes.None) ([]api.Op, error) { return OpenOps(s.runner), nil }
 
 // OpenOps returns the unfinished ops of a runner, of every kind, oldest first.
 func OpenOps(runner *op.Runner) []api.Op {
@@ -95,10 +104,10 @@ func OpenOps(runner *op.Runner) []api.Op {
 	return open
 }
 
-// watchOp streams the progress of a request. The last line has its result: done, undone or
+// watch streams the progress of a request. The last line has its result: done, undone or
 // needs_operator. The first line has the present state, so a reader that was cut off can ask again
 // and misses nothing.
-func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
+func (s *opAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	o, err := s.requested(r.Context(), r.PathValue("op"))
 	if err != nil {
 		return err
@@ -110,8 +119,8 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	if o.MigrationID == "" {
 		return s.watchOther(r.Context(), stream, o)
 	}
-	return s.Migrations.Watch(r.Context(), o.MigrationID, func(e api.Event) bool {
-		now, err := s.Migrations.Request(r.Context(), o.ID)
+	return s.migrations.Watch(r.Context(), o.MigrationID, func(e api.Event) bool {
+		now, err := s.migrations.Request(r.Context(), o.ID)
 		if err != nil {
 			return false
 		}
@@ -125,8 +134,8 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 }
 
 // watchOther sends the end of an op that belongs to no migration; such ops are short.
-func (s *Server) watchOther(ctx context.Context, stream *httpjson.Stream, o api.Op) error {
-	st, err := s.Runner.Wait(ctx, o.ID)
+func (s *opAPI) watchOther(ctx context.Context, stream *httpjson.Stream, o api.Op) error {
+	st, err := s.runner.Wait(ctx, o.ID)
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,13 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/protocol"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // The object of a call decides whether this host or the registry serves it: no host has a
@@ -21,11 +25,22 @@ type taskKey struct{}
 
 func asTask(ctx context.Context) context.Context { return context.WithValue(ctx, taskKey{}, true) }
 
+// passing passes calls on to the registry.
+type passing struct {
+	registry Registry
+	proxy    http.Handler
+	// check, if not nil, refuses requests that need features which the registry lacks.
+	check    func(needs []string) error
+	uplink   *uplink.Uplink
+	runner   *op.Runner
+	hostName string
+}
+
 // passOn passes a call on to the registry. It refuses a call from the registry itself, which would
 // come back.
-func (s *Server) passOn(w http.ResponseWriter, r *http.Request, why string) error {
+func (s *passing) passOn(w http.ResponseWriter, r *http.Request, why string) error {
 	if r.Context().Value(taskKey{}) != nil {
-		return api.Errorf(api.CodeNotYourHost, "%s; this is host %s", why, s.HostName)
+		return api.Errorf(api.CodeNotYourHost, "%s; this is host %s", why, s.hostName)
 	}
 	return s.proxied(w, r)
 }
@@ -44,24 +59,53 @@ func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 
 // onShelf reports whether no host has the instance. It returns false for a request that this host
 // has already begun, and if the state is unknown: then the handler checks it.
-func (s *Server) onShelf(ctx context.Context, opID, instance string) bool {
+func (s *passing) onShelf(ctx context.Context, opID, instance string) bool {
 	if instance == "" || s.begunHere(ctx, opID) {
 		return false
 	}
-	inst, err := s.Registry.Instance(ctx, instance)
+	inst, err := s.registry.Instance(ctx, instance)
 	return err == nil && inst.State == api.InstanceShelvedOffloaded
 }
 
 // ofShelf is onShelf for the instance of an attachment.
-func (s *Server) ofShelf(ctx context.Context, opID, attachment string) bool {
+func (s *passing) ofShelf(ctx context.Context, opID, attachment string) bool {
 	if s.begunHere(ctx, opID) {
 		return false
 	}
-	att, err := s.Registry.Attachment(ctx, attachment)
+	att, err := s.registry.Attachment(ctx, attachment)
 	return err == nil && att.Host == "" && s.onShelf(ctx, opID, att.InstanceID)
 }
 
-func (s *Server) begunHere(ctx context.Context, opID string) bool {
-	known, err := request.Known(ctx, s.Runner, opID)
+func (s *passing) begunHere(ctx context.Context, opID string) bool {
+	known, err := request.Known(ctx, s.runner, opID)
 	return known && err == nil
 }
+
+// proxied passes the request on to the registry, which refuses what this host may not do.
+func (s *passing) proxied(w http.ResponseWriter, r *http.Request) error {
+	if s.check != nil {
+		if err := s.check(protocol.RequiredBy(r.Header)); err != nil {
+			return err
+		}
+	}
+	s.proxy.ServeHTTP(w, r)
+	return nil
+}
+
+// fresh first reports this host to the registry, so that the answer is current. If the report
+// fails, the registry's own answer shows why.
+func (s *passing) fresh(route httpjson.Route) httpjson.Route {
+	next := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
+		if s.uplink.Err() == nil && !hasBegun(r) {
+			_ = s.uplink.Refresh(r.Context())
+		}
+		return next(w, r)
+	}
+	return route
+}
+
+// hasBegun reports whether a request asks for a later page of a list, which only the registry has.
+func hasBegun(r *http.Request) bool { return r.URL.Query().Get(routes.AfterParameter) != "" }
+
+func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -43,7 +42,7 @@ func (s *Server) dropSaved(ctx context.Context, opID, migration string, in api.D
 	if err := s.Migrations.Parts.DropSaved(ctx, opID, in); err != nil {
 		return api.Op{}, err
 	}
-	return s.requested(ctx, opID)
+	return s.ops().requested(ctx, opID)
 }
 
 // checkNamed refuses a body that names another migration than the path.
@@ -52,33 +51,4 @@ func checkNamed(named, migration string) error {
 		return api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q and the path names %.60q", named, migration)
 	}
 	return nil
-}
-
-// unlessRegistryLeads passes a call on to the registry if the registry makes the migration (with
-// all guests paused): this host knows at most a part of it. A migration unknown here may be one of
-// these: its call fails while the registry does not answer.
-func (s *Server) unlessRegistryLeads(route httpjson.Route) httpjson.Route {
-	next := route.Handler
-	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
-		ref := r.PathValue("migration")
-		switch leads, err := s.registryLeads(r.Context(), ref); {
-		case err != nil:
-			return err
-		case leads:
-			return s.passOn(w, r, "migration "+ref+" is the registry's, with all guests paused")
-		}
-		return next(w, r)
-	}
-	return route
-}
-
-func (s *Server) registryLeads(ctx context.Context, ref string) (bool, error) {
-	m, err := s.Migrations.Resolve(ctx, ref)
-	if err != nil {
-		m, err = s.Registry.Migration(ctx, ref)
-	}
-	if err != nil && away(err) {
-		return false, err
-	}
-	return err == nil && m.LedByRegistry(), nil
 }

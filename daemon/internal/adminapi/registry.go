@@ -16,43 +16,12 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// proxied passes the request on to the registry, which refuses what this host may not do.
-func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
-	if s.CheckRegistry != nil {
-		if err := s.CheckRegistry(protocol.RequiredBy(r.Header)); err != nil {
-			return err
-		}
-	}
-	s.RegistryProxy.ServeHTTP(w, r)
-	return nil
-}
-
-// forgetVolume has the registry forget a volume, unless an op of this host creates, deletes or
-// resizes it.
-func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
-	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
-	if err == nil && vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
-		return api.Errorf(api.CodeVolumeNotAvailable, "cannot forget volume %s: it is %s; %s", vol.Name, vol.Status, endOf(&vol)).With("status", vol.Status)
-	}
-	// The registry makes the other checks, also for a repeated request.
-	return s.proxied(w, r)
-}
-
-// endOf returns how an operator ends the state that keeps a volume from being forgotten. For a
-// growing volume it must not propose to delete the image, which has the data.
-func endOf(vol *api.Volume) string {
-	if vol.Status == api.VolumeResizing {
-		return "wait until that is over; if it stands, `volferryctl op list` has the command that goes on with it"
-	}
-	return "wait until that is over, or delete what there is of its image, too (`" + api.ShellLine("volferryctl", "volume", "delete", vol.Name, "--force") + "`)"
-}
-
 // remembered is proxied for a read that the last view can answer, marked as stale, while the
 // registry does not.
 func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup cached[Out]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		if hasBegun(r) {
-			return s.proxied(w, r)
+			return s.passing().proxied(w, r)
 		}
 		if why := s.Uplink.Err(); why != nil && away(why) {
 			if done, err := stale(s, w, r, route, lookup); done || err != nil {
@@ -75,26 +44,8 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 	})
 }
 
-// hasBegun reports whether a request asks for a later page of a list, which only the registry has.
-func hasBegun(r *http.Request) bool { return r.URL.Query().Get(routes.AfterParameter) != "" }
-
 // readTimeout bounds how long a read waits for the registry before the last view answers it.
 const readTimeout = 5 * time.Second
-
-func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
-
-// fresh first reports this host to the registry, so that the answer is current. If the report
-// fails, the registry's own answer shows why.
-func (s *Server) fresh(route httpjson.Route) httpjson.Route {
-	next := route.Handler
-	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
-		if s.Uplink.Err() == nil && !hasBegun(r) {
-			_ = s.Uplink.Refresh(r.Context())
-		}
-		return next(w, r)
-	}
-	return route
-}
 
 // held is an answer that can be replaced if the registry does not answer.
 type held struct {

@@ -58,15 +58,16 @@ func (s *Server) admitted(next handler) handler {
 }
 
 func (s *Server) aboutRoutes() []httpjson.Route {
+	ops := s.ops()
 	return []httpjson.Route{
-		answer(routes.ShowStatus, s.status),
+		answer(routes.ShowStatus, s.status().show),
 		answer(routes.FixDoctor, func(r *http.Request, _ routes.None) ([]api.Fix, error) { return s.FixDoctor(r.Context()), nil }),
 		answer(routes.RunDoctor, func(r *http.Request, _ routes.None) ([]api.Check, error) { return s.Doctor(r.Context()), nil }),
 		answer(routes.ShowDaemonVersion, s.version),
 		routes.ShowOpenAPI.ServedByDaemon(s.openAPI),
-		answer(routes.ListOps, s.listOps),
-		answer(routes.ShowOp, s.showOp),
-		routes.FollowOp.ServedByDaemon(s.watchOp),
+		answer(routes.ListOps, ops.list),
+		answer(routes.ShowOp, ops.show),
+		routes.FollowOp.ServedByDaemon(ops.watch),
 	}
 }
 
@@ -85,7 +86,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		answer(routes.ShowVolumeImage, func(r *http.Request, _ routes.None) (api.VolumeImage, error) {
 			return s.Volumes.Image(r.Context(), r.PathValue("volume"))
 		}),
-		routes.MigrateVolume.ServedByDaemon(s.migrateVolume),
+		routes.MigrateVolume.ServedByDaemon(s.migrations().migrateVolume),
 		answer(routes.PlanMigration, func(r *http.Request, in api.MigrationTarget) (api.MigrationPlan, error) {
 			return s.Migrations.Plan(r.Context(), httpjson.Reference(r), in)
 		}),
@@ -96,39 +97,40 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 }
 
 func (s *Server) instanceRoutes() []httpjson.Route {
+	i, ops := s.instances(), s.ops()
 	return []httpjson.Route{
-		routes.AdoptInstance.ServedByDaemon(s.adoptInstance),
-		routes.ForgetInstance.ServedByDaemon(s.forgetInstance),
-		routes.StartInstance.ServedByDaemon(s.startInstance),
-		begin(s, routes.StopInstance, s.stopInstance),
-		begin(s, routes.RebootInstance, s.power("reboot", s.Instances.BeginReboot)),
-		begin(s, routes.PauseInstance, s.power("pause", s.Instances.BeginPause)),
-		begin(s, routes.UnpauseInstance, s.power("unpause", s.Instances.BeginUnpause)),
-		begin(s, routes.RepairInstance, s.repairInstance),
-		begin(s, routes.ShelveInstance, s.Instances.BeginShelve),
-		routes.UnshelveInstance.ServedByDaemon(s.unshelveInstance),
+		routes.AdoptInstance.ServedByDaemon(i.adopt),
+		routes.ForgetInstance.ServedByDaemon(i.forget),
+		routes.StartInstance.ServedByDaemon(i.start),
+		begin(ops, routes.StopInstance, i.stop),
+		begin(ops, routes.RebootInstance, i.power("reboot", s.Instances.BeginReboot)),
+		begin(ops, routes.PauseInstance, i.power("pause", s.Instances.BeginPause)),
+		begin(ops, routes.UnpauseInstance, i.power("unpause", s.Instances.BeginUnpause)),
+		begin(ops, routes.RepairInstance, i.repair),
+		begin(ops, routes.ShelveInstance, s.Instances.BeginShelve),
+		routes.UnshelveInstance.ServedByDaemon(i.unshelve),
 	}
 }
 
 func (s *Server) migrationRoutes() []httpjson.Route {
-	m := s.Migrations
+	migrations, m := s.migrations(), s.Migrations
 	return []httpjson.Route{
-		routes.StartMigration.ServedByDaemon(s.startMigration),
-		onMigration(s, routes.CopyByAttachment, s.byAttachment, m.Copy),
-		onMigration(s, routes.CompleteByAttachment, s.byAttachments, m.Complete),
-		onMigration(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
+		routes.StartMigration.ServedByDaemon(migrations.startMigration),
+		onMigration(migrations, routes.CopyByAttachment, migrations.byAttachment, m.Copy),
+		onMigration(migrations, routes.CompleteByAttachment, migrations.byAttachments, m.Complete),
+		onMigration(migrations, routes.CancelByAttachment, migrations.byAttachment, m.Cancel),
 
-		routes.ListMigrations.ServedByDaemon(s.listMigrations),
+		routes.ListMigrations.ServedByDaemon(migrations.list),
 		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) {
 			return m.Released.List(r.Context(), r.URL.Query().Get("volume"))
 		}),
-		routes.DeleteSource.ServedByDaemon(s.deleteSource),
-		s.unlessRegistryLeads(answer(routes.ShowMigration, s.showMigration)),
-		answer(routes.UpdateMigration, s.updateMigration),
-		s.unlessRegistryLeads(routes.FollowMigration.ServedByDaemon(s.watchMigration)),
-		onMigration(s, routes.CopyMigration, s.byMigration, m.Copy),
-		s.unlessRegistryLeads(onMigration(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
-		s.unlessRegistryLeads(onMigration(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
+		routes.DeleteSource.ServedByDaemon(migrations.deleteSource),
+		migrations.unlessRegistryLeads(answer(routes.ShowMigration, migrations.show)),
+		answer(routes.UpdateMigration, migrations.update),
+		migrations.unlessRegistryLeads(routes.FollowMigration.ServedByDaemon(migrations.watch)),
+		onMigration(migrations, routes.CopyMigration, migrations.byMigration, m.Copy),
+		migrations.unlessRegistryLeads(onMigration(migrations, routes.CompleteMigration.WithoutBody(), migrations.byMigration, m.Complete)),
+		migrations.unlessRegistryLeads(onMigration(migrations, routes.CancelMigration.WithoutBody(), migrations.byMigration, m.Cancel)),
 	}
 }
 
@@ -137,29 +139,31 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 // migration that locked it, and an image is copied or dropped only with permission of the
 // registry's migration.
 func (s *Server) pauseAllRoutes() []httpjson.Route {
+	ops := s.ops()
 	return []httpjson.Route{
 		answer(routes.ShowMemory, s.memory),
 		answer(routes.CheckSave, s.checkSave),
-		begin(s, routes.SuspendInstance, s.Instances.BeginSuspend),
-		begin(s, routes.SaveInstance, s.Instances.BeginSave),
-		begin(s, routes.RestoreInstance, s.Instances.BeginRestore),
-		begin(s, routes.ResumeInstance, s.Instances.BeginResume),
+		begin(ops, routes.SuspendInstance, s.Instances.BeginSuspend),
+		begin(ops, routes.SaveInstance, s.Instances.BeginSave),
+		begin(ops, routes.RestoreInstance, s.Instances.BeginRestore),
+		begin(ops, routes.ResumeInstance, s.Instances.BeginResume),
 		answer(routes.ListSaved, s.saved),
 		answer(routes.CheckCopy, func(r *http.Request, in api.CopySaved) (api.Location, error) {
 			return s.Migrations.Parts.CheckCopySaved(r.Context(), in)
 		}),
-		begin(s, routes.CopySaved, s.copySaved),
+		begin(ops, routes.CopySaved, s.copySaved),
 		do(routes.DropSaved, http.StatusAccepted, s.dropSaved),
 	}
 }
 
 // rememberedRoutes are the reads that this host can answer while the registry does not.
 func (s *Server) rememberedRoutes() []httpjson.Route {
+	passing := s.passing()
 	return []httpjson.Route{
 		remembered(s, routes.ListHosts, all(hosts)),
 		remembered(s, routes.ShowHost, one(hosts, hostCalled)),
-		s.fresh(remembered(s, routes.ListPools, all(pools))),
-		s.fresh(remembered(s, routes.ShowPool, cachedPool)),
+		passing.fresh(remembered(s, routes.ListPools, all(pools))),
+		passing.fresh(remembered(s, routes.ShowPool, cachedPool)),
 		remembered(s, routes.ListTypes, all(types)),
 		remembered(s, routes.ShowType, one(types, typeCalled)),
 		remembered(s, routes.ListPolicies, all(policies)),
@@ -168,8 +172,8 @@ func (s *Server) rememberedRoutes() []httpjson.Route {
 		remembered(s, routes.ShowVolume, one(volumes, volumeCalled)),
 		remembered(s, routes.ListAttachments, cachedAttachments),
 		remembered(s, routes.ShowAttachment, one(attachments, attachmentCalled)),
-		s.fresh(remembered(s, routes.ListInstances, all(instances))),
-		s.fresh(remembered(s, routes.ShowInstance, one(instances, instanceCalled))),
+		passing.fresh(remembered(s, routes.ListInstances, all(instances))),
+		passing.fresh(remembered(s, routes.ShowInstance, one(instances, instanceCalled))),
 	}
 }
 
@@ -178,7 +182,7 @@ func (s *Server) passedOnRoutes() []httpjson.Route {
 	var served []httpjson.Route
 	for _, d := range routes.All() {
 		if d.Daemon != nil && d.Daemon.Part == routes.PassesOn {
-			served = append(served, d.ServedByDaemon(s.proxied))
+			served = append(served, d.ServedByDaemon(s.passing().proxied))
 		}
 	}
 	return served
@@ -200,4 +204,8 @@ func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 // openAPI answers with this API as an OpenAPI document.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return httpjson.WriteOpenAPI(w, "Volferry daemon", s.Version, s.Routes())
+}
+
+func (s *Server) version(*http.Request, routes.None) (map[string]string, error) {
+	return map[string]string{"program": program, "version": s.Version}, nil
 }

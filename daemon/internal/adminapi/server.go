@@ -3,84 +3,13 @@
 package adminapi
 
 import (
-	"context"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/volferry/volferry/daemon/internal/attach"
-	"github.com/volferry/volferry/daemon/internal/audit"
-	"github.com/volferry/volferry/daemon/internal/instance"
-	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/uplink"
-	"github.com/volferry/volferry/daemon/internal/volume"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/client"
-	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/protocol"
 )
-
-// program is the name of this program.
-const program = "volferryd"
-
-// Registry is the part of the registry's API that handlers call. Other requests are passed on
-// unchanged.
-type Registry interface {
-	Volume(ctx context.Context, id string) (api.Volume, error)
-	EachVolume(ctx context.Context, do func(*api.Volume) error) error
-	Instances(ctx context.Context) ([]api.Instance, error)
-	Instance(ctx context.Context, id string) (api.Instance, error)
-	Attachment(ctx context.Context, id string) (api.Attachment, error)
-	Migration(ctx context.Context, id string) (api.Migration, error)
-	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
-	ForgetInstance(ctx context.Context, opID, ref string) error
-}
-
-// Deps are the parts of the daemon that the API uses.
-type Deps struct {
-	HV          Hypervisor
-	Runner      *op.Runner
-	Migrations  *migrate.Manager
-	Volumes     *volume.Manager
-	Attachments *attach.Manager
-	Instances   *instance.Manager
-	Adopter     *instance.Adopter
-	Registry    Registry
-	// RegistryProxy passes requests on to the registry.
-	RegistryProxy http.Handler
-	// RegistryAddress is the registry's address in the form of the option --socket.
-	RegistryAddress string
-	// CheckRegistry, if not nil, refuses requests that need features which the registry lacks.
-	// Peer, if not nil, returns the registry's announcement.
-	CheckRegistry func(needs []string) error
-	Peer          func() (protocol.Announcement, bool)
-	// Endpoints, if not nil, returns the URLs of a registry with several.
-	Endpoints func() []client.Endpoint
-	Uplink    *uplink.Uplink
-	// Audit adds the requests that only this host carries out to the registry's trail.
-	Audit *audit.Outbox
-	// Callers, if not nil, remembers the callers of this host's ops.
-	Callers *audit.Callers
-	Doctor  func(ctx context.Context) []api.Check
-	// FixDoctor repairs the faults of Doctor that it can repair.
-	FixDoctor func(ctx context.Context) []api.Fix
-	// Certificates checks the expiry of this host's certificates; nil if the host has none.
-	Certificates func() []api.Check
-	// ShortOfRoom, if not nil, warns when guests are about to fill the filesystem of the journal.
-	ShortOfRoom func() []api.Check
-	// Metrics, if not nil, returns the faults of the metrics server.
-	Metrics func() []api.Check
-	Log     *slog.Logger
-
-	HostID   string
-	HostName string
-	Version  string
-	Since    time.Time
-}
 
 // Server holds the handlers.
 type Server struct {
@@ -110,12 +39,4 @@ func (s *Server) logCaller(r *http.Request, refused error) {
 		s.Callers.Note(key, who)
 	}
 	s.Log.Info("a change was asked for", "method", r.Method, "path", r.URL.Path, "who", who, "op", r.Header.Get(api.IdempotencyKeyHeader))
-}
-
-// whoAsks returns the caller at the socket.
-func whoAsks(ctx context.Context) string {
-	if peer, ok := httpjson.PeerOf(ctx); ok {
-		return peer.String()
-	}
-	return "unknown"
 }

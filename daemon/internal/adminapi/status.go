@@ -16,7 +16,13 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
+// statusAPI answers the request for the status of this host.
+type statusAPI struct {
+	Deps
+	migrations *migrationAPI
+}
+
+func (s *statusAPI) show(r *http.Request, _ routes.None) (api.Status, error) {
 	st := api.Status{
 		Program: program, Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
 		Parts: []api.Check{s.libvirtPart(), s.registryPart(r.Context()), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
@@ -46,7 +52,7 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 	return st, nil
 }
 
-func (s *Server) libvirtPart() api.Check {
+func (s *statusAPI) libvirtPart() api.Check {
 	if s.HV.Up() {
 		return api.Check{Name: "libvirt", Status: "ok", Message: "connected"}
 	}
@@ -62,7 +68,7 @@ const refreshTimeout = time.Second
 // registryPart reports whether the registry answers, with its own text if it takes no changes, and
 // the age of the last view. It calls a silent registry again, because it may have been started
 // since.
-func (s *Server) registryPart(ctx context.Context) api.Check {
+func (s *statusAPI) registryPart(ctx context.Context) api.Check {
 	err := s.Uplink.Err()
 	if err != nil && away(err) {
 		bounded, cancel := context.WithTimeout(ctx, refreshTimeout)
@@ -88,7 +94,7 @@ func (s *Server) registryPart(ctx context.Context) api.Check {
 
 // endpoint returns which of several URLs is in use, and which did not answer. With one active
 // registry the others are silent, which is no fault.
-func (s *Server) endpoint() string {
+func (s *statusAPI) endpoint() string {
 	if s.Endpoints == nil {
 		return ""
 	}
@@ -108,7 +114,7 @@ func (s *Server) endpoint() string {
 }
 
 // epochPart reports whether this host may work, and the disks that it lost.
-func (s *Server) epochPart() api.Check {
+func (s *statusAPI) epochPart() api.Check {
 	const name = "epoch"
 	_, epoch := s.Uplink.Token()
 	lost := s.Uplink.Lost()
@@ -126,12 +132,12 @@ func (s *Server) epochPart() api.Check {
 	return api.Check{Name: name, Status: "ok", Message: strconv.FormatInt(epoch, 10)}
 }
 
-func (s *Server) tasksPart() api.Check {
+func (s *statusAPI) tasksPart() api.Check {
 	return api.Check{Name: "tasks", Status: "ok", Message: fmt.Sprintf("%d at work for the registry", s.Uplink.TasksRunning())}
 }
 
 // releasesPart reports volumes that were detached while the registry did not answer.
-func (s *Server) releasesPart() api.Check {
+func (s *statusAPI) releasesPart() api.Check {
 	const name = "releases"
 	queued := s.Attachments.Queued()
 	if len(queued) == 0 {
@@ -149,7 +155,7 @@ func (s *Server) releasesPart() api.Check {
 }
 
 // instancesPart reports changed instances.
-func (s *Server) instancesPart() api.Check {
+func (s *statusAPI) instancesPart() api.Check {
 	const name = "domains"
 	notes := s.Uplink.Notes()
 	if len(notes) == 0 {
@@ -171,7 +177,7 @@ func (s *Server) instancesPart() api.Check {
 
 // runningElsewhere returns the notes of instances with guests on other images than their volumes,
 // except on released sources, which sourcesPart counts.
-func (s *Server) runningElsewhere() []uplink.Note {
+func (s *statusAPI) runningElsewhere() []uplink.Note {
 	sources := s.Migrations.Released.KnownWrittenSources()
 	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {
 		return !n.RunsElsewhere || slices.ContainsFunc(sources, func(l api.ReleasedSource) bool { return l.RunBy == n.InstanceName })
@@ -179,7 +185,7 @@ func (s *Server) runningElsewhere() []uplink.Note {
 }
 
 // chainsPart reports moving disks with chains that another program has changed.
-func (s *Server) chainsPart() api.Check {
+func (s *statusAPI) chainsPart() api.Check {
 	problems := s.Migrations.Monitor.ChainProblems()
 	found := make([]api.ChainProblem, len(problems))
 	for i := range problems {
@@ -189,7 +195,7 @@ func (s *Server) chainsPart() api.Check {
 }
 
 // sourcesPart reports released sources that may have data which their volumes lack.
-func (s *Server) sourcesPart() api.Check {
+func (s *statusAPI) sourcesPart() api.Check {
 	const name = "released"
 	left := s.Migrations.Released.KnownWrittenSources()
 	if len(left) == 0 {
@@ -211,7 +217,7 @@ func (s *Server) sourcesPart() api.Check {
 }
 
 // count adds the numbers that are available now; Parts has the systems that do not answer.
-func (s *Server) count(ctx context.Context, st *api.Status) {
+func (s *statusAPI) count(ctx context.Context, st *api.Status) {
 	view, _, _ := s.Uplink.View()
 	st.Volumes, st.Instances = len(view.Volumes), len(view.Instances)
 	if s.Uplink.Up() { // otherwise the call would fail
@@ -226,7 +232,7 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 	ops := OpenOps(s.Runner)
 	st.NeedsOperator = api.CountStanding(ops)
 	st.Parts = append(st.Parts, api.CheckOps(ops))
-	open, err := s.allMigrations(ctx, false)
+	open, err := s.migrations.all(ctx, false)
 	if err != nil {
 		st.Parts = append(st.Parts, api.Check{Name: "journal", Status: "fail", Message: err.Error()})
 		return
@@ -239,8 +245,4 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 		}
 	}
 	st.Parts = append(st.Parts, api.CheckMoves(open), api.CheckOverlays(open, s.Instances.Unresumed()...))
-}
-
-func (s *Server) version(*http.Request, routes.None) (map[string]string, error) {
-	return map[string]string{"program": program, "version": s.Version}, nil
 }

@@ -16,7 +16,7 @@ func TestStatusSeesARegistryThatWasStartedAMomentAgo(t *testing.T) {
 	if err := s.Uplink.Refresh(t.Context()); err == nil {
 		t.Fatal("a registry answers that was not started")
 	}
-	if p := s.registryPart(t.Context()); p.Status != "fail" {
+	if p := s.status().registryPart(t.Context()); p.Status != "fail" {
 		t.Errorf("without a registry: %+v", p)
 	}
 
@@ -24,7 +24,7 @@ func TestStatusSeesARegistryThatWasStartedAMomentAgo(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"schema_version": 1, "host": {"id": "h", "name": "alpha", "epoch": 1}}`)
 	})
-	if p := s.registryPart(t.Context()); p.Status != "ok" {
+	if p := s.status().registryPart(t.Context()); p.Status != "ok" {
 		t.Errorf("with a registry: %+v", p)
 	}
 }

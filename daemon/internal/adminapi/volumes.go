@@ -60,3 +60,23 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 	}
 	return answer, nil
 }
+
+// forgetVolume has the registry forget a volume, unless an op of this host creates, deletes or
+// resizes it.
+func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
+	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
+	if err == nil && vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot forget volume %s: it is %s; %s", vol.Name, vol.Status, endOf(&vol)).With("status", vol.Status)
+	}
+	// The registry makes the other checks, also for a repeated request.
+	return s.passing().proxied(w, r)
+}
+
+// endOf returns how an operator ends the state that keeps a volume from being forgotten. For a
+// growing volume it must not propose to delete the image, which has the data.
+func endOf(vol *api.Volume) string {
+	if vol.Status == api.VolumeResizing {
+		return "wait until that is over; if it stands, `volferryctl op list` has the command that goes on with it"
+	}
+	return "wait until that is over, or delete what there is of its image, too (`" + api.ShellLine("volferryctl", "volume", "delete", vol.Name, "--force") + "`)"
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// whoAsks returns the caller at the socket.
+func whoAsks(ctx context.Context) string {
+	if peer, ok := httpjson.PeerOf(ctx); ok {
+		return peer.String()
+	}
+	return "unknown"
+}
