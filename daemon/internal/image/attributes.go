@@ -98,7 +98,7 @@ func (a attributes) giveXattr(f *os.File, has attributes) {
 }
 
 // attributesAt returns the attributes of the file at path; zero if it is no file.
-func (s Storage) attributesAt(path string) attributes {
+func (s hostFiles) attributesAt(path string) attributes {
 	if path == "" || api.IsNetwork(path) {
 		return attributes{}
 	}
@@ -117,7 +117,7 @@ func (s Storage) attributesAt(path string) attributes {
 // directory would lack. filled: another program makes the file, with content, so that only the
 // directory decides.
 func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, err error) {
-	has := s.attributesAt(path)
+	has := s.files().attributesAt(path)
 	if has == (attributes{}) {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 // returns descriptions of the missing ones. Another program has just made the file at path, and no
 // program has it open.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
-	has := s.attributesAt(like)
+	has := s.files().attributesAt(like)
 	if has == (attributes{}) || api.IsNetwork(path) {
 		return nil, nil
 	}

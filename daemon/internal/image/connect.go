@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -26,7 +28,7 @@ func (s Storage) Connect(ctx context.Context, path string) error {
 		return fmt.Errorf("connect %s: %w", path, noImage(err))
 	}
 	defer func() { _ = f.Close() }()
-	if err := s.dropPages(ctx, f); err != nil {
+	if err := dropPages(ctx, s.Privileged, f); err != nil {
 		return fmt.Errorf("connect %s: drop what is cached of it: %w", path, err)
 	}
 	return nil
@@ -67,7 +69,7 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 	if err := syncOpen(f); err != nil {
 		return err
 	}
-	if err := s.dropPages(ctx, f); err != nil {
+	if err := dropPages(ctx, s.Privileged, f); err != nil {
 		return fmt.Errorf("disconnect %s: %w", path, err)
 	}
 	return nil
@@ -77,7 +79,7 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 // export. A *NotStoredError means that this failed; any other error, that it was not tried.
 func (s Storage) Flush(ctx context.Context, path string) error {
 	if api.IsNBD(path) {
-		return s.flushExport(ctx, path)
+		return flushExport(ctx, s.Network, path)
 	}
 	if api.IsNetwork(path) {
 		return nil
@@ -100,8 +102,8 @@ func syncOpen(f *os.File) error {
 }
 
 // flushExport makes the server of an export flush its cache.
-func (s Storage) flushExport(ctx context.Context, path string) error {
-	e, err := s.Network.Open(ctx, path, true)
+func flushExport(ctx context.Context, at network.Access, path string) error {
+	e, err := at.Open(ctx, path, true)
 	if err != nil {
 		return cannotReach(path, err)
 	}
@@ -113,10 +115,10 @@ func (s Storage) flushExport(ctx context.Context, path string) error {
 }
 
 // dropPages writes back and drops the cached pages of a block device.
-func (s Storage) dropPages(ctx context.Context, f *os.File) error {
+func dropPages(ctx context.Context, privileged sandbox.Privileged, f *os.File) error {
 	st, err := f.Stat()
 	if err != nil || st.Mode().Type() != os.ModeDevice {
 		return err
 	}
-	return s.Privileged.Flush(ctx, f)
+	return privileged.Flush(ctx, f)
 }

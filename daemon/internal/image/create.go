@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -51,11 +52,11 @@ func TemporaryPath(path, name string) string { return path[:strings.LastIndexByt
 // needs about.Temporary and about.Whole, and has no rights.
 func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
 	if api.IsRBD(img.Path) {
-		return s.createRBD(ctx, img.Path, sizeBytes, about)
+		return createRBD(ctx, s.Network, img.Path, sizeBytes, about)
 	}
 	to := qemuimg.NewFile{
 		Temporary: about.Temporary,
-		Empty:     func(f *os.File) { s.attributesAt(about.Like).give(f) },
+		Empty:     func(f *os.File) { s.files().attributesAt(about.Like).give(f) },
 		Filled:    func(f *os.File) error { return asOf(f, about.Rights, about.Left) },
 	}
 	if about.Whole != nil {
@@ -67,11 +68,11 @@ func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, abou
 			return about.Whole(fingerprint)
 		}
 	}
-	return noSpace(qemuimg.Create(ctx, *s.qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
+	return noSpace(qemuimg.Create(ctx, *s.files().qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
 }
 
-func (s Storage) createRBD(ctx context.Context, path string, sizeBytes int64, about NewFile) error {
-	err := s.Network.Make(ctx, path, about.Temporary, sizeBytes, about.Whole)
+func createRBD(ctx context.Context, at network.Access, path string, sizeBytes int64, about NewFile) error {
+	err := at.Make(ctx, path, about.Temporary, sizeBytes, about.Whole)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}

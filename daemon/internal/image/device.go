@@ -25,7 +25,7 @@ func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error
 	if !info.Block || l.Format != api.FormatQcow2 {
 		return nil
 	}
-	room, err := qemuimg.RoomOf(ctx, s.qcow2At(l.Path))
+	room, err := qemuimg.RoomOf(ctx, s.files().qcow2At(l.Path))
 	if err != nil {
 		return badImage(l.Path, l.Format, err)
 	}
@@ -46,7 +46,7 @@ func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: 
 // device at path, over any existing content. The device must have the fingerprint (*ReplacedError),
 // and the size of FullBytes. It may be repeated.
 func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
-	err := qemuimg.CreateOnDevice(ctx, s.qcow2At(path), sizeBytes, func(device *os.File) error {
+	err := qemuimg.CreateOnDevice(ctx, s.files().qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)
 		if err == nil && !location.SameImagePrint(fingerprint, now) {
 			err = &ReplacedError{path, now}

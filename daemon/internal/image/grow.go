@@ -20,7 +20,7 @@ func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(c
 // larger. It returns hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is
 // nothing at the path.
 func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
-	err := qemuimg.Grow(ctx, s.qemuImage(img), sizeBytes)
+	err := qemuimg.Grow(ctx, s.files().qemuImage(img), sizeBytes)
 	var larger *SizeError
 	var bad *qemuimg.ImageError
 	var ran *qemuimg.CommandError

@@ -20,7 +20,7 @@ func (s Storage) Mark(_ context.Context, path, text string) error {
 	if err != nil {
 		return err
 	}
-	f, err := s.openDirect(path, os.O_RDWR)
+	f, err := s.files().openDirect(path, os.O_RDWR)
 	if err != nil {
 		return noImage(err)
 	}
@@ -41,7 +41,7 @@ func (s Storage) Marked(_ context.Context, path, text string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f, err := s.openDirect(path, os.O_RDONLY)
+	f, err := s.files().openDirect(path, os.O_RDONLY)
 	if err != nil {
 		return false, noImage(err)
 	}
@@ -64,7 +64,7 @@ func markBlock(text string) ([]byte, error) {
 }
 
 // openDirect opens an image past the page cache, if its filesystem permits that.
-func (s Storage) openDirect(path string, flags int) (*os.File, error) {
+func (s hostFiles) openDirect(path string, flags int) (*os.File, error) {
 	f, err := s.Files.Open(path, flags|unix.O_DIRECT)
 	if errors.Is(err, unix.EINVAL) {
 		f, err = s.Files.Open(path, flags)

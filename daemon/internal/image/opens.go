@@ -53,7 +53,7 @@ func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 		return nil
 	}
 	if api.IsNetwork(path) {
-		return s.mayConnect(who, path)
+		return s.user(who).mayConnect(path)
 	}
 	return answered("QEMU can open "+path, func() error {
 		f, err := s.Files.Open(path, os.O_RDONLY)
@@ -61,12 +61,12 @@ func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 			return noImage(err)
 		}
 		defer func() { _ = f.Close() }()
-		return s.mayOpen(who, f)
+		return s.user(who).mayOpen(f)
 	})
 }
 
-func (s Storage) mayOpen(who hv.ProcessUser, f *os.File) error {
-	err := s.openAs(who, f)
+func (u qemuUser) mayOpen(f *os.File) error {
+	err := u.openAs(f)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
@@ -74,20 +74,20 @@ func (s Storage) mayOpen(who hv.ProcessUser, f *os.File) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &os.PathError{Op: "stat", Path: f.Name(), Err: err}
 	}
-	cannot := &OpenError{User: who, Path: f.Name(), Mode: os.FileMode(st.Mode & 0o777), UID: st.Uid}
-	if !who.Given {
+	cannot := &OpenError{User: u.who, Path: f.Name(), Mode: os.FileMode(st.Mode & 0o777), UID: st.Uid}
+	if !u.who.Given {
 		return cannot
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		return nil // /dev is this host's, so libvirt can change its owners
 	}
-	if err := f.Chown(int(who.UID), int(who.GID)); refused(err) {
+	if err := f.Chown(int(u.who.UID), int(u.who.GID)); refused(err) {
 		cannot.NotGiven = true
 		return cannot
 	} else if err != nil {
 		return fmt.Errorf("look whether QEMU can open it: %w", err)
 	}
-	err = s.openAs(who, f)
+	err = u.openAs(f)
 	if back := f.Chown(int(st.Uid), int(st.Gid)); back != nil {
 		return errors.Join(err, fmt.Errorf("give an image back that was lent: %w", back))
 	}
@@ -99,7 +99,7 @@ func (s Storage) mayOpen(who hv.ProcessUser, f *os.File) error {
 
 // mayConnect returns nil if a user may connect to the server of an export: libvirt does not change
 // the owner of a socket. Over TCP every user may, as far as this host knows.
-func (s Storage) mayConnect(who hv.ProcessUser, path string) error {
+func (u qemuUser) mayConnect(path string) error {
 	if api.IsRemote(path) {
 		return nil
 	}
@@ -107,16 +107,16 @@ func (s Storage) mayConnect(who hv.ProcessUser, path string) error {
 	if err != nil {
 		return err
 	}
-	return answered("QEMU may connect to "+e.Socket, func() error { return s.mayConnectTo(who, e.Socket) })
+	return answered("QEMU may connect to "+e.Socket, func() error { return u.mayConnectTo(e.Socket) })
 }
 
-func (s Storage) mayConnectTo(who hv.ProcessUser, socket string) error {
+func (u qemuUser) mayConnectTo(socket string) error {
 	real, err := filepath.EvalSymlinks(socket)
 	if err != nil {
 		return err
 	}
 	for _, path := range []string{socket, real} { // QEMU needs access to the link, and to the socket
-		if err := s.reach(who, filepath.Dir(path)); err != nil {
+		if err := u.reach(filepath.Dir(path)); err != nil {
 			return err
 		}
 	}
@@ -127,19 +127,19 @@ func (s Storage) mayConnectTo(who hv.ProcessUser, socket string) error {
 	defer func() { _ = f.Close() }() // nothing was written
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
-	err = s.Access.MayConnect(ctx, userOf(who), f)
+	err = u.access.MayConnect(ctx, userOf(u.who), f)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return api.Errorf(api.CodePermissionDenied, "QEMU runs as %s here and may not connect to %s; let it in (`%s`)", UserName(who), socket,
-		api.ShellLine("setfacl", "-m", "u:"+UserName(who)+":rw", "--", socket))
+	return api.Errorf(api.CodePermissionDenied, "QEMU runs as %s here and may not connect to %s; let it in (`%s`)", UserName(u.who), socket,
+		api.ShellLine("setfacl", "-m", "u:"+UserName(u.who)+":rw", "--", socket))
 }
 
 // openAs reopens an open file as a user.
-func (s Storage) openAs(who hv.ProcessUser, f *os.File) error {
+func (u qemuUser) openAs(f *os.File) error {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
-	return s.Access.MayOpen(ctx, userOf(who), f)
+	return u.access.MayOpen(ctx, userOf(u.who), f)
 }
 
 // TryDirectory makes an image in a directory, tests the needed operations, checks it with MayOpen,
@@ -147,10 +147,10 @@ func (s Storage) openAs(who hv.ProcessUser, f *os.File) error {
 // use MayOpen if libvirt does not give images to QEMU's user: it is then unknown who may open an
 // image there.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
-	return answered("an image can be made in "+dir, func() error { return s.tryDirectory(who, dir, needs) })
+	return answered("an image can be made in "+dir, func() error { return s.user(who).tryDirectory(dir, needs) })
 }
 
-func (s Storage) tryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
+func (u qemuUser) tryDirectory(dir string, needs Needs) error {
 	f, path, remove, err := trialFile(dir)
 	if err != nil {
 		return err
@@ -159,11 +159,11 @@ func (s Storage) tryDirectory(who hv.ProcessUser, dir string, needs Needs) error
 	if err := needs.check(f, path, dir); err != nil {
 		return err
 	}
-	if !who.Given {
+	if !u.who.Given {
 		return nil
 	}
-	if who.UID != 0 {
-		err = s.mayOpen(who, f)
+	if u.who.UID != 0 {
+		err = u.mayOpen(f)
 	}
 	var cannot *OpenError
 	if errors.As(err, &cannot) {

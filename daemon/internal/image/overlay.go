@@ -26,18 +26,18 @@ func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 		return err
 	}
 	about := qemuimg.NewFile{
-		Empty:      func(f *os.File) { attributes{noCOW: s.attributesAt(backing.Path).noCOW}.give(f) },
+		Empty:      func(f *os.File) { attributes{noCOW: s.files().attributesAt(backing.Path).noCOW}.give(f) },
 		Filled:     func(f *os.File) error { return asOf(f, rights, nil) },
 		Passphrase: passphrase,
 	}
-	return noSpace(qemuimg.CreateOverlay(ctx, path, s.qemuImage(backing), sizeBytes, about))
+	return noSpace(qemuimg.CreateOverlay(ctx, path, s.files().qemuImage(backing), sizeBytes, about))
 }
 
 // CheckOverlay reports whether the overlay at path, over this backing and of this size, has no data
 // of its own. It returns ErrAbsent if there is no file, and another error if the file is not such
 // an overlay.
 func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
-	empty, err := qemuimg.CheckOverlay(path, s.qemuImage(backing), sizeBytes)
+	empty, err := qemuimg.CheckOverlay(path, s.files().qemuImage(backing), sizeBytes)
 	return empty, noImage(err)
 }
 
@@ -62,5 +62,5 @@ func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 	if err != nil {
 		return err
 	}
-	return noSpace(qemuimg.CommitOffline(ctx, overlay, *s.qemuChain(into), qemuimg.CommitOptions{Passphrase: passphrase}))
+	return noSpace(qemuimg.CommitOffline(ctx, overlay, *s.files().qemuChain(into), qemuimg.CommitOptions{Passphrase: passphrase}))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/quota"
+	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
 // Quotas returns the limits on the space of a file in dir that belongs to this user. It omits a
@@ -18,7 +19,7 @@ import (
 func (s Storage) Quotas(ctx context.Context, dir string, who hv.ProcessUser) (limits []quota.Limit, err error) {
 	found := make(chan []quota.Limit, 1)
 	if err := answered("there is a quota in "+dir, func() error {
-		is, err := s.quotas(ctx, dir, who)
+		is, err := quotasOf(ctx, s.Privileged, dir, who)
 		found <- is
 		return err
 	}); err != nil {
@@ -27,7 +28,7 @@ func (s Storage) Quotas(ctx context.Context, dir string, who hv.ProcessUser) (li
 	return <-found, nil
 }
 
-func (s Storage) quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]quota.Limit, error) {
+func quotasOf(ctx context.Context, privileged sandbox.Privileged, dir string, who hv.ProcessUser) ([]quota.Limit, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("look whether there is a quota: %w", err)
@@ -37,7 +38,7 @@ func (s Storage) quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Privileged.Quotas(ctx, f, quota.Owner{User: who.UID, Group: who.GID, Project: project})
+	all, err := privileged.Quotas(ctx, f, quota.Owner{User: who.UID, Group: who.GID, Project: project})
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}

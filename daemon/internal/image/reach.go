@@ -19,6 +19,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// qemuUser checks the access of a user of QEMU's processes.
+type qemuUser struct {
+	who    hv.ProcessUser
+	access sandbox.Access
+}
+
+func (s Storage) user(who hv.ProcessUser) qemuUser { return qemuUser{who, s.Access} }
+
 // ReachError reports a directory that a user may not traverse.
 type ReachError struct {
 	User hv.ProcessUser
@@ -46,7 +54,7 @@ func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {
 		return nil
 	}
-	return answered("QEMU gets to "+dir, func() error { return s.reach(who, dir) })
+	return answered("QEMU gets to "+dir, func() error { return s.user(who).reach(dir) })
 }
 
 // answered calls look, a check described by what, with a time limit.
@@ -63,18 +71,18 @@ func answered(what string, look func() error) error {
 	}
 }
 
-func (s Storage) reach(who hv.ProcessUser, dir string) error {
+func (u qemuUser) reach(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, noImage(err))
 	}
 	// The kernel checks as that user, directory by directory: it knows access lists, and how the
 	// server of a mount treats root.
-	user, at := userOf(who), "/"
+	at := "/"
 	for _, part := range append(strings.Split(strings.Trim(real, "/"), "/"), "") {
-		mode, err := s.pass(user, at)
+		mode, err := u.pass(at)
 		if errors.Is(err, unix.EACCES) {
-			err = &ReachError{User: who, Dir: at, Mode: mode}
+			err = &ReachError{User: u.who, Dir: at, Mode: mode}
 		}
 		if err != nil {
 			return fmt.Errorf("look whether QEMU gets to %s: %w", dir, err)
@@ -86,7 +94,7 @@ func (s Storage) reach(who hv.ProcessUser, dir string) error {
 
 // pass returns nil if a user may traverse a directory, and otherwise an error and the mode of the
 // directory.
-func (s Storage) pass(user sandbox.User, dir string) (os.FileMode, error) {
+func (u qemuUser) pass(dir string) (os.FileMode, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return 0, err
@@ -94,7 +102,7 @@ func (s Storage) pass(user sandbox.User, dir string) (os.FileMode, error) {
 	defer func() { _ = f.Close() }() // nothing was written
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
-	if err = s.Access.MayPass(ctx, user, f); err == nil {
+	if err = u.access.MayPass(ctx, userOf(u.who), f); err == nil {
 		return 0, nil
 	}
 	var st unix.Stat_t

@@ -49,14 +49,14 @@ func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 		return nil, noImage(err)
 	}
 	defer func() { _ = f.Close() }()
-	r, err := s.readRights(ctx, f)
+	r, err := readRights(ctx, s.Privileged, f)
 	if err != nil {
 		return nil, fmt.Errorf("read the rights on %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func (s Storage) readRights(ctx context.Context, f *os.File) (*Rights, error) {
+func readRights(ctx context.Context, privileged sandbox.Privileged, f *os.File) (*Rights, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (s Storage) readRights(ctx context.Context, f *os.File) (*Rights, error) {
 	r := &Rights{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 0o777}
 	// Reading what libvirt remembers needs CAP_SYS_ADMIN. Without it, or on a filesystem without
 	// such attributes, nothing is found.
-	remembered := func(f *os.File, name string) ([]byte, error) { return s.Privileged.Attribute(ctx, f, name) }
+	remembered := func(f *os.File, name string) ([]byte, error) { return privileged.Attribute(ctx, f, name) }
 	var owner []byte
 	for _, a := range []struct {
 		name string
@@ -120,13 +120,13 @@ func refused(err error) bool {
 // rights that the filesystem does not support or does not let root change; a missing right gives no
 // user more access.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
-	return s.onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
+	return s.files().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
 // GiveBack gives the image file at path the owner and the label of these rights, which libvirt
 // changes while a guest has it. Otherwise it is like GiveRights.
 func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
-	return s.onFile(path, func(f *os.File) ([]string, error) {
+	return s.files().onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)
 		if err != nil {
 			return nil, err
@@ -136,7 +136,7 @@ func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []str
 	})
 }
 
-func (s Storage) onFile(path string, give func(*os.File) ([]string, error)) (left []string, err error) {
+func (s hostFiles) onFile(path string, give func(*os.File) ([]string, error)) (left []string, err error) {
 	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, noImage(err)

@@ -143,7 +143,7 @@ func TestWhatLibvirtRemembersIsTakenForTheRights(t *testing.T) {
 // On a filesystem without owners or access lists no user gets more rights than on src.
 func TestRightsThatAreRefusedGiveNobodyMore(t *testing.T) {
 	f := withAttributes(t, testLabel)
-	rights, err := Storage{}.readRights(t.Context(), f)
+	rights, err := readRights(t.Context(), Storage{}.Privileged, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestAnImageThatNobodyCanGiveAwayIsNotTakenForGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	qemu := hv.ProcessUser{UID: 64055, GID: 64055, Given: true}
-	err := userOf(hv.ProcessUser{UID: 1000, GID: 1001}).As(func() error { return Storage{}.mayOpen(qemu, f) })
+	err := userOf(hv.ProcessUser{UID: 1000, GID: 1001}).As(func() error { return Storage{}.user(qemu).mayOpen(f) })
 	var cannot *OpenError
 	if !errors.As(err, &cannot) || !cannot.NotGiven || !strings.Contains(err.Error(), "root_squash") {
 		t.Errorf("%v", err)

@@ -104,7 +104,7 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 		return Stamp{SizeBytes: is.SizeBytes}, err
 	}
 	var st unix.Stat_t
-	if err := s.stat(path, &st); err != nil {
+	if err := s.files().stat(path, &st); err != nil {
 		return Stamp{}, noImage(err)
 	}
 	boot, err := os.ReadFile(bootIDFile)
@@ -133,7 +133,7 @@ var nfsMagic int64 = unix.NFS_SUPER_MAGIC
 
 // stat reads the metadata of a file or device. It opens a file on NFS for that: otherwise the
 // kernel would use metadata that it has cached for some seconds, and miss a write of another host.
-func (s Storage) stat(path string, st *unix.Stat_t) error {
+func (s hostFiles) stat(path string, st *unix.Stat_t) error {
 	failed := func(op string, err error) error {
 		if err == nil {
 			return nil

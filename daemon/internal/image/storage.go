@@ -41,17 +41,22 @@ type Storage struct {
 	Files openfile.Files
 }
 
-func (s Storage) qemuImage(img hv.Image) qemuimg.Image {
+// hostFiles opens images that are files or devices, and describes them to qemu-img.
+type hostFiles struct{ openfile.Files }
+
+func (s Storage) files() hostFiles { return hostFiles{s.Files} }
+
+func (s hostFiles) qemuImage(img hv.Image) qemuimg.Image {
 	return qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes, LUKS: img.LUKSSecret != "", Files: s.Files}
 }
 
 // qcow2At returns the qcow2 image at path, without backing images.
-func (s Storage) qcow2At(path string) qemuimg.Image {
+func (s hostFiles) qcow2At(path string) qemuimg.Image {
 	return s.qemuImage(hv.Image{Path: path, Format: string(api.FormatQcow2)})
 }
 
 // qemuChain converts a chain, top first, to an image with its backing images.
-func (s Storage) qemuChain(chain []hv.Image) *qemuimg.Image {
+func (s hostFiles) qemuChain(chain []hv.Image) *qemuimg.Image {
 	var img *qemuimg.Image
 	for _, layer := range slices.Backward(chain) {
 		top := s.qemuImage(layer)
@@ -75,7 +80,7 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 		}
 		return info, err
 	}
-	found, err := s.find(path)
+	found, err := s.files().find(path)
 	if err != nil {
 		return Info{}, err
 	}
@@ -85,7 +90,7 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 		return info, err
 	}
 	l.ImageBytes, l.LUKSSecret = 0, ""
-	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *s.qemuChain(location.Chain(l, info.Block)))
+	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *s.files().qemuChain(location.Chain(l, info.Block)))
 	if err != nil {
 		return info, badImage(path, format, err)
 	}
@@ -97,7 +102,7 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 
 // find finds the file or device at path. It refuses anything that is no image, or is where no image
 // may be.
-func (s Storage) find(path string) (*openfile.Image, error) {
+func (s hostFiles) find(path string) (*openfile.Image, error) {
 	found, err := s.Files.Find(path, 0)
 	if link, is := linkToNothing(path, err); is {
 		return nil, api.Errorf(api.CodeInvalidArgument, "%s is a symbolic link to %s, where there is nothing; name the image itself", path, link)
@@ -114,7 +119,7 @@ func (s Storage) RealPath(path string) (string, error) {
 	if api.IsNetwork(path) {
 		return path, nil
 	}
-	found, err := s.find(path)
+	found, err := s.files().find(path)
 	if err != nil {
 		return path, err
 	}
@@ -129,7 +134,7 @@ func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) 
 	if api.IsNetwork(path) {
 		return "", nil // Inspect refuses all formats but raw
 	}
-	below, err := qemuimg.ReadChain(s.qemuImage(hv.Image{Path: path, Format: string(format)}))
+	below, err := qemuimg.ReadChain(s.files().qemuImage(hv.Image{Path: path, Format: string(format)}))
 	if err != nil {
 		return "", badImage(path, format, err)
 	}
@@ -259,7 +264,7 @@ func (Storage) Properties(path string) (Properties, error) { return qemuimg.Read
 
 // ClusterBytes returns the cluster size of a qcow2 image.
 func (s Storage) ClusterBytes(path string) (int64, error) {
-	return qemuimg.ClusterBytes(s.qcow2At(path))
+	return qemuimg.ClusterBytes(s.files().qcow2At(path))
 }
 
 // MayWrite refuses an image in a directory where this program cannot write.
