@@ -44,7 +44,7 @@ script volferry-registry /var/lib/volferry-registry volferry-registry.socket vol
 for package in volferryd volferry-registry volferryctl; do
 	config=packaging/nfpm/$package.yaml
 	"$NFPM" package --config "$config" --packager deb --target "$OUT/"
-	# An rpm marks its documentation; nfpm leaves what is marked out of a deb.
+	# An rpm marks its documentation. nfpm omits marked files from a deb.
 	sed -E '/\/\*,/!{/dst: \/usr\/share\/(man|doc)\//s/, file_info/, type: doc, file_info/}' "$config" >"build/$package.rpm.yaml"
 	"$NFPM" package --config "build/$package.rpm.yaml" --packager rpm --target "$OUT/"
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# After an installation or an upgrade. dpkg says "configure" and the version that was
-# there before, if there was one; rpm says 1 for an installation and 2 for an upgrade.
+# After an installation or an upgrade. dpkg passes "configure" and the previous version,
+# if there was one; rpm passes 1 for an installation and 2 for an upgrade.
 # shellcheck disable=SC2086 # SOCKETS is a list
 set -e
 
@@ -24,17 +24,17 @@ fi
 systemd-tmpfiles --create "$PACKAGE.conf" || true
 
 # The hook is no file of the package: dpkg would remove it before it asks whether the
-# guards may go, and a guard without it keeps no guest off.
+# guards may be removed, and without the hook a guard blocks no start.
 if [ "$PACKAGE" = volferryd ]; then
 	install -d -m 0755 /etc/libvirt/hooks/qemu.d
-	# One that is the same stays: doctor sees by its time whether libvirt has looked for hooks since.
+	# An equal hook is not replaced: doctor compares its time with libvirt's last look for hooks.
 	cmp -s /usr/share/volferry/volferry-guard /etc/libvirt/hooks/qemu.d/volferry-guard ||
 		install -m 0755 /usr/share/volferry/volferry-guard /etc/libvirt/hooks/qemu.d/volferry-guard
 	chmod 0755 /etc/libvirt/hooks/qemu.d/volferry-guard
 fi
 
-# A purge that was refused had lost its configuration to dpkg, which names the directories
-# with what guests need.
+# Before a refused purge dpkg has removed the configuration, which names the directories
+# with files that guests need.
 if [ "$PACKAGE" = volferryd ]; then
 	if [ -f /var/lib/volferry/refused-purge ] && [ -f /var/lib/volferry/configuration ]; then
 		mv /var/lib/volferry/configuration /etc/volferry/volferryd.toml
@@ -58,13 +58,13 @@ if command -v deb-systemd-helper >/dev/null; then
 		fi
 	done
 elif [ -z "$upgrade" ]; then
-	# An rpm does as the host's presets say, and starts nothing by itself.
+	# An rpm follows the host's presets, and starts nothing itself.
 	systemctl preset $SERVICE $SOCKETS || true
 fi
 
 [ -n "$booted" ] || exit 0
 if [ -n "$upgrade" ]; then
-	# What the daemon is at work on goes on after the restart.
+	# The daemon's operations go on after the restart.
 	systemctl try-restart "$SERVICE" || true
 elif command -v deb-systemd-invoke >/dev/null; then
 	deb-systemd-invoke start $SOCKETS "$SERVICE" || true

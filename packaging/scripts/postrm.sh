@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# After a removal, which keeps the state and the libvirt hook that heeds the guards in it,
-# or a purge, which is dpkg's alone. A purge refuses while guests may need what is there.
+# After a removal, which keeps the state and the libvirt hook that obeys the guards there,
+# or a purge, which only dpkg has. A purge fails while guests may need a file of the state.
 # shellcheck disable=SC2086 # SOCKETS is a list
 set -e
 
@@ -30,14 +30,14 @@ remove_hook() {
 	rm -f /etc/libvirt/hooks/qemu.d/volferry-guard
 	[ ! -d /etc/libvirt/hooks/qemu.d ] || rmdir --ignore-fail-on-non-empty /etc/libvirt/hooks/qemu.d || true
 }
-if [ ! -d "$STATE" ]; then # it has never run, or the state was removed by hand
+if [ ! -d "$STATE" ]; then # the daemon never ran, or the state was removed by hand
 	remove_hook
 	exit 0
 fi
 
-# elsewhere names what guests may need in the directories that the configuration named: the
-# file has them from before the removal. An overlay has the name of a migration, and the
-# memory of a guest those of guest and migration; other files there are none of ours.
+# elsewhere names the files that guests may need in the configured directories, which the file
+# directories has from before the removal. An overlay's name is the id of a migration, the name
+# of a guest's memory has the ids of guest and migration; other files there are not ours.
 elsewhere() {
 	[ -r "$STATE/directories" ] || return 0
 	uuid='????????-????-????-????-????????????'
@@ -50,7 +50,7 @@ elsewhere() {
 	done <"$STATE/directories"
 }
 
-# needed names what guests, or other hosts, may still need.
+# needed names the files that guests, or other hosts, may still need.
 needed() {
 	case "$PACKAGE" in
 	volferryd)
@@ -91,4 +91,4 @@ if [ -n "$kept" ]; then
 fi
 remove_hook
 find "$STATE" -mindepth 1 -delete
-rmdir "$STATE" || true # it may be a mount of its own
+rmdir "$STATE" || true # the state may be a mount of its own

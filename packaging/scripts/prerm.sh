@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Before a removal or an upgrade. dpkg says "remove" or "upgrade"; rpm says 0 for a
-# removal and 1 for an upgrade. An upgrade restarts afterwards.
+# Before a removal or an upgrade. dpkg passes "remove" or "upgrade"; rpm passes 0 for
+# a removal and 1 for an upgrade. An upgrade restarts the service afterwards.
 # shellcheck disable=SC2086 # SOCKETS is a list
 set -e
 
@@ -14,9 +14,9 @@ case "$1" in
 remove | 0) ;;
 *) exit 0 ;;
 esac
-# A purge comes when program and configuration are gone, and has to know what guests need.
+# At a purge program and configuration are gone, so the purge needs these lists.
 if [ "$PACKAGE" = volferryd ] && [ -d /var/lib/volferry ]; then
-	# dpkg removes the configuration before it asks whether a purge may be.
+	# dpkg removes the configuration before it asks whether a purge is allowed.
 	cp -p /etc/volferry/volferryd.toml /var/lib/volferry/configuration || true
 	/usr/sbin/volferryd directories >/var/lib/volferry/directories || rm -f /var/lib/volferry/directories
 fi
