@@ -4,8 +4,7 @@ package api
 
 import "strings"
 
-// IsNetwork reports whether the path of a location is a network address, and no file or device of
-// the host.
+// IsNetwork reports whether the path of a location is a network address.
 func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) || IsRemote(path) }
 
 // IsNBD reports whether the path of a location is the address of an NBD export.
@@ -14,7 +13,7 @@ func IsNBD(path string) bool { return IsNetwork(path) && !IsRBD(path) }
 // IsRemote reports whether the path of a location is an address that means the same on all hosts.
 func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) || IsRBD(path) }
 
-// CheckAddress validates the path of a location that IsNetwork.
+// CheckAddress validates a path that IsNetwork.
 func CheckAddress(path string) (err error) {
 	if IsRBD(path) {
 		_, err = ParseRBD(path)
@@ -24,7 +23,7 @@ func CheckAddress(path string) (err error) {
 	return err
 }
 
-// AddressKind describes the object at the path of a location that IsNetwork.
+// AddressKind names the kind of object at a path that IsNetwork.
 func AddressKind(path string) string {
 	if IsRBD(path) {
 		return "an RBD image"

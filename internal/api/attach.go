@@ -4,11 +4,10 @@ package api
 
 import "cmp"
 
-// VolumeAttach attaches a volume to an instance: the body of POST /v1/volumes/{volume}/attach. An
-// empty Device means the next free device, an empty Mode rw. Root attaches the volume to the slot
-// with boot index 0, which must be empty; the instance must be stopped or shelved_offloaded. A
-// volume that was at the instance before gets its previous disk settings, unless DefaultSettings is
-// set.
+// VolumeAttach attaches a volume to an instance (POST /v1/volumes/{volume}/attach). An empty
+// Device means the next free device, an empty Mode rw. Root means the slot with boot index 0: it
+// must be empty, and the instance stopped or shelved_offloaded. A returning volume gets its
+// previous disk settings, unless DefaultSettings is set.
 type VolumeAttach struct {
 	Instance        string `json:"instance"`
 	Device          string `json:"device,omitempty"`
@@ -17,28 +16,28 @@ type VolumeAttach struct {
 	DefaultSettings bool   `json:"default_settings,omitempty"`
 }
 
-// WithDefaults returns the request with its default mode filled in.
+// WithDefaults fills in the default mode.
 func (in VolumeAttach) WithDefaults() VolumeAttach {
 	in.Mode = cmp.Or(in.Mode, ModeRW)
 	return in
 }
 
-// DiskAttachment returns the requested attachment. Device is empty if Volferry chooses it.
+// DiskAttachment returns the requested attachment.
 func (in VolumeAttach) DiskAttachment() DiskAttachment {
 	return DiskAttachment{Mode: in.WithDefaults().Mode, Device: in.Device}
 }
 
-// VolumeDetach detaches a volume from an instance: the body of POST /v1/volumes/{volume}/detach.
-// Force ignores the state of the attachment, but never a guest that has the disk.
+// VolumeDetach detaches a volume from an instance (POST /v1/volumes/{volume}/detach). Force
+// ignores the state of the attachment, but never a guest that has the disk.
 type VolumeDetach struct {
 	Instance string `json:"instance"`
 	Force    bool   `json:"force,omitempty"`
 }
 
 // AttachmentReserve is the first step of an attach at the registry. One transaction checks every
-// rule, reserves the volume for this instance, and creates the attachment in state reserved.
-// Generation is the volume's generation that the caller saw, Epoch the epoch of the caller's host:
-// they are the fencing tokens of this attachment.
+// rule, reserves the volume, and creates the attachment in state reserved. The fencing tokens are
+// Generation, the volume's generation that the caller saw, and Epoch, the epoch of the caller's
+// host.
 type AttachmentReserve struct {
 	ID         string `json:"id"`
 	VolumeID   string `json:"volume_id"`
@@ -49,8 +48,7 @@ type AttachmentReserve struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	OpID       string `json:"op_id"`
-	// Root confirms that the caller wants the root slot. Without it a request for that slot is
-	// refused.
+	// Root confirms that the caller wants the root slot; without it that slot is refused.
 	Root bool `json:"root,omitempty"`
 }
 
@@ -65,9 +63,8 @@ func (d DiskAttachment) Reserve(in AttachmentReserve) AttachmentReserve {
 	return in
 }
 
-// AttachmentTransition changes the state of an attachment if it is in one of From: connect
-// (reserved to attaching), complete (attaching to attached), begin a detach (attached to
-// detaching), abandon it (detaching to attached), or error. AttachmentRelease ends the attachment.
+// AttachmentTransition changes the state of an attachment if it is in one of From.
+// AttachmentRelease ends the attachment.
 type AttachmentTransition struct {
 	From  []AttachmentState `json:"from"`
 	To    AttachmentState   `json:"to"`
@@ -76,21 +73,21 @@ type AttachmentTransition struct {
 	OpID  string            `json:"op_id"`
 }
 
-// AttachmentRelease ends an attachment after its host has verified that the guest does not have the
-// disk. Force ignores the state of the attachment. While a migration moves the volume, the error is
+// AttachmentRelease ends an attachment after its host has verified that the guest lacks the disk.
+// Force ignores the state of the attachment. While a migration moves the volume, the error is
 // migration_active.
 type AttachmentRelease struct {
 	Host  string `json:"host"`
 	Epoch int64  `json:"epoch"`
 	OpID  string `json:"op_id"`
 	Force bool   `json:"force,omitempty"`
-	// Slot describes the previous disk. The registry keeps it with a slot that stays, and for the
-	// next attach of this volume to the instance.
+	// Slot describes the previous disk, for a slot that stays and for the volume's next attach to
+	// the instance.
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
-// VolumeForget removes an unattached volume from the registry: the body of POST
-// /v1/volumes/{volume}/forget. Its image is not touched.
+// VolumeForget removes an unattached volume from the registry (POST /v1/volumes/{volume}/forget).
+// Its image is not touched.
 type VolumeForget struct {
 	OpID string `json:"op_id,omitempty"`
 }
@@ -101,23 +98,21 @@ const (
 	RetypeOnDemand = "on-demand"
 )
 
-// VolumeRetype changes the type of a volume: the body of POST /v1/volumes/{volume}/retype. If the
-// new type does not allow the pool of the volume, MigrationPolicy decides: never (the default)
-// refuses the retype, on-demand moves the volume. A retype that changes multiattach of a volume in
-// use is refused with in_use_retype.
+// VolumeRetype changes the type of a volume (POST /v1/volumes/{volume}/retype). If the new type
+// does not allow the volume's pool, MigrationPolicy decides: never (the default) refuses the
+// retype, on-demand moves the volume. A change of multiattach of a volume in use is refused with
+// in_use_retype.
 //
-// ToPool or ToPath moves the volume there, even if it could stay. The new type has to allow that
-// location.
+// ToPool or ToPath moves the volume there in any case; the new type has to allow that location.
 type VolumeRetype struct {
 	Type            string `json:"type"`
 	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
 	ToPool          string `json:"to_pool,omitempty" needs:"retype_target"`
 	ToPath          string `json:"to_path,omitempty" needs:"retype_target"`
-	// ToFormat is the format after the move. A format other than the present one causes a move.
+	// ToFormat is the format after the move. Another format than the present causes a move.
 	ToFormat Format `json:"to_format,omitempty" needs:"retype_format"`
-	// Method, Verify, Overwrite, BandwidthBytesPerSecond, DeleteSource, Pace and Checkpoints apply
-	// to the move, as in MigrationTarget. Like the target they need the policy on-demand. Without a
-	// move they have no effect.
+	// The other options apply to the move, as in MigrationTarget. Like the target they need the
+	// policy on-demand.
 	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror" needs:"retype_target"`
 	Verify                  string `json:"verify,omitempty" enum:"full,none" needs:"retype_target"`
 	Overwrite               bool   `json:"overwrite,omitempty" needs:"retype_target"`
@@ -150,8 +145,8 @@ type PolicyUpdate struct {
 	Enabled bool `json:"enabled"`
 }
 
-// CheckStart refuses to start a migration at an attachment with an instance that no host has: no
-// guest can use the source, so the volume is migrated as an unattached one.
+// CheckStart refuses a migration at an attachment with an instance that no host has: no guest can
+// use the source, so the volume moves as an unattached one.
 func (a *Attachment) CheckStart() error {
 	if a.Host != "" {
 		return nil

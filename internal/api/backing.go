@@ -8,17 +8,16 @@ import (
 )
 
 // BaseImage is an image that a linked clone reads from, directly or through other base images.
-// Block is true for a block device.
+// Block: it is a block device.
 type BaseImage struct {
 	Path   string `json:"path"`
 	Format Format `json:"format"`
 	Block  bool   `json:"block,omitempty"`
 }
 
-// Backing lists the base images of a linked clone, top first. The clone reads the blocks that it
-// lacks from them, and nothing writes to them. It is empty for an image without base images. In
-// JSON it is an array of BaseImage. In Go it is the text of that array, so that locations can be
-// compared with ==.
+// Backing lists the base images of a linked clone, top first; it is empty for another image. No
+// program writes to base images. In JSON it is an array of BaseImage, in Go the text of that
+// array, so that locations can be compared with ==.
 type Backing string
 
 // NewBacking returns a Backing of base images, top first.
@@ -44,7 +43,7 @@ func (b Backing) Images() (images []BaseImage) {
 	return images
 }
 
-// MarshalJSON writes the array of base images.
+// MarshalJSON writes an array of BaseImage.
 func (b Backing) MarshalJSON() ([]byte, error) {
 	if b == "" {
 		return []byte("[]"), nil
@@ -52,7 +51,7 @@ func (b Backing) MarshalJSON() ([]byte, error) {
 	return []byte(b), nil
 }
 
-// UnmarshalJSON reads the array of base images.
+// UnmarshalJSON reads an array of BaseImage.
 func (b *Backing) UnmarshalJSON(text []byte) error {
 	var images []BaseImage
 	if err := json.Unmarshal(text, &images); err != nil {
@@ -62,5 +61,5 @@ func (b *Backing) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Documented returns a value of the type that a Backing has in JSON.
+// Documented returns a value of the JSON type of a Backing.
 func (Backing) Documented() any { return []BaseImage{} }

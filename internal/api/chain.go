@@ -4,12 +4,11 @@ package api
 
 // ChainProblem describes a moving disk with images that another program has changed.
 type ChainProblem struct {
-	// Message describes the change.
 	Message string `json:"message"`
 	// Cure has the commands that solve the problem, in order. It is empty if Message has the
 	// advice, and at the registry, which passes on no commands of hosts.
 	Cure string `json:"cure,omitempty"`
-	// Guarded: a guard refuses the start of the instance, since it would start without its newest
+	// Guarded: a guard refuses the start of the instance, which would start without its newest
 	// writes.
 	Guarded bool `json:"guarded"`
 }

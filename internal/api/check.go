@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// The checks of this file need only the request. The program that reads it first makes them: a
+// The checks of this file need only the request. The first program that reads it makes them: a
 // registry refuses a request as its hosts would, without calling them.
 
 const (
-	// SectorBytes is the sector size. The size of every disk is a multiple of it.
+	// SectorBytes is the sector size; the size of every disk is a multiple of it.
 	SectorBytes = 512
 	// MaxStopTimeout is the longest timeout of a guest's shutdown.
 	MaxStopTimeout = time.Hour
@@ -20,7 +20,6 @@ const (
 
 // The methods of a migration.
 const (
-	// MethodAuto lets Volferry choose.
 	MethodAuto    = "auto"
 	MethodOverlay = "overlay"
 	MethodMirror  = "mirror"
@@ -30,16 +29,13 @@ const (
 	MethodLive = "live"
 )
 
-// LedByRegistry reports whether the registry leads the migration and calls the hosts of all guests.
-// Otherwise one host makes it.
+// LedByRegistry reports whether the registry leads the migration; otherwise one host makes it.
 func (m *Migration) LedByRegistry() bool { return m.Method == MethodSave || m.Method == MethodLive }
 
 var (
-	// volumeNameRule is the rule for names of volumes. A name becomes the name of a file or device,
-	// and leaves room for a suffix.
+	// volumeNameRule leaves room for a suffix, since a name becomes the name of a file or device.
 	volumeNameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
-	// deviceRule is the rule for names of devices. The prefix is the bus.
-	deviceRule = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
+	deviceRule     = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
 )
 
 // CheckVolumeName validates the name of a volume.
@@ -50,7 +46,7 @@ func CheckVolumeName(name string) error {
 	return nil
 }
 
-// CheckDevice validates the name of a device. An empty name lets Volferry choose.
+// CheckDevice validates the name of a device. An empty name is allowed.
 func CheckDevice(device string) error {
 	if device == "" || deviceRule.MatchString(device) {
 		return nil
@@ -74,7 +70,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in VolumeCreate) Check() error {
 	if err := first(CheckVolumeName(in.Name), checkFormat("format", in.Format)); err != nil {
 		return err
@@ -82,10 +78,10 @@ func (in VolumeCreate) Check() error {
 	return checkSize(in.SizeBytes)
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in VolumeResize) Check() error { return checkSize(in.SizeBytes) }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in VolumeSize) Check() error { return checkSize(in.SizeBytes) }
 
 func checkSize(bytes int64) error {
@@ -95,7 +91,7 @@ func checkSize(bytes int64) error {
 	return nil
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in VolumeAdopt) Check() error {
 	if err := CheckVolumeName(in.Name); err != nil {
 		return err
@@ -111,7 +107,7 @@ func (in VolumeAdopt) Check() error {
 	return checkFormat("format", in.Format)
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in MigrationTarget) Check() error {
 	if (in.ToPool == "") == (in.ToPath == "") {
 		return invalid("say where to: exactly one of to_pool and to_path")
@@ -191,7 +187,7 @@ func checkDeleteSource(deleteSource bool, verify string) error {
 	return nil
 }
 
-// MaxLivePause is the limit of the allowed pause in a move while all guests write.
+// MaxLivePause limits the allowed pause in a move while all guests write.
 const MaxLivePause = time.Hour
 
 func (in MigrationTarget) checkMaxPause() error {
@@ -223,7 +219,7 @@ func (in MigrationTarget) checkMethod() error {
 	return nil
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in MigrationComplete) Check() error {
 	if in.DstAttachmentID == "" {
 		return invalid("dst_attachment_id is missing; `volferryctl migration show` has it")
@@ -231,12 +227,11 @@ func (in MigrationComplete) Check() error {
 	return nil
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in VolumeAttach) Check() error {
 	return first(checkMode(in.Mode), checkGiven("instance", in.Instance), CheckDevice(in.Device))
 }
 
-// checkMode accepts an empty mode.
 func checkMode(m Mode) error {
 	if m != "" && !m.Valid() {
 		return invalid("mode is %.20q; it must be rw or ro", string(m))
@@ -244,10 +239,10 @@ func checkMode(m Mode) error {
 	return nil
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in VolumeDetach) Check() error { return checkGiven("instance", in.Instance) }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in VolumeRetype) Check() error {
 	switch in.MigrationPolicy {
 	case "", RetypeNever, RetypeOnDemand:
@@ -271,10 +266,10 @@ func (in VolumeRetype) Check() error {
 	return first(checkGiven("type", in.Type), checkFormat("to_format", in.ToFormat), in.CopyOptions().Check(), checkDeleteSource(in.DeleteSource, in.Verify), MigrationTarget{Checkpoints: in.Checkpoints}.checkCheckpoints())
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in InstanceStop) Check() error { return checkStopTimeout(in.TimeoutSeconds) }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in InstanceShelve) Check() error { return checkStopTimeout(in.TimeoutSeconds) }
 
 func checkStopTimeout(seconds int) error {

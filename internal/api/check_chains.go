@@ -4,8 +4,7 @@ package api
 
 import "strings"
 
-// CheckChains returns the check of moving disks for images that another program has changed. It
-// lists the problems and the commands that solve them.
+// CheckChains returns the check of moving disks for images that another program has changed.
 func CheckChains(problems []ChainProblem) Check {
 	check := Check{Name: "chains", Status: "ok", Message: "no instance is kept from starting: each definition names the newest image of its moving volumes"}
 	var guarded, others, advice []string

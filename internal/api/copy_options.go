@@ -4,12 +4,11 @@ package api
 
 import "cmp"
 
-// CopyOptions configure the copy of a volume. Each request that leads to a copy has them, and every
-// layer passes them on as a whole.
+// CopyOptions configure the copy of a volume. Every layer passes them on as a whole.
 type CopyOptions struct {
 	// BandwidthBytesPerSecond limits the copy; 0 is no limit.
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second,omitempty"`
-	// Verify is VerifyFull or VerifyNone. Empty means the default of the request.
+	// Verify is VerifyFull or VerifyNone; empty is the default of the request.
 	Verify string `json:"verify,omitempty" enum:"full,none"`
 	// Pace is how far the copy slows down for the guest: PaceOff, PaceGentle or PaceFull. Empty is
 	// PaceGentle.
@@ -20,11 +19,11 @@ type CopyOptions struct {
 const (
 	// PaceOff copies as fast as the storage allows.
 	PaceOff = "off"
-	// PaceGentle, the default, slows down for the guest while the copy keeps half of its speed and
-	// the guest benefits. During a much longer copy, the guest's newest writes would be in the
-	// overlay only.
+	// PaceGentle, the default, keeps at least half of the copy's speed, and slows down only if the
+	// guest benefits. During a much longer copy, the guest's newest writes would be in the overlay
+	// only.
 	PaceGentle = "gentle"
-	// PaceFull slows down as far as the guest needs. The copy may become many times slower.
+	// PaceFull slows down as far as the guest needs, even many times.
 	PaceFull = "full"
 )
 
@@ -35,7 +34,7 @@ const (
 	VerifyNone = "none"
 )
 
-// Check validates the options by themselves.
+// Check validates the options.
 func (o CopyOptions) Check() error {
 	if err := checkBandwidth(o.BandwidthBytesPerSecond); err != nil {
 		return err
@@ -56,7 +55,7 @@ func checkPace(pace string) error {
 	return invalid("pace is %.20q; it must be off, gentle or full", pace)
 }
 
-// AtMost returns rate, in bytes per second, or the limit of the options if that is lower.
+// AtMost returns the lower of rate, in bytes per second, and the limit of the options.
 func (o CopyOptions) AtMost(rate float64) float64 {
 	if o.BandwidthBytesPerSecond == 0 {
 		return rate
@@ -71,7 +70,7 @@ type MigrationUpdate struct {
 	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 }
 
-// Check validates the request by itself.
+// Check validates the request.
 func (in MigrationUpdate) Check() error {
 	if in.BandwidthBytesPerSecond == nil && in.Pace == "" {
 		return invalid("there is nothing to change: say bandwidth_bytes_per_second or pace")
@@ -109,8 +108,8 @@ func checkBandwidth(b int64) error {
 	return nil
 }
 
-// CopyOptions returns the copy options of a migration. Migration does not embed CopyOptions because
-// its JSON document has the fields in another order.
+// CopyOptions returns the copy options of a migration, which has the fields in another order in
+// JSON.
 func (m *Migration) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: m.BandwidthBytesPerSecond, Verify: m.Verify, Pace: m.Pace}
 }

@@ -4,8 +4,7 @@ package api
 
 import "strconv"
 
-// Count formats a number with its noun: "1 volume", "2 volumes". The plural of thing has to end in
-// s.
+// Count formats a number with its noun, with a plural in s: "1 volume", "2 volumes".
 func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

@@ -8,11 +8,10 @@ import (
 	"net/http"
 )
 
-// Code names one kind of error. The list is closed: scripts depend on codes, so a code is never
-// renamed or reused.
+// Code names one kind of error. Scripts depend on codes, so a code is never renamed or reused.
 type Code string
 
-// The closed list of error codes (the table of the public contract).
+// The closed list of error codes (public contract).
 const (
 	CodeInvalidArgument       Code = "invalid_argument"
 	CodePermissionDenied      Code = "permission_denied"
@@ -67,7 +66,6 @@ const (
 	ExitNeedsOperator = 7
 )
 
-// codeInfo has the HTTP status of a code, and the exit status of volferryctl.
 type codeInfo struct {
 	http int
 	exit int
@@ -115,7 +113,7 @@ var codes = map[Code]codeInfo{
 	CodeInternal:              {http.StatusInternalServerError, ExitInternal},
 }
 
-// Codes returns every code of the closed list, in no order.
+// Codes returns every code, in no order.
 func Codes() []Code {
 	out := make([]Code, 0, len(codes))
 	for c := range codes {
@@ -124,8 +122,7 @@ func Codes() []Code {
 	return out
 }
 
-// HTTPStatus returns the HTTP status of an answer with this code, and 500 for a code
-// outside the closed list.
+// HTTPStatus returns the HTTP status of an answer with this code, 500 for an unknown code.
 func (c Code) HTTPStatus() int {
 	if i, ok := codes[c]; ok {
 		return i.http
@@ -133,8 +130,7 @@ func (c Code) HTTPStatus() int {
 	return http.StatusInternalServerError
 }
 
-// ExitStatus returns the exit status of volferryctl after an answer with this code, and 1
-// for a code outside the closed list.
+// ExitStatus returns the exit status of volferryctl for this code, 1 for an unknown code.
 func (c Code) ExitStatus() int {
 	if i, ok := codes[c]; ok {
 		return i.exit
@@ -142,34 +138,34 @@ func (c Code) ExitStatus() int {
 	return ExitInternal
 }
 
-// DetailRegistry is a detail of a refused request that the registry serves and the host does not:
-// the address of the registry, in the form of --socket.
+// DetailRegistry is a detail of the refusal of a request that only the registry serves: the
+// registry's address, in the form of --socket.
 const DetailRegistry = "registry"
 
-// DetailWrittenUnknown is a detail of the refusal to delete the source that a move has left if it
-// is unknown whether it was written since: its path. With force it is deleted.
+// DetailWrittenUnknown is a detail of the refusal to delete a released source if it is unknown
+// whether it was written since: its path. Force deletes it.
 const DetailWrittenUnknown = "written_unknown"
 
-// DetailOverwrites is a detail of dst_in_use: the path of an existing file. The move overwrites it
-// with MigrationTarget.Overwrite.
+// DetailOverwrites is a detail of dst_in_use: the path of an existing file, which
+// MigrationTarget.Overwrite would overwrite.
 const DetailOverwrites = "overwrites"
 
-// DetailCure is a detail of the error of a migration or op that needs an operator, if a solution is
-// known: the commands, in order.
+// DetailCure is a detail of the error of a migration or op that needs an operator: the commands
+// that solve the problem, in order.
 const DetailCure = "cure"
 
 // CureSeparator separates the commands of DetailCure.
 const CureSeparator = ", then "
 
-// Error is the error of an API answer. Its JSON form is the value of "error" in an ErrorBody.
-// Message is a whole sentence: it names the thing, its fault and, if possible, the next action.
+// Error is the error of an API answer. Message is a whole sentence: it names the thing, its fault
+// and, if possible, the next action.
 type Error struct {
 	Code    Code           `json:"code"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// Error returns the message. The code is for programs.
+// Error returns the message, without the code.
 func (e *Error) Error() string { return e.Message }
 
 // With adds a detail to e and returns e.
@@ -186,8 +182,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// AsError returns the Error in err. An err without one is a bug of Volferry: AsError returns an
-// Error with CodeInternal and the text of err. AsError of nil is nil.
+// AsError returns the Error in err, and nil for nil. An err without one is a bug of Volferry, and
+// becomes an Error with CodeInternal.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -199,7 +195,7 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: "internal error: " + err.Error()}
 }
 
-// CodeOf returns the code of err, CodeInternal if err has none, and "" for nil.
+// CodeOf returns the code of AsError(err), and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

@@ -4,74 +4,68 @@ package api
 
 import "strings"
 
-// InstanceStop shuts an instance down: the body of POST /v1/instances/{instance}/stop. The guest
-// gets an ACPI request and TimeoutSeconds (0 means 120) to shut down; after that the error is
-// instance_busy. Force cuts the power instead.
+// InstanceStop shuts an instance down (POST /v1/instances/{instance}/stop). The guest gets an ACPI
+// request; after TimeoutSeconds (0 means 120) the error is instance_busy. Force cuts the power
+// instead.
 type InstanceStop struct {
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
 
-// InstanceRepair makes the definition of an instance name its volumes: the body of POST
-// /v1/instances/{instance}/repair. With SourceUnwritten the caller asserts that the guest has not
-// run from the source of a moving volume. It only counts if no record of writes is kept for the
-// source.
+// InstanceRepair makes the definition of an instance name its volumes (POST
+// /v1/instances/{instance}/repair). SourceUnwritten asserts that the guest has not run from the
+// source of a moving volume; it counts only if no record of writes is kept for the source.
 type InstanceRepair struct {
 	SourceUnwritten bool `json:"source_unwritten,omitempty" needs:"-"`
 }
 
-// InstanceShelve shelves an instance: the body of POST /v1/instances/{instance}/shelve. The
-// instance is stopped as by InstanceStop. Its host sends the definition to the registry and then
-// removes the domain (shelved_offloaded). With KeepOnHost the domain stays on its host and cannot
-// be started (shelved). No data is deleted.
+// InstanceShelve stops an instance as InstanceStop does, and shelves it (POST
+// /v1/instances/{instance}/shelve). Its host sends the definition to the registry and then removes
+// the domain (shelved_offloaded). With KeepOnHost the domain stays and cannot be started
+// (shelved). No data is deleted.
 type InstanceShelve struct {
 	KeepOnHost     bool `json:"keep_on_host,omitempty"`
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
 
-// InstanceUnshelve takes an instance from the shelf and starts it: the body of POST
-// /v1/instances/{instance}/unshelve. Host is the host that gets it. If Host is empty, the registry
-// chooses the instance's last host, and a daemon its own host.
+// InstanceUnshelve takes an instance from the shelf and starts it on Host (POST
+// /v1/instances/{instance}/unshelve). If Host is empty, the registry chooses the instance's last
+// host, and a daemon its own host.
 type InstanceUnshelve struct {
 	Host string `json:"host,omitempty"`
 }
 
-// startSuffix is the suffix of the id of the op that starts an instance, after the id of its
-// unshelve.
 const startSuffix = ".start"
 
 // StartOp returns the id of the op that starts an instance after the op unshelve. The op exists as
 // soon as unshelve is done.
 func StartOp(unshelve string) string { return unshelve + startSuffix }
 
-// AskedOp returns the id of the requested op: the unshelve if op is an id of StartOp, else op
-// itself.
+// AskedOp returns the id of the requested op: the unshelve if op is an id of StartOp, else op.
 func AskedOp(op string) string { return strings.TrimSuffix(op, startSuffix) }
 
-// InstanceLock refuses all changes of an instance until it is unlocked: the body of POST
-// /v1/instances/{instance}/lock. Refusals quote Reason.
+// InstanceLock refuses all changes of an instance until it is unlocked (POST
+// /v1/instances/{instance}/lock). Refusals quote Reason.
 type InstanceLock struct {
 	Reason string `json:"reason"`
 }
 
-// InstanceDefinition is all that a host needs to define an instance.
+// InstanceDefinition has everything that a host needs to define an instance.
 type InstanceDefinition struct {
-	// Domain is the definition of the domain, in the hypervisor's format.
+	// Domain is the definition in the hypervisor's format.
 	Domain string `json:"domain"`
-	// NVRAM holds the guest's UEFI variables, compressed with gzip. It is empty if the guest has
-	// none.
+	// NVRAM holds the guest's UEFI variables, compressed with gzip; empty if there are none.
 	NVRAM []byte `json:"nvram,omitempty"`
-	// Disks describes each disk of the definition that is a volume, by device, so that another
-	// volume can replace it.
+	// Disks describes, by device, each disk that is a volume, so that another volume can replace
+	// it.
 	Disks map[string]SlotDefinition `json:"disks,omitempty"`
 	// Autostart: the host starts the domain when it boots.
 	Autostart bool `json:"autostart,omitempty"`
 }
 
-// InstanceTransition moves an instance between its host and the shelf: the body of POST
-// /v1/instances/{instance}/transition. A host makes it as a compare-and-swap; each step is one
-// transaction:
+// InstanceTransition moves an instance between its host and the shelf (POST
+// /v1/instances/{instance}/transition). Each step is one compare-and-swap:
 //
 //   - stopped → shelved: the host stores Definition, and may not start the domain from now on.
 //   - shelved → shelved_offloaded: the host has verified that it no longer has the domain. No host
@@ -89,26 +83,25 @@ type InstanceTransition struct {
 	Definition *InstanceDefinition `json:"definition,omitempty"`
 }
 
-// ShelvedInstance is the answer to a transition: the instance, and its definition if the host has
-// to define the domain.
+// ShelvedInstance is the answer to a transition. Definition is set if the host has to define the
+// domain.
 type ShelvedInstance struct {
 	Instance    Instance            `json:"instance"`
 	Definition  *InstanceDefinition `json:"definition,omitempty"`
 	Attachments []Attachment        `json:"attachments"`
 }
 
-// PauseEstimate is the expected cost of a move with all guests paused, or while all guests write:
-// the answer to POST /v1/volumes/{volume}/migrate:estimate.
+// PauseEstimate is the expected cost of a move with all guests paused, or while all guests write
+// (POST /v1/volumes/{volume}/migrate:estimate).
 type PauseEstimate struct {
 	VolumeID string `json:"volume_id"`
-	// DowntimeSeconds is how long the guests are expected to be paused.
+	// DowntimeSeconds is the expected pause of the guests.
 	DowntimeSeconds float64 `json:"downtime_seconds"`
 	CopyBytes       int64   `json:"copy_bytes"`
-	// DstFreeBytes is the least free space in the destination's pool that a host has last reported;
-	// absent if it is unknown or the destination is a path.
+	// DstFreeBytes is the least free space in the destination's pool in the hosts' last reports;
+	// absent if unknown or for a path.
 	DstFreeBytes *int64 `json:"dst_free_bytes,omitempty" needs:"-"`
-	// Instances are the instances with guests that will be paused, and the needs of each on its
-	// host.
+	// Instances are the instances with guests that will be paused.
 	Instances []PausedInstance `json:"instances"`
 }
 
@@ -118,8 +111,8 @@ type PausedInstance struct {
 	InstanceName string        `json:"instance_name"`
 	Host         string        `json:"host"`
 	State        InstanceState `json:"state"`
-	// MemoryBytes is how much space the saved RAM may take in the host's save directory; FreeBytes
-	// is the free space there.
+	// MemoryBytes is the most space that the saved RAM may take in the host's save directory;
+	// FreeBytes is free there.
 	MemoryBytes int64 `json:"memory_bytes"`
 	FreeBytes   int64 `json:"free_bytes"`
 	// SavedInMemory: the host keeps saved RAM on a tmpfs. If the host goes down during the move,
@@ -127,19 +120,19 @@ type PausedInstance struct {
 	SavedInMemory bool `json:"saved_in_memory,omitempty" needs:"-"`
 }
 
-// SavedInstance is the state of a domain that a host saves for a move with all guests paused: the
-// answer of GET /v1/migrations/{migration}/saved at the daemon.
+// SavedInstance is the state of a domain that a host saves for a move with all guests paused (GET
+// /v1/migrations/{migration}/saved at the daemon).
 type SavedInstance struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
 	VolumeID     string `json:"volume_id"`
-	// Location is the location of the volume when the guest was saved, or the location in the
-	// newest requested restore.
+	// Location is the volume's location when the guest was saved, or in the newest requested
+	// restore.
 	Location Location `json:"location"`
 	// Asleep: the domain is kept off for the move.
 	Asleep bool `json:"asleep"`
-	// AtRest: the guest has not run since it was suspended for the move. It is suspended in a
-	// process, in its save image, or off. If it is false, the guest may have run.
+	// AtRest: since it was suspended, the guest is in its suspended process, in its save image, or
+	// off.
 	AtRest bool `json:"at_rest,omitempty"`
 	// MovedTo is the location of the volume's disk in the definition of a domain that is not
 	// asleep, if it differs from Location: the volume has moved again, or another program has
@@ -147,37 +140,34 @@ type SavedInstance struct {
 	MovedTo string `json:"moved_to,omitempty" needs:"-"`
 }
 
-// Only the registry makes the calls below, in a move with all guests paused. Each is answered with
-// 202 and its op; the op's id is the Idempotency-Key. GET /v1/ops/{op} returns the op's end: done,
-// undone (nothing was changed) or needs_operator. A refusal with a status below 500 also means that
+// Only the registry makes the calls below, in a move with all guests paused. The answer is 202 and
+// an op with the Idempotency-Key as its id. GET /v1/ops/{op} returns the op's end: done, undone
+// (nothing was changed) or needs_operator. A refusal with a status below 500 also means that
 // nothing was changed. The first try of a call has the id given below, with M the migration and I
 // the instance; the n-th try, from the second on, has the suffix "." and n.
 
-// InstanceSuspend makes a host suspend an instance for a migration and guard it against a start:
-// the body of POST /v1/instances/{instance}/suspend, with the id M.suspend.I. All guests of the
-// migration are suspended before any is saved. It is also the body of POST
-// /v1/instances/{instance}/check-save, with the id M.check.I, which makes every check and changes
-// nothing: 200 means that the instance can be suspended and saved.
+// InstanceSuspend makes a host suspend an instance for a migration and guard it against a start
+// (POST /v1/instances/{instance}/suspend, id M.suspend.I). All guests of the migration are
+// suspended before any is saved. POST /v1/instances/{instance}/check-save (id M.check.I) makes
+// every check and changes nothing: 200 means that the instance can be suspended and saved.
 type InstanceSuspend struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 }
 
-// InstanceSave makes a host save an instance that a migration has suspended: the body of POST
-// /v1/instances/{instance}/save, with the id M.save.I. The RAM is written to a file of the host,
-// and afterwards no process has the volume open. An instance that is off stays off. The instance is
-// guarded until its resume.
+// InstanceSave makes a host save a suspended instance (POST /v1/instances/{instance}/save, id
+// M.save.I). The RAM is written to a file; afterwards no process has the volume open. An instance
+// that is off stays off. The instance is guarded until its resume.
 type InstanceSave struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 }
 
-// InstanceRestore makes a host restore an instance that was saved for a migration, with the volume
-// at Location: the body of POST /v1/instances/{instance}/restore, with the id M.restore.I if
-// Location is the destination and M.back.I if it is the source. Paused has to be true: the guest
-// stays paused until InstanceResume, and its guard and save image stay. If the instance was off,
-// the host only checks that it still is. With DiscardMemory (id M.discard.I) the host discards the
-// RAM instead, and the instance is off.
+// InstanceRestore makes a host restore a saved instance with the volume at Location (POST
+// /v1/instances/{instance}/restore, id M.restore.I if Location is the destination and M.back.I if
+// it is the source). Paused has to be true: the guest stays paused until InstanceResume, and its
+// guard and save image stay. If the instance was off, the host only checks that it still is. With
+// DiscardMemory (id M.discard.I) the host discards the RAM instead, and the instance is off.
 type InstanceRestore struct {
 	MigrationID   string   `json:"migration_id"`
 	VolumeID      string   `json:"volume_id"`
@@ -186,9 +176,9 @@ type InstanceRestore struct {
 	DiscardMemory bool     `json:"discard_memory,omitempty"`
 }
 
-// InstanceResume makes a host return an instance to its state before InstanceSuspend: running,
-// paused or off. It is the body of POST /v1/instances/{instance}/resume, with the id M.resume.I.
-// The save image and the guard are removed before the guest runs.
+// InstanceResume returns an instance to its state before InstanceSuspend: running, paused or off
+// (POST /v1/instances/{instance}/resume, id M.resume.I). The save image and the guard are removed
+// before the guest runs.
 type InstanceResume struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
@@ -196,9 +186,9 @@ type InstanceResume struct {
 }
 
 // PausePermit asks the registry, immediately before a host acts on a guest for a move with all
-// guests paused, whether the host may still do so: the body of POST
-// /v1/migrations/{migration}/permit. A refusal is state_forbidden. A permission is valid for this
-// moment only, so each request has its own Idempotency-Key.
+// guests paused, whether it still may (POST /v1/migrations/{migration}/permit). A refusal is
+// state_forbidden. A permission is valid for this moment only, so each request has its own
+// Idempotency-Key.
 type PausePermit struct {
 	InstanceID string `json:"instance_id"`
 	// To is PermitSuspend, PermitRestore or PermitResume.
@@ -214,18 +204,17 @@ const (
 	PermitResume  = "resume"
 )
 
-// PauseEnd is the body of POST /v1/migrations/{migration}/complete and /cancel for a migration with
-// all guests paused.
+// PauseEnd ends a migration with all guests paused (POST /v1/migrations/{migration}/complete and
+// /cancel).
 type PauseEnd struct {
 	// DiscardMemory discards the RAM of the guests that cannot be restored.
 	DiscardMemory bool `json:"discard_memory,omitempty"`
 }
 
-// CopySaved makes a host copy a volume while every guest that has it is saved: the body of POST
-// /v1/migrations/{migration}/copy-saved, with the id M.copy. The host creates Dst, copies, makes
-// the copy durable, and verifies it as requested (empty Verify is full). A Dst to be created in a
-// pool has no path; the op's location has it. The host reports the progress under the migration's
-// id.
+// CopySaved makes a host copy a volume while every guest that has it is saved (POST
+// /v1/migrations/{migration}/copy-saved, id M.copy). The host creates Dst, copies, makes the copy
+// durable, and verifies it as requested (empty Verify is full). A Dst to be created in a pool has
+// no path; the op's Location has it. Progress is reported under the migration's id.
 type CopySaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
@@ -233,15 +222,13 @@ type CopySaved struct {
 	Src         Location `json:"src"`
 	Dst         Location `json:"dst"`
 	CopyOptions `schema:"extensible"`
-	// Overwrite is as in MigrationTarget.
-	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
+	Overwrite   bool `json:"overwrite,omitempty" needs:"-"`
 }
 
-// DropSaved makes the host of a copy remove one end of the copy: the body of POST
-// /v1/migrations/{migration}/drop-saved. With DropDst (id M.drop) it removes the image that
-// copy-saved created, and stops a running copy. With DropSrc (id M.delete) it removes the source
-// after the volume has moved for good. Location is the registry's location of that end; the host
-// removes nothing else.
+// DropSaved makes the host of a copy remove one end of the copy (POST
+// /v1/migrations/{migration}/drop-saved). DropDst (id M.drop) removes the image that copy-saved
+// created, and stops a running copy. DropSrc (id M.delete) removes the source after the volume has
+// moved for good. Location is the registry's location of that end; the host removes nothing else.
 type DropSaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`

@@ -4,14 +4,12 @@ package api
 
 import "strings"
 
-// MinIDPrefix is the shortest prefix of an id that identifies it. A shorter text could match by
-// accident.
+// MinIDPrefix is the shortest prefix of an id that cannot match by accident.
 const MinIDPrefix = 4
 
-// someID is an id with 0 for each digit.
 const someID = "00000000-0000-0000-0000-000000000000"
 
-// MayBeginID reports whether text can be a prefix of an id, and is long enough to identify it.
+// MayBeginID reports whether text can be a prefix of an id of at least MinIDPrefix characters.
 func MayBeginID(text string) bool {
 	digits := strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' || 'a' <= r && r <= 'f' {
@@ -23,8 +21,8 @@ func MayBeginID(text string) bool {
 }
 
 // Lookup returns the thing with the id ref. If there is none, it returns all things with the name
-// ref and all things with ids that begin with ref: a name never hides the id of another thing. key
-// returns the id and the name of a thing, or "".
+// ref or with ids that begin with ref: a name never hides the id of another thing. key returns a
+// thing's id and name, or "".
 func Lookup[T any](things []T, ref string, key func(*T) (id, name string)) []T {
 	var found []T
 	for i := range things {

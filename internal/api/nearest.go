@@ -4,8 +4,8 @@ package api
 
 import "strings"
 
-// Nearest returns the name that word is probably a typo of, or "". Word is a prefix of the name, or
-// differs by at most two letters and less than half of its length.
+// Nearest returns the name that word is probably a typo of, or "". Word is a prefix of the name,
+// or differs by at most two letters and less than half of its length.
 func Nearest(names []string, word string) string {
 	best, near := "", 3
 	for _, name := range names {
@@ -20,8 +20,8 @@ func Nearest(names []string, word string) string {
 	return best
 }
 
-// distance returns how many insertions, deletions, replacements and swaps of adjacent letters turn
-// a into b.
+// distance counts the insertions, deletions, replacements and swaps of adjacent letters from a to
+// b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

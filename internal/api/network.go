@@ -10,8 +10,8 @@ import (
 )
 
 // The prefixes of the paths of NBD exports, in QEMU's syntax:
-// nbd+unix:///EXPORT?socket=/ABSOLUTE/PATH for a server at a Unix socket of the host, and
-// nbd://HOST:PORT/EXPORT for a server over TCP.
+// nbd+unix:///EXPORT?socket=/ABSOLUTE/PATH for a Unix socket of the host, and
+// nbd://HOST:PORT/EXPORT for TCP.
 const (
 	NBDScheme    = "nbd+unix:///"
 	NBDTCPScheme = "nbd://"
@@ -24,7 +24,6 @@ const socketParameter = "?socket="
 type NBDExport struct {
 	Name   string
 	Socket string
-	// Server is HOST:PORT.
 	Server string
 }
 
@@ -39,8 +38,8 @@ func (e NBDExport) URI() string {
 // maxSocketBytes is the capacity of a socket address (sun_path), without its terminator.
 const maxSocketBytes = 107
 
-// Check validates the address of an export. It accepts only characters that need no escaping, so
-// that the text is the same for QEMU, libvirt and this program.
+// Check validates an export. It accepts only characters that need no escaping, so that the text is
+// the same for QEMU, libvirt and Volferry.
 func (e NBDExport) Check() error {
 	switch {
 	case strings.ContainsFunc(e.Name, isEscaped), strings.HasPrefix(e.Name, "/"):

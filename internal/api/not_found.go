@@ -2,7 +2,6 @@
 
 package api
 
-// listings has, for each noun, the command that lists its things.
 var listings = map[string]string{
 	"host":        "`volferryctl host list` shows them",
 	"pool":        "`volferryctl pool list` shows them",

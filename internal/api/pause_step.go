@@ -6,8 +6,7 @@ import "time"
 
 // PauseStep is an event while the guests of a move are paused. Without Host the move reached a
 // phase; with Host the host finished a call, or an instance there reached a state. TookMS is the
-// host's own time for it in milliseconds; the rest of the time between two steps is spent in the
-// registry and on the network.
+// host's own time in milliseconds, without the registry and the network.
 type PauseStep struct {
 	At       time.Time `json:"at"`
 	Phase    string    `json:"phase"`
@@ -21,7 +20,7 @@ type PauseStep struct {
 const PauseRestored = "restored"
 
 // StoodStill returns the longest time that a guest was paused in the last pause of these steps, as
-// the registry saw it. It is 0 if there was no pause or it is not over.
+// the registry saw it. It is 0 if that pause has not ended.
 func StoodStill(steps []PauseStep) time.Duration {
 	var began, ended time.Time
 	for _, s := range steps {

@@ -2,21 +2,18 @@
 
 package api
 
-// MigrationPlan describes a move before it is requested: the answer to POST
-// /v1/volumes/{volume}/migrate:plan. Nothing is done or reserved for it, so the move itself may
-// differ.
+// MigrationPlan describes a move before it is requested (POST /v1/volumes/{volume}/migrate:plan).
+// Nothing is reserved, so the move itself may differ.
 type MigrationPlan struct {
 	VolumeID   string `json:"volume_id"`
 	VolumeName string `json:"volume_name"`
-	// InstanceID, InstanceName and Device identify the attachment that moves; they are empty
-	// without one.
-	InstanceID   string   `json:"instance_id,omitempty"`
-	InstanceName string   `json:"instance_name,omitempty"`
-	Device       string   `json:"device,omitempty"`
-	Src          Location `json:"src"`
-	Dst          Location `json:"dst"`
-	// CreatesDestination: the destination does not exist yet.
-	CreatesDestination bool `json:"creates_destination"`
+	// InstanceID, InstanceName and Device identify the attachment that moves, if any.
+	InstanceID         string   `json:"instance_id,omitempty"`
+	InstanceName       string   `json:"instance_name,omitempty"`
+	Device             string   `json:"device,omitempty"`
+	Src                Location `json:"src"`
+	Dst                Location `json:"dst"`
+	CreatesDestination bool     `json:"creates_destination"`
 	// ConnectsDestination: the destination is a volume of a target and has no device yet. The move
 	// connects it; only then are its existence and size checked.
 	ConnectsDestination bool `json:"connects_destination,omitempty"`
@@ -26,30 +23,28 @@ type MigrationPlan struct {
 	Method       string `json:"method"`
 	Verify       string `json:"verify"`
 	DeleteSource bool   `json:"delete_source"`
-	// Allocation is AllocationThick if the whole size of the new file is allocated at once,
-	// AllocationThin if not; absent if the destination is no file or exists.
+	// Allocation is AllocationThick or AllocationThin; absent if the destination is no file or
+	// exists.
 	Allocation string `json:"allocation,omitempty"`
 	// NeededBytes is the most that the destination may take of its pool or file system, FreeBytes
-	// the free space there; both are absent for an existing device.
+	// the free space there; absent for an existing device.
 	NeededBytes *int64 `json:"needed_bytes,omitempty"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
-	// Warning is about a problem that does not prevent the move: the volume may grow to more than
-	// the free space at the destination, or an op that the move has to wait for needs an operator.
+	// Warning is about a problem that does not prevent the move: the volume may outgrow the free
+	// space at the destination, or an op that the move has to wait for needs an operator.
 	Warning string `json:"warning,omitempty"`
-	// OverlayDir is the directory of the overlay, OverlayFreeBytes the free space there; absent
-	// unless the method is overlay.
+	// OverlayDir and OverlayFreeBytes, the free space there, are for the method overlay only.
 	OverlayDir       string `json:"overlay_dir,omitempty"`
 	OverlayFreeBytes *int64 `json:"overlay_free_bytes,omitempty"`
 }
 
-// RetypePlan describes a retype before it is requested: the answer to POST
-// /v1/volumes/{volume}/retype:plan.
+// RetypePlan describes a retype before it is requested (POST /v1/volumes/{volume}/retype:plan).
 type RetypePlan struct {
 	VolumeID   string   `json:"volume_id"`
 	VolumeName string   `json:"volume_name"`
 	FromType   string   `json:"from_type"`
 	ToType     string   `json:"to_type"`
 	Location   Location `json:"location"`
-	// Move is the move of the retype; absent if the volume stays.
+	// Move is absent if the volume stays.
 	Move *MigrationPlan `json:"move,omitempty"`
 }

@@ -3,8 +3,7 @@
 package api
 
 // OneShared returns the first active pool, or the first, of pools with one name on several hosts.
-// It returns false unless all of them are shared and have the same path: only then are they one
-// pool.
+// It returns false unless all are shared and have the same path: only then are they one pool.
 func OneShared(pools []Pool) (Pool, bool) {
 	var one Pool
 	for i, p := range pools {

@@ -8,20 +8,19 @@ import (
 	"strings"
 )
 
-// Details of the error of a drain's volume that is not in the pool and needs an image below its
+// Details of the error of a drain's volume outside the pool that needs an image below the pool's
 // path: the path of its base image, or of the volume itself.
 const (
 	DetailBaseImage  = "base_image"
 	DetailImageBelow = "image_below"
 )
 
-// pathPools are the types of pools that have exactly their volumes below the path of the pool. The
-// path of a pool of disks or LUNs is a directory of the whole host, such as /dev or
-// /dev/disk/by-path.
+// pathPools are the types of pools that have exactly their volumes below their path. The path of a
+// pool of disks or LUNs is a directory of the whole host, such as /dev or /dev/disk/by-path.
 var pathPools = []string{"dir", "fs", "netfs", "vstorage", "logical", "zfs", "connector"}
 
-// HasBelow reports whether an image of the pool's host is below the path of the pool. It compares
-// the paths and resolves no links.
+// HasBelow reports whether an image of the pool's host is below the path of the pool. It resolves
+// no links.
 func (p *Pool) HasBelow(image string) bool {
 	if p.Path == "" || !slices.Contains(pathPools, p.Type) {
 		return false
@@ -39,8 +38,8 @@ func (p *Pool) HasBelow(image string) bool {
 // Covers reports whether path is the path of the pool or below it.
 func (p *Pool) Covers(path string) bool { return p.HasBelow(path) || p.HasBelow(path+"/any") }
 
-// NeedsPool returns an error with the next command if a volume is not in a pool of its host, but
-// its image or a base image is below the path of the pool: the volume would be lost with the pool.
+// NeedsPool returns an error with the next command if a volume is outside the pool, but its image
+// or a base image is below the pool's path: the volume would be lost with the pool.
 func (v *Volume) NeedsPool(pool *Pool) *Error {
 	if v.Location.Pool == pool.Name || v.Host != pool.Host {
 		return nil
@@ -65,8 +64,8 @@ func (v *Volume) NeedsPool(pool *Pool) *Error {
 	return nil
 }
 
-// Outside reports whether a volume of a drain is not in the pool, and is listed because it needs an
-// image below the path of the pool.
+// Outside reports whether a volume of a drain is outside the pool, and is listed because it needs
+// an image below the pool's path.
 func (v *DrainVolume) Outside() bool { return v.ReadsBase() || v.hasDetail(DetailImageBelow) }
 
 // ReadsBase reports whether that image is a base image.

@@ -11,18 +11,17 @@ import (
 const MaxPoolUses = 64
 
 // PoolUse is a file below the path of a pool that a domain of a host, adopted or not, needs to
-// start and that is no volume of an attachment: the image of a CD-ROM, a disk left out of an
-// adoption, NVRAM, a kernel. Or it is an image below that path of a volume outside the pool,
-// reached by a symbolic link.
+// start and that is no volume of an attachment, such as a CD-ROM or NVRAM. Or it is an image of a
+// volume outside the pool that is below that path through a symbolic link.
 type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`
-	// Volume is the name of that volume. Domain and What are empty then.
+	// Volume is the name of that volume; Domain and What are empty then.
 	Volume string `json:"volume,omitempty" needs:"-"`
 	// What names the disk (cdrom sda) or the element of the definition (nvram).
 	What string `json:"what,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Unknown is why the uses of a domain, or without a domain of the host, are unknown. What and
+	// Unknown is why the uses of a domain, or without a domain of the host, are unknown; What and
 	// Path are empty then.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -45,7 +44,7 @@ func (u *PoolUse) Text() string {
 	return fmt.Sprintf("domain %s%s has %s as its %s", u.Domain, host, u.Path, u.What)
 }
 
-// Compare orders uses by host, domain, volume, path and the other fields.
+// Compare orders uses by all their fields, first the host.
 func (u PoolUse) Compare(other PoolUse) int {
 	return cmp.Or(cmp.Compare(u.Host, other.Host), cmp.Compare(u.Domain, other.Domain), cmp.Compare(u.Volume, other.Volume),
 		cmp.Compare(u.Path, other.Path), cmp.Compare(u.What, other.What), cmp.Compare(u.Unknown, other.Unknown))

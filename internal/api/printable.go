@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable replaces by U+FFFD each character of text that controls a terminal or makes text look
-// like other text. It keeps line breaks and tabs.
+// Printable replaces by U+FFFD each character that controls a terminal or makes text look like
+// other text. It keeps line breaks and tabs.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) || r == '\n' || r == '\t' {
@@ -22,8 +22,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// PrintableJSON makes all texts and field names of a JSON document Printable. It returns a document
-// without such characters unchanged.
+// PrintableJSON makes all texts and field names of a JSON document Printable.
 func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
 	if len(document) == 0 {
 		return document, nil
@@ -45,7 +44,7 @@ func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
 	return clean, nil
 }
 
-// PrintableDetails makes all texts and keys of details Printable. The details are decoded JSON.
+// PrintableDetails makes all texts and keys of decoded JSON Printable.
 func PrintableDetails(details map[string]any) map[string]any {
 	value, _ := printableValue(details)
 	clean, _ := value.(map[string]any) // printableValue returns a map for a map

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// RBDScheme is the prefix of the paths of RBD images of a Ceph cluster: rbd://CLUSTER/POOL/IMAGE,
-// with the id of the cluster (its fsid).
+// RBDScheme is the prefix of the paths of RBD images: rbd://CLUSTER/POOL/IMAGE, with the fsid of
+// the Ceph cluster.
 const RBDScheme = "rbd://"
 
 // RBDImage is an RBD image of a Ceph cluster. Each host knows how to reach the cluster.
 type RBDImage struct {
-	// Cluster is the unique id of the cluster.
+	// Cluster is the fsid of the cluster.
 	Cluster string
 	Pool    string
 	Name    string
@@ -27,8 +27,8 @@ func (i RBDImage) URI() string { return RBDScheme + i.Cluster + "/" + i.Spec() }
 // Spec returns the name of the image within a cluster, in Ceph's syntax.
 func (i RBDImage) Spec() string { return i.Pool + "/" + i.Name }
 
-// Check validates the address of an image. It accepts only characters that need no escaping, so
-// that the text is the same for QEMU, libvirt, Ceph and this program.
+// Check validates the address of an image. It accepts only characters that need no escaping, like
+// NBDExport.Check.
 func (i RBDImage) Check() error {
 	if err := CheckCluster(i.Cluster); err != nil {
 		return err
@@ -47,7 +47,6 @@ func (i RBDImage) Check() error {
 // maxRBDNameBytes is the longest name that librbd accepts (RBD_MAX_IMAGE_NAME_SIZE).
 const maxRBDNameBytes = 96
 
-// clusterBytes is the length of a UUID as text.
 const clusterBytes = 36
 
 // CheckCluster validates the id of a Ceph cluster, a UUID in lower case.

@@ -11,8 +11,8 @@ import (
 // key and body gets the same answer; with another body the error is CodeIdempotencyMismatch.
 const IdempotencyKeyHeader = "Idempotency-Key"
 
-// VolumeCreate creates a volume. An empty Type is the type "default", an empty Format is raw. If
-// Pool is empty, Volferry chooses a pool that the type allows.
+// VolumeCreate creates a volume. An empty Type is "default", an empty Format raw. Without Pool,
+// Volferry chooses a pool that the type allows.
 type VolumeCreate struct {
 	Name      string `json:"name"`
 	SizeBytes int64  `json:"size_bytes"`
@@ -22,8 +22,8 @@ type VolumeCreate struct {
 	Bootable  bool   `json:"bootable,omitempty"`
 }
 
-// VolumeAdopt registers an existing image, named by Path or by Pool and VolumeName. The format is
-// given by the caller and never probed.
+// VolumeAdopt registers an existing image, named by Path or by Pool and VolumeName. Format is
+// required, and never probed.
 type VolumeAdopt struct {
 	Name       string `json:"name"`
 	Path       string `json:"path,omitempty"`
@@ -37,17 +37,17 @@ type VolumeAdopt struct {
 }
 
 // VolumeUpdate changes the fields that are not nil. With Identity the operator asserts that the
-// device with this identity (Location.Identity) is the volume now. An empty Identity means the
-// device at the volume's path.
+// device with this Location.Identity is the volume now; empty means the device at the volume's
+// path.
 type VolumeUpdate struct {
 	Name     *string `json:"name,omitempty"`
 	Bootable *bool   `json:"bootable,omitempty"`
 	Identity *string `json:"identity,omitempty" needs:"identities"`
 }
 
-// InstanceAdopt adopts the disks of a libvirt domain, named by name or UUID, or with All the disks
-// of every domain of the host. The new volumes get the type Type (empty is "default"). If Type is a
-// multiattach type, only <shareable/> disks of the domain get it, and the others get "default".
+// InstanceAdopt adopts the disks of a libvirt domain (a name or UUID), or with All of every domain
+// of the host. The new volumes get the type Type (empty is "default"). If Type is a multiattach
+// type, only <shareable/> disks get it, and the others get "default".
 type InstanceAdopt struct {
 	Domain string `json:"domain,omitempty"`
 	All    bool   `json:"all,omitempty"`
@@ -78,14 +78,13 @@ type VolumeResize struct {
 
 // MigrationTarget is the destination of a move and its options: the body of migration:start and of
 // a volume's migrate. Exactly one of ToPool and ToPath is set. An empty ToFormat keeps the format,
-// an empty Method is "auto", and an empty Verify is "full" ("none" for a mirror). The method "live"
-// is only for a volume's migrate: the registry lets the hosts move the volume while all its guests
-// write.
+// an empty Method is "auto", and an empty Verify is "full" ("none" for a mirror). The method
+// "live" is only for a volume's migrate: the registry makes the hosts move the volume while all
+// its guests write.
 type MigrationTarget struct {
 	ToPool string `json:"to_pool,omitempty"`
 	ToPath string `json:"to_path,omitempty"`
-	// ToType is the type that a retype gives the volume at the end of the move. Empty keeps the
-	// type.
+	// ToType is the volume's type after the move; empty keeps the type.
 	ToType   string `json:"to_type,omitempty"`
 	ToFormat Format `json:"to_format,omitempty"`
 	Method   string `json:"method,omitempty" enum:"auto,overlay,mirror,live"`
@@ -93,29 +92,28 @@ type MigrationTarget struct {
 	DeleteSource bool `json:"delete_source,omitempty"`
 	ExternalCopy bool `json:"external_copy,omitempty"`
 	// KeepBase keeps the base images of a linked clone: the destination is a new qcow2 file over
-	// them, with the volume's own blocks. Without it the volume becomes independent of the base
-	// images.
+	// them, with the volume's own blocks. Without it the volume becomes independent of them.
 	KeepBase bool `json:"keep_base,omitempty" needs:"keep_base"`
 	// PauseAll saves every guest of the volume with its RAM, moves the volume, and restores the
-	// guests: for volumes with several attachments. The registry does it, even if a daemon gets the
-	// request.
+	// guests: for volumes with several attachments. The registry does it, even if a daemon gets
+	// the request.
 	PauseAll bool `json:"pause_all,omitempty"`
-	// MaxPauseSeconds limits, for Method live, how long all guests are expected to be paused at the
-	// end; 0 is 30. The move waits for a moment with such an estimate, and is cancelled if the
-	// pause takes three times as long.
+	// MaxPauseSeconds limits, for Method live, the expected pause of all guests at the end; 0 is
+	// 30. The move waits for such an estimate, and is cancelled if the pause takes three times as
+	// long.
 	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"live_shared"`
-	// ThrottleWriters allows, for Method live, the hosts to throttle their guests' writes to the
-	// volume if the guests write faster than the copy. Without it such a move is cancelled.
+	// ThrottleWriters allows, for Method live, the hosts to throttle writes to the volume if the
+	// guests write faster than the copy. Without it such a move is cancelled.
 	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
-	// Checkpoints is CheckpointsDrop to drop the dirty bitmaps of a volume that no guest writes to.
-	// Otherwise the move of such a volume is refused, since backups that use the bitmaps could not
-	// continue.
+	// Checkpoints is CheckpointsDrop to drop the dirty bitmaps of a volume that no guest writes
+	// to. Otherwise the move of such a volume is refused, since backups that use the bitmaps could
+	// not continue.
 	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
-	// Allocation is how the new file is allocated: AllocationThick for the whole size at once,
-	// AllocationThin, or AllocationKeep, the default, as the source is.
+	// Allocation of the new file: AllocationThick is the whole size at once, AllocationKeep, the
+	// default, is as the source.
 	Allocation string `json:"allocation,omitempty" enum:"keep,thin,thick" needs:"allocation"`
-	// Overwrite allows the move to overwrite a file at ToPath that has data unknown to Volferry, or
-	// that another volume has left. Otherwise the error is dst_in_use with DetailOverwrites.
+	// Overwrite allows to overwrite a file at ToPath with data unknown to Volferry, or that
+	// another volume has left. Otherwise the error is dst_in_use with DetailOverwrites.
 	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
 
@@ -135,16 +133,13 @@ type MigrationComplete struct {
 }
 
 // HostReport is a daemon's report of its host to the registry, at its start and then every few
-// seconds. Pools replaces the registry's list; nil leaves it.
+// seconds. A nil list leaves the registry's list; Migrations are the host's open migrations.
 //
-// Epoch is the last epoch that the host got, 0 if it got none. If it is older than the registry's,
-// the error is stale_epoch. Mark is the newest mark that the host got. Migrations are the open
-// migrations of the host; nil leaves the registry's.
+// Epoch is the last epoch that the host got, 0 if none. If it is older than the registry's, the
+// error is stale_epoch. Mark is the newest mark that the host got.
 //
-// Digest is the Host.ReportDigest of the answer to an earlier report. It means that version, boot
-// id, pools and instances are the same as in that report, and are left out. A registry that does
-// not know the digest, for example after a restart, answers conflict with DetailReportWhole, and
-// the host sends a whole report. "" is no digest.
+// Digest, if not "", is the Host.ReportDigest of the answer to an earlier report: version, boot
+// id, pools and instances are the same as in that report, and are left out.
 type HostReport struct {
 	ID         string           `json:"id"`
 	Name       string           `json:"name"`
@@ -158,25 +153,25 @@ type HostReport struct {
 	Migrations []Migration      `json:"migrations,omitempty"`
 }
 
-// DetailReportFirst is a detail of a registry_unavailable if the host has not reported since the
-// registry started, and of a not_found if the host has not reported the named pool. The host has to
-// report and may then repeat the request.
+// DetailReportFirst is a detail of registry_unavailable if the host has not reported since the
+// registry started, and of not_found if it has not reported the named pool. The host has to report
+// and may then repeat the request.
 const DetailReportFirst = "report_first"
 
-// DetailDistrust is a detail of the error of a TLS connection that was not established, if a server
-// answers: which side does not trust the other.
+// DetailDistrust is a detail of the error of a TLS connection that was not established although a
+// server answers: which side distrusts the other.
 const (
 	DetailDistrust  = "distrust"
 	DistrustsCaller = "of_caller" // the server refused the caller's certificate
 	DistrustsServer = "of_server" // the caller refused the server's certificate
 )
 
-// DetailReportWhole is a detail of the conflict that answers a report with an unknown digest: the
-// host has to send a whole report.
+// DetailReportWhole is a detail of the conflict that answers a report with an unknown digest, for
+// example after a restart of the registry: the host has to send a whole report.
 const DetailReportWhole = "report_whole"
 
-// DetailReportLater is a detail of a refused report if a host reports changes too often. The
-// registry works; the host has to send the report again later.
+// DetailReportLater is a detail of a refused report if a host reports changes too often: the host
+// has to send it again later.
 const DetailReportLater = "report_later"
 
 // InstanceReport is the state of one instance in a HostReport.
@@ -186,14 +181,13 @@ type InstanceReport struct {
 	// Standstill is why a guest that is reported as paused is halted without a pause: asleep,
 	// crashed, or empty.
 	Standstill InstanceState `json:"standstill,omitempty" needs:"-"`
-	// Note is stored as Instance.Note.
-	Note string `json:"note,omitempty"`
+	Note       string        `json:"note,omitempty"`
 	// Differs: the disks of the domain are not at the locations of its volumes. The registry
 	// forgets such an instance only with force.
 	Differs bool `json:"differs,omitempty" needs:"-"`
 }
 
-// AdoptedDisk is a disk of a domain that the adoption of an instance registers as a volume with one
+// AdoptedDisk is a disk that the adoption of an instance registers as a volume with one
 // attachment. The daemon chooses the ids, so that a repeated call creates no second volume.
 type AdoptedDisk struct {
 	VolumeID     string   `json:"volume_id"`
@@ -214,7 +208,7 @@ func (d *AdoptedDisk) DiskAttachment() DiskAttachment {
 	return DiskAttachment{Mode: d.Mode, Device: d.Device, BootIndex: d.BootIndex}
 }
 
-// Attachment returns the attachment that the registration of disk d of in creates.
+// Attachment returns the attachment that the registration in creates for disk d.
 func (d *AdoptedDisk) Attachment(in *InstanceRegister) Attachment {
 	return Attachment{
 		ID: d.AttachmentID, VolumeID: d.VolumeID, InstanceID: in.ID, Host: in.Host,
@@ -222,9 +216,9 @@ func (d *AdoptedDisk) Attachment(in *InstanceRegister) Attachment {
 	}
 }
 
-// InstanceRegister stores an adopted instance with its disks, in one transaction: the body of POST
-// /v1/instances:register at the registry. Slots are disks of the domain that are no volumes (an
-// ISO, an unsupported disk).
+// InstanceRegister stores an adopted instance with its disks, in one transaction (POST
+// /v1/instances:register at the registry). Slots are disks that are no volumes (an ISO, an
+// unsupported disk).
 type InstanceRegister struct {
 	ID    string               `json:"id"`
 	Name  string               `json:"name"`
@@ -234,8 +228,8 @@ type InstanceRegister struct {
 	Slots []BlockDeviceMapping `json:"slots" schema:"nullable"`
 }
 
-// VolumeRegister stores a volume with an image that the daemon creates or has found: the body of
-// POST /v1/volumes:register at the registry. Status is creating or available.
+// VolumeRegister stores a volume with an image that the daemon creates or has found (POST
+// /v1/volumes:register at the registry). Status is creating or available.
 type VolumeRegister struct {
 	ID       string       `json:"id"`
 	Name     string       `json:"name"`
@@ -247,34 +241,34 @@ type VolumeRegister struct {
 }
 
 // VolumeTransition changes the status of a volume if it is still From; otherwise the error is
-// CodeConflict. Location, if not nil, replaces the location of a volume in status creating: its
-// path is known only after the image is created.
+// CodeConflict. Location replaces the location of a volume in status creating: its path is known
+// only after the image is created.
 type VolumeTransition struct {
 	From     VolumeStatus `json:"from"`
 	To       VolumeStatus `json:"to"`
 	Location *Location    `json:"location,omitempty"`
 }
 
-// VolumeGrow reports the size of an image that has grown: the body of POST
-// /v1/volumes/{volume}/grow at the registry. Only a host that has checked the image sends it.
-// FromBytes is the previous size in the registry; if it differs, the error is CodeConflict.
+// VolumeGrow reports the size of an image that has grown (POST /v1/volumes/{volume}/grow at the
+// registry). Only a host that has checked the image sends it. If FromBytes is not the registry's
+// size, the error is CodeConflict.
 type VolumeGrow struct {
 	FromBytes int64 `json:"from_bytes"`
 	SizeBytes int64 `json:"size_bytes"`
 }
 
-// VolumeIdentify reports the identity of a volume's device (Location.Identity), which is at Path:
-// the body of POST /v1/volumes/{volume}/identify at the registry. The registry stores it if it has
-// none yet. If the volume has another path or identity, the error is CodeConflict.
+// VolumeIdentify reports the Location.Identity of a volume's device at Path (POST
+// /v1/volumes/{volume}/identify at the registry). The registry stores it if it has none yet. If
+// the volume has another path or identity, the error is CodeConflict.
 type VolumeIdentify struct {
 	Path     string `json:"path"`
 	Identity string `json:"identity" needs:"identities"`
 }
 
 // VolumeSize sets the size of a volume in the registry to the size of its image, even to a smaller
-// one: the body of POST /v1/volumes/{volume}/size at the registry. A host that has access to the
-// image has to report exactly this size: Host, if that is set. Evidence is how the operator knows
-// that the image is the volume, for the audit trail.
+// one (POST /v1/volumes/{volume}/size at the registry). A host that has access to the image (Host,
+// if set) has to report exactly this size. Evidence, for the audit trail, is how the operator
+// knows that the image is the volume.
 type VolumeSize struct {
 	SizeBytes int64  `json:"size_bytes"`
 	Evidence  string `json:"evidence"`
@@ -287,9 +281,9 @@ type VolumeImage struct {
 	SizeBytes int64  `json:"size_bytes"`
 }
 
-// VolumeResizeBegin locks a volume while its host enlarges it: the body of POST
-// /v1/volumes/{volume}/resize:begin at the registry. Generation is the volume's generation that the
-// host saw. OpID is the op that will unlock the volume with VolumeResizeEnd.
+// VolumeResizeBegin locks a volume while its host enlarges it (POST
+// /v1/volumes/{volume}/resize:begin at the registry). Generation is the volume's generation that
+// the host saw. The op OpID will unlock the volume with VolumeResizeEnd.
 type VolumeResizeBegin struct {
 	Host       string `json:"host"`
 	Epoch      int64  `json:"epoch"`
@@ -297,9 +291,8 @@ type VolumeResizeBegin struct {
 	OpID       string `json:"op_id"`
 }
 
-// VolumeResizeEnd unlocks a volume after a resize: the body of POST /v1/volumes/{volume}/resize:end
-// at the registry. SizeBytes is the size of the image that the host has found, 0 if nothing was
-// done.
+// VolumeResizeEnd unlocks a volume after a resize (POST /v1/volumes/{volume}/resize:end at the
+// registry). SizeBytes is the found size of the image, 0 if nothing was done.
 type VolumeResizeEnd struct {
 	Host      string `json:"host"`
 	Epoch     int64  `json:"epoch"`
@@ -308,10 +301,10 @@ type VolumeResizeEnd struct {
 }
 
 // MigrationRegister is the first step of a migration at the registry. One transaction locks the
-// volume for the migration, reserves Dst and, if the volume is attached, creates a second
-// attachment at Dst in state reserved. Generation is the volume's generation that the caller saw
-// (the error is CodeStaleGeneration if it has changed), Epoch the host's epoch. ToType, if not
-// empty, is the volume's type after the migration; Dst is checked against it.
+// volume, reserves Dst and, if the volume is attached, creates a second attachment at Dst in state
+// reserved. If Generation is not the volume's, the error is CodeStaleGeneration. Epoch is the
+// host's epoch. ToType, if not empty, is the volume's type after the migration; Dst is checked
+// against it.
 type MigrationRegister struct {
 	ID              string   `json:"id"`
 	VolumeID        string   `json:"volume_id"`
@@ -326,11 +319,10 @@ type MigrationRegister struct {
 	OpID            string   `json:"op_id"`
 }
 
-// MigrationTransition changes the state of a migration in the registry if it is in From. completed
-// switches the attachment (or the unattached volume) to Dst, frees the source and raises the
-// volume's generation, in one transaction. cancelled frees Dst and leaves the source unchanged.
-// Both unlock the volume. Dst, if not nil, replaces the reserved location: its path is known only
-// after the image is created.
+// MigrationTransition changes the state of a migration in the registry if it is in From. In one
+// transaction, completed switches the attachment (or the unattached volume) to Dst, frees the
+// source and raises the volume's generation. cancelled frees Dst. Both unlock the volume. Dst, if
+// not nil, replaces the reserved location: its path is known only after the image is created.
 type MigrationTransition struct {
 	From  []MigrationState `json:"from"`
 	To    MigrationState   `json:"to"`
@@ -339,9 +331,9 @@ type MigrationTransition struct {
 	OpID  string           `json:"op_id"`
 	Dst   *Location        `json:"dst,omitempty"`
 	Error *Error           `json:"error,omitempty"`
-	// With NotSwitched the host asserts that the volume was not switched to Dst, which the registry
-	// cannot see. In the states completing and needs_operator the registry frees Dst only with this
-	// assertion.
+	// NotSwitched asserts that the host did not switch the volume to Dst, which the registry
+	// cannot see. In the states completing and needs_operator the registry frees Dst only with
+	// this assertion.
 	NotSwitched bool `json:"not_switched,omitempty"`
 }
 
@@ -357,12 +349,12 @@ type EventPost struct {
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// Which shows which copy of a volume is authoritative. It has the volume's chain, top first, of the
-// registry, the journal and the hypervisor.
+// Which shows which copy of a volume is authoritative. It has the volume's chains, top first, of
+// the registry, the journal and the hypervisor.
 type Which struct {
 	VolumeID string `json:"volume_id"`
-	// Authoritative is the chain with every acknowledged write. It is nil if the three disagree and
-	// Volferry cannot decide.
+	// Authoritative is the chain with every acknowledged write. It is nil if the three disagree
+	// and Volferry cannot decide.
 	Authoritative []Location `json:"authoritative" schema:"nullable"`
 	Registry      *Location  `json:"registry"`
 	Journal       []Location `json:"journal" schema:"nullable"`
@@ -375,15 +367,14 @@ type Which struct {
 	Written []Location `json:"written,omitempty"`
 }
 
-// WithoutRegistry removes the registry's chain, and with it the verdict: while the registry is
-// unavailable, a host has two of the three sources.
+// WithoutRegistry removes the chain of an unavailable registry, and with it the agreement.
 func (w *Which) WithoutRegistry() {
 	w.Registry, w.Agree = nil, false
 	w.Explanation += "; the registry does not answer, so this is by this host's journal and libvirt alone"
 }
 
-// WithoutHypervisor removes the chains of libvirt and the kernel, and with them the verdict:
-// neither registry nor journal knows which image a guest writes to now.
+// WithoutHypervisor removes the chains of libvirt and the kernel, and the verdict: neither
+// registry nor journal knows which image a guest writes to now.
 func (w *Which) WithoutHypervisor(reason string) {
 	w.Live, w.Persistent, w.Authoritative, w.Agree = nil, nil, nil, false
 	w.Explanation = fmt.Sprintf("%s; without libvirt nobody can tell what a guest writes to, so this is what registry and journal have; "+
@@ -400,9 +391,7 @@ type Check struct {
 
 // Fix is a repair by `volferryctl doctor --fix`, or its failure.
 type Fix struct {
-	// Name is the name of the check that found the problem.
-	Name string `json:"name"`
-	// Before is the problem, Action what was done, After the state now.
+	Name   string `json:"name"`
 	Before string `json:"before"`
 	Action string `json:"action"`
 	After  string `json:"after"`
@@ -411,17 +400,16 @@ type Fix struct {
 
 // Status is a summary of a daemon or registry.
 type Status struct {
-	Program  string    `json:"program"`
-	Version  string    `json:"version"`
-	Host     string    `json:"host,omitempty"`
-	HostID   string    `json:"host_id,omitempty"`
-	Since    time.Time `json:"since"`
-	Degraded bool      `json:"degraded"`
-	// Parts are what this program depends on: registry, libvirt, journal, overlays.
-	Parts            []Check `json:"parts"`
-	Instances        int     `json:"instances"`
-	Volumes          int     `json:"volumes"`
-	MigrationsActive int     `json:"migrations_active"`
+	Program          string    `json:"program"`
+	Version          string    `json:"version"`
+	Host             string    `json:"host,omitempty"`
+	HostID           string    `json:"host_id,omitempty"`
+	Since            time.Time `json:"since"`
+	Degraded         bool      `json:"degraded"`
+	Parts            []Check   `json:"parts"`
+	Instances        int       `json:"instances"`
+	Volumes          int       `json:"volumes"`
+	MigrationsActive int       `json:"migrations_active"`
 	// NeedsOperator counts migrations, ops without a migration, and guests that run on an image
 	// that their volume has left.
 	NeedsOperator int `json:"needs_operator"`

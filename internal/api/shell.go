@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// plainWord is a word that a shell does not interpret.
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// ShellLine quotes the words of a command for a shell. A word "--" ends the options; it is left out
-// unless a later word looks like an option: `virsh destroy --domain=web1` ends web1, and a domain
-// may have that name.
+// ShellLine quotes the words of a command for a shell. A word "--" ends the options; it is left
+// out unless a later word looks like an option: `virsh destroy --domain=web1` ends web1, and a
+// domain may have that name.
 func ShellLine(words ...string) string {
 	quoted := make([]string, 0, len(words))
 	for i, w := range words {
@@ -45,7 +44,7 @@ func AttachLine(volume, instance, device string, root bool, mode Mode) string {
 	return ShellLine(words...)
 }
 
-// ExtendLine returns the command that extends a logical volume of LVM to this size.
+// ExtendLine returns the command that extends a logical volume of LVM.
 func ExtendLine(device string, sizeBytes int64) string {
 	return ShellLine("lvextend", "--size", strconv.FormatInt(sizeBytes, 10)+"b", "--", device)
 }

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// CallerHeader names the caller of a daemon's request to the registry: a user of the daemon's
-// socket, or the caller that the registry has named to the daemon. It is for the audit trail, and
-// decides nothing.
+// CallerHeader names, for the audit trail only, the caller of a daemon's request to the registry:
+// a user of the daemon's socket, or the caller that the registry has named to the daemon.
 const CallerHeader = "Volferry-Caller"
 
 // AskedBy separates a daemon and its caller in Event.Who.
@@ -28,27 +27,25 @@ const (
 const RegistryHeader = "Volferry-Registry"
 
 // The statuses of a host. A suspect host has been silent for a while; it keeps all that it holds.
-// For a fenced host an operator has asserted that it cannot touch any volume; it stays fenced until
-// it has released what it lost and returns.
+// A fenced host cannot touch any volume, as an operator has asserted; it stays fenced until it has
+// released what it lost and returns.
 const (
 	HostUp      = "up"
 	HostSuspect = "suspect"
 	HostFenced  = "fenced"
 )
 
-// HostFence fences a host: the body of POST /v1/hosts/{host}/fence. The operator asserts that the
-// host cannot touch any volume any more, and Evidence is how that is known. It raises the host's
-// epoch.
+// HostFence fences a host and raises its epoch (POST /v1/hosts/{host}/fence). Evidence is how the
+// operator knows that the host cannot touch any volume any more.
 type HostFence struct {
 	Evidence string `json:"evidence"`
-	// EvenIfUp fences a host that still reports. Without it the error is conflict, because the host
-	// has power and a network.
+	// EvenIfUp fences a host that still reports. Without it the error is conflict, because the
+	// host has power and a network.
 	EvenIfUp bool `json:"even_if_up,omitempty"`
 }
 
-// HostRejoin is sent by a fenced host once it has released everything that it lost: the body of
-// POST /v1/hosts/{host}/rejoin. Epoch is the epoch that the registry reported to it (the detail
-// "epoch" of stale_epoch).
+// HostRejoin is sent by a fenced host once it has released everything that it lost (POST
+// /v1/hosts/{host}/rejoin). Epoch is the detail "epoch" of stale_epoch.
 type HostRejoin struct {
 	Epoch int64 `json:"epoch"`
 }
@@ -76,25 +73,23 @@ type Task struct {
 	// Late: the task was fetched before, and its caller was told long ago that it may have been
 	// done. The host must not begin it now.
 	Late bool `json:"late,omitempty"`
-	// Needs are the features that the daemon must have for this call. Protocol is the protocol of
-	// the registry: if it is later than the daemon's, Body may have fields that the daemon may
-	// ignore.
+	// Needs are the features that the daemon must have for this call. If Protocol, the registry's
+	// protocol, is later than the daemon's, Body may have fields that the daemon may ignore.
 	Needs    []string `json:"needs,omitempty"`
 	Protocol int      `json:"protocol,omitempty"`
 }
 
-// TaskAnswer is the answer of the host's API: the body of POST
-// /v1/hosts/{host}/tasks/{task}/answer.
+// TaskAnswer is the answer of the host's API (POST /v1/hosts/{host}/tasks/{task}/answer).
 type TaskAnswer struct {
 	Status int             `json:"status"` // of HTTP
 	Body   json.RawMessage `json:"body"`
 }
 
-// MigrationAbandon ends the migration of a fenced host, in the registry only: the body of POST
-// /v1/migrations/{migration}/abandon. Keep selects the copy that is the volume from now on, src or
-// dst; Reason is for the audit trail. EvenIfCorrupt allows to keep dst although the host was
-// folding the guest's writes into it, so that it may have neither the volume's state at the start
-// nor the guest's.
+// MigrationAbandon ends the migration of a fenced host, in the registry only (POST
+// /v1/migrations/{migration}/abandon). Keep selects the copy that is the volume from now on;
+// Reason is for the audit trail. EvenIfCorrupt allows to keep dst although the host was folding
+// the guest's writes into it, so that it may have neither the volume's state at the start nor the
+// guest's.
 type MigrationAbandon struct {
 	Keep          string `json:"keep" enum:"src,dst"`
 	Reason        string `json:"reason"`
@@ -107,27 +102,25 @@ const (
 	KeepDst = "dst"
 )
 
-// PoolDrain moves every volume of a pool, on every host, to another pool: the body of POST
-// /v1/pools/{pool}/drain. Parallel is how many volumes move at a time (0 is 1); the bandwidth
+// PoolDrain moves every volume of a pool, on every host, to another pool (POST
+// /v1/pools/{pool}/drain). Parallel is how many volumes move at a time (0 is 1); the bandwidth
 // limits each of them.
 type PoolDrain struct {
 	ToPool                  string `json:"to_pool"`
 	Parallel                int    `json:"parallel,omitempty"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
-	// Pace is as in CopyOptions.
-	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
-	// Verify is as in CopyOptions. DeleteSource deletes each source after its copy is verified, as
-	// in MigrationTarget: a mirror is verified only with Verify "full".
+	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
+	// DeleteSource deletes each source after its copy is verified: a mirror is verified only with
+	// Verify "full".
 	Verify       string `json:"verify,omitempty" enum:"full,none" needs:"drain_verify"`
 	DeleteSource bool   `json:"delete_source,omitempty"`
 	// LiveShared also moves the volumes of several instances, as MigrationTarget with Method live;
-	// MaxPauseSeconds and ThrottleWriters are as there. PauseAll moves them as PauseAll there.
-	// Without either they are skipped.
+	// PauseAll moves them as PauseAll there. Without either they are skipped.
 	LiveShared      bool  `json:"live_shared,omitempty" needs:"drain_live_shared"`
 	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"drain_live_shared"`
 	ThrottleWriters bool  `json:"throttle_writers,omitempty" needs:"drain_live_shared"`
 	PauseAll        bool  `json:"pause_all,omitempty" needs:"drain_pause_all"`
-	// Checkpoints is as in MigrationTarget, for volumes of at most one instance.
+	// Checkpoints is for volumes of at most one instance.
 	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"drain_checkpoints"`
 }
 
@@ -175,7 +168,7 @@ const (
 	DrainVolumeFailed  = "failed"
 )
 
-// Drain is the emptying of a pool. The registry makes it, and continues after a restart.
+// Drain is the emptying of a pool by the registry, which continues it after a restart.
 type Drain struct {
 	ID                      string        `json:"id"`
 	Pool                    string        `json:"pool"`

@@ -27,7 +27,7 @@ func CountStanding(open []Op) (n int) {
 	return n
 }
 
-// CheckOps returns the check for standing ops. It lists them with what ends each.
+// CheckOps returns the check for standing ops, with what ends each.
 func CheckOps(open []Op) Check {
 	check := Check{Name: "operations", Status: "ok", Message: "none waits for an operator"}
 	var lines, advice []string

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Stopped reports whether a migration does not go on without an operator: its last operation failed
-// or needs an operator, or it has been unable to go on for long. A migration made step by step that
-// waits for its next call has not stopped.
+// Stopped reports whether a migration does not go on without an operator: its last operation
+// failed or needs an operator, or it has long been unable to go on. A migration made step by step
+// that waits for its next call has not stopped.
 func (m *Migration) Stopped() bool {
 	return m.StoppedAt != nil || m.State == MigrationNeedsOperator || m.State == MigrationOrphaned
 }
 
 // Ref returns the argument of the commands that move a volume step by step: the source's
-// attachment, or the migration's id if the volume is not attached.
+// attachment, or the migration's id if the volume is unattached.
 func (m *Migration) Ref() string {
 	if m.SrcAttachmentID != "" {
 		return m.SrcAttachmentID
@@ -40,8 +40,8 @@ func (m *Migration) CompleteCommand() string {
 }
 
 // Cures returns the commands for a migration that has stopped: again continues the move, or shows
-// what an operator must know first, and back cancels it. Back is empty if a cancel is not the first
-// choice.
+// what an operator must know first, and back cancels it. Back is empty if a cancel is not the
+// first choice.
 func (m *Migration) Cures() (again, back string) {
 	again, back = m.goOn(), m.cancelCommand()
 	switch m.State {
@@ -94,7 +94,7 @@ func (m *Migration) goOn() string {
 	}
 }
 
-// KnownCure returns the commands in the migration's error that solve the problem, or "".
+// KnownCure returns the DetailCure of the migration's error, or "".
 func (m *Migration) KnownCure() string {
 	if m.Error == nil {
 		return ""
@@ -103,19 +103,19 @@ func (m *Migration) KnownCure() string {
 	return cure
 }
 
-// underSnapshot reports whether the last operation was refused because of a foreign snapshot, which
-// the commands of its error merge.
+// underSnapshot reports whether the last operation was refused because of a foreign snapshot,
+// which KnownCure merges.
 func (m *Migration) underSnapshot() bool {
 	return m.ChainChanged() && strings.Contains(m.KnownCure(), "virsh blockcommit ")
 }
 
-// ChainChanged reports whether the last operation of the migration was refused because another
-// program has changed the disk. No operation succeeds until the change is reverted.
+// ChainChanged reports whether the last operation was refused because another program has changed
+// the disk. No operation succeeds until the change is reverted.
 func (m *Migration) ChainChanged() bool {
 	return m.Error != nil && m.Error.Code == CodeChainChanged
 }
 
-// lookFirst returns what comes before any other command if the chain was changed, or "".
+// lookFirst returns the commands that come before any other if the chain was changed, or "".
 func (m *Migration) lookFirst() string {
 	if !m.ChainChanged() {
 		return ""
@@ -132,8 +132,8 @@ func (m *Migration) cancelCommand() string {
 }
 
 // PausedGoal returns, for a move with all guests paused that needs an operator, the verb that
-// continues it and the location of its volume. While guests are being resumed, the phase does not
-// show the direction, but the commands in the error do.
+// continues it and the location of its volume. While guests are being resumed, only the commands
+// in the error show the direction.
 func (m *Migration) PausedGoal() (verb string, at Location) {
 	if m.Phase == string(MigrationCancelling) || strings.HasPrefix(m.KnownCure(), "volferryctl migration cancel ") {
 		return "cancel", m.Src
@@ -141,7 +141,7 @@ func (m *Migration) PausedGoal() (verb string, at Location) {
 	return "complete", m.Dst
 }
 
-// StoppedLine describes a migration that has stopped: the volume, since when, and why, in one line.
+// StoppedLine describes a stopped migration in one line: the volume, since when, and why.
 func (m *Migration) StoppedLine() string {
 	line := "volume " + m.volume() + ": its move stands"
 	if m.StoppedAt != nil {
@@ -161,8 +161,7 @@ func (m *Migration) volume() string {
 	return m.VolumeID
 }
 
-// CheckMoves returns the check for migrations that have stopped. It lists them with the commands
-// that continue them.
+// CheckMoves returns the check for stopped migrations, with the commands that continue them.
 func CheckMoves(open []Migration) Check {
 	check := Check{Name: "moves", Status: "ok", Message: "none has stopped"}
 	var lines, advice []string
@@ -186,8 +185,7 @@ func CheckMoves(open []Migration) Check {
 }
 
 // CheckOverlays returns the check for guests that are paused or throttled while they write to an
-// overlay. It lists them with the solution. Unresumed describes other guests that a move has
-// suspended and libvirt does not resume.
+// overlay. Unresumed describes other guests that a move has suspended and libvirt does not resume.
 func CheckOverlays(open []Migration, unresumed ...string) Check {
 	check := Check{Name: "overlays", Status: "ok", Message: "no guest stands still"}
 	var paused, slowed, advice []string
@@ -233,15 +231,15 @@ func CheckOverlays(open []Migration, unresumed ...string) Check {
 	return check
 }
 
-// resumeAdvice is the advice for a guest that libvirt does not resume. After a refusal libvirt
-// mistakes the guest's own leases for another guest's, and refuses each `virsh resume`.
+// resumeAdvice: after a refusal libvirt mistakes the guest's own leases for another guest's, and
+// refuses each `virsh resume`.
 const resumeAdvice = "end what libvirt names, mostly a guest of another host that has the lease of an image of this guest; this guest goes on by itself within seconds then, and volferryd has to run for that (systemctl start volferryd): virsh resume is refused also then"
 
-// ResumeAdvice returns the advice for a migration with a guest that libvirt does not resume.
+// ResumeAdvice returns the advice for a guest that libvirt does not resume.
 func (m *Migration) ResumeAdvice() string { return resumeAdvice }
 
-// WakeAdvice returns the advice for a migration with a guest that an I/O error has paused, or that
-// is throttled. GuestPaused has the advice for the overlay's storage.
+// WakeAdvice returns the advice for a guest that an I/O error has paused, or that is throttled.
+// GuestPaused has the advice for the overlay's storage.
 func (m *Migration) WakeAdvice() string {
 	const see = "see to the overlay's disk"
 	if m.State == MigrationStarted || m.State == MigrationCopying {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// SchemaVersion is the version of every JSON document, the value of "schema_version" in the output
-// of `volferryctl -o json` and in answers of the API.
+// SchemaVersion is the value of "schema_version" in the output of `volferryctl -o json` and in
+// answers of the API.
 const SchemaVersion = 1
 
 // Location is where the data of a volume is. Path is set once the location exists; Pool and Name
-// are empty for a location given by an absolute path. SizeBytes is the exact virtual size.
+// are empty for a location given by a path. SizeBytes is the exact virtual size.
 type Location struct {
 	Pool string `json:"pool,omitempty"`
 	Name string `json:"name,omitempty"`
@@ -21,14 +21,14 @@ type Location struct {
 	Path      string `json:"path"`
 	Format    Format `json:"format"`
 	SizeBytes int64  `json:"size_bytes"`
-	// Backing are the base images of a linked clone at the time when it became a volume.
+	// Backing are the base images of a linked clone when it became a volume.
 	Backing Backing `json:"backing,omitempty" needs:"base_images"`
-	// ImageBytes is the size of the image at Path if the volume is only the first part of it, else
-	// 0. Raw only.
+	// ImageBytes is the size of the image at Path if the volume is only its first part, else 0.
+	// Raw only.
 	ImageBytes int64 `json:"image_bytes,omitempty" needs:"slices"`
-	// LUKSSecret is the UUID of the libvirt secret with the passphrase if the image is a LUKS
-	// container that QEMU opens for the guest, else empty. SizeBytes is the size of the container;
-	// the guest sees all of it except the header. Raw only.
+	// LUKSSecret is the UUID of the libvirt secret with the passphrase if QEMU opens the image as
+	// a LUKS container for the guest. SizeBytes is the size of the container; the guest sees all
+	// of it except the header. Raw only.
 	LUKSSecret string `json:"luks_secret,omitempty" needs:"luks"`
 	// Identity is the identity of the device at Path when it became the volume's (the WWID of a
 	// LUN, the UUID of a map or namespace), or the id of the RBD image. It is empty for a file, an
@@ -39,14 +39,14 @@ type Location struct {
 // IsLUKS reports whether QEMU encrypts the data at the path.
 func (l Location) IsLUKS() bool { return l.LUKSSecret != "" }
 
-// IsSlice reports whether the volume is only the first part of the image at its path.
+// IsSlice reports whether the volume is only the first part of the image.
 func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
 
-// WholeBytes returns the size of the image at the path, including the part after a slice.
+// WholeBytes returns the size of the image, including the part after a slice.
 func (l Location) WholeBytes() int64 { return max(l.SizeBytes, l.ImageBytes) }
 
-// VolumeBytes returns the size of a volume at this location, given the found size of the image. The
-// bytes after a slice do not belong to the volume.
+// VolumeBytes returns the size of the volume in an image of this size. The bytes after a slice do
+// not belong to the volume.
 func (l Location) VolumeBytes(imageBytes int64) int64 {
 	if l.IsSlice() && imageBytes > l.SizeBytes {
 		return l.SizeBytes
@@ -61,8 +61,8 @@ type InstanceState string
 const (
 	InstanceRunning          InstanceState = "running"
 	InstancePaused           InstanceState = "paused"
-	InstanceAsleep           InstanceState = "asleep"  // the guest sleeps (S3)
-	InstanceCrashed          InstanceState = "crashed" // the guest has crashed, and its process is kept
+	InstanceAsleep           InstanceState = "asleep"  // sleeps (S3)
+	InstanceCrashed          InstanceState = "crashed" // the process of the guest is kept
 	InstanceStopped          InstanceState = "stopped"
 	InstanceShelved          InstanceState = "shelved"
 	InstanceShelvedOffloaded InstanceState = "shelved_offloaded"
@@ -89,7 +89,7 @@ const (
 	VolumeInUse     VolumeStatus = "in-use"
 	VolumeDeleting  VolumeStatus = "deleting"
 	VolumeError     VolumeStatus = "error"
-	// VolumeResizing: an op enlarges the volume. No other op changes it until that op is over.
+	// VolumeResizing: an op enlarges the volume, and excludes other ops.
 	VolumeResizing VolumeStatus = "resizing"
 )
 
@@ -110,8 +110,8 @@ type MigrationState string
 
 // The states of a migration. Completed, cancelled and error are final: error means that the start
 // failed and was undone completely. A copy or a complete that fails leaves the migration in its
-// state, with Error set; it may be tried again or cancelled. Needs_operator means that Volferry
-// does nothing until an operator acts.
+// state, with Error set; it may be tried again or cancelled. In needs_operator Volferry does
+// nothing until an operator acts.
 const (
 	MigrationStarting      MigrationState = "starting"
 	MigrationStarted       MigrationState = "started"
@@ -143,13 +143,11 @@ type Host struct {
 	// Behind: the host has not returned since a restore of the registry was accepted. It may have
 	// volumes that the registry does not know it has.
 	Behind bool `json:"behind,omitempty"`
-	// Mark is set in the answer to a report.
+	// Mark, ReportDigest and ReportEverySeconds are set in the answer to a report.
 	Mark *RegistryMark `json:"mark,omitempty"`
-	// ReportDigest is set in the answer to a report. The host may send it as
-	// HostReport.Digest in its next report, if nothing has changed.
+	// ReportDigest may be the HostReport.Digest of the next report, if nothing has changed.
 	ReportDigest string `json:"report_digest,omitempty"`
-	// ReportEverySeconds is set in the answer to a report: how often the registry expects a report
-	// while nothing changes.
+	// ReportEverySeconds is how often the registry expects a report while nothing changes.
 	ReportEverySeconds int `json:"report_every_seconds,omitempty"`
 	// Protocol is the protocol of the host's daemon, 0 until the host has reported to this run of
 	// the registry. Lacks are the registry's features that the daemon lacks.
@@ -157,9 +155,9 @@ type Host struct {
 	Lacks    []string `json:"lacks,omitempty"`
 }
 
-// Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool of this
-// name then see the same bytes. With Multiattach several guests may have a volume of the pool open
-// at once. The registry sets Host and UpdatedAt; a host's report may leave them out.
+// Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool of
+// this name then see the same bytes. With Multiattach several guests may have a volume of the pool
+// open at once. The registry sets Host and UpdatedAt; a report may leave them out.
 type Pool struct {
 	Name          string    `json:"name"`
 	Host          string    `json:"host" schema:"optional"`
@@ -171,8 +169,7 @@ type Pool struct {
 	CapacityBytes int64     `json:"capacity_bytes"`
 	FreeBytes     int64     `json:"free_bytes"`
 	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
-	// Uses are the files below Path that domains of the host need and that are no volumes of
-	// attachments, at most MaxPoolUses.
+	// Uses are at most MaxPoolUses.
 	Uses []PoolUse `json:"uses,omitempty" needs:"-"`
 }
 
@@ -200,12 +197,11 @@ type Volume struct {
 	Location    Location     `json:"location"`
 	Attachments []Attachment `json:"attachments"`
 	MigrationID string       `json:"migration_id,omitempty"`
-	// ResizeOpID is the op that enlarges the volume, or empty.
+	// ResizeOpID is the op that enlarges the volume.
 	ResizeOpID string `json:"resize_op_id,omitempty"`
 	// Adopted: the data existed before it became a volume, so volferryctl asks the operator before
-	// a delete. Adopted stays true when the volume moves, since the copy may be the only one of
-	// that data. A source that a move has left belongs to no volume, and deleting the volume does
-	// not delete it.
+	// a delete. It stays true when the volume moves, since the copy may be the only one of that
+	// data.
 	Adopted bool `json:"adopted"`
 	// SizeChangedAt is when the size was last found changed, or nil.
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`
@@ -226,22 +222,21 @@ type ReleasedSource struct {
 	ReleasedAt     time.Time `json:"released_at"`
 	// Written: it was written since the volume left it.
 	Written bool `json:"written,omitempty"`
-	// WrittenUnknown is why it is unknown whether it was written since, else empty.
+	// WrittenUnknown is why it is unknown whether it was written since.
 	WrittenUnknown string `json:"written_unknown,omitempty"`
-	// RunBy is the name of a domain of its host with a running guest that has it as a disk, or
-	// empty.
+	// RunBy is the name of a domain of its host with a running guest that has it as a disk.
 	RunBy string `json:"run_by,omitempty"`
-	// VolumePath is the path of the volume now, empty if unknown.
+	// VolumePath is the volume's present path, if known.
 	VolumePath string `json:"volume_path,omitempty"`
-	// Unrecorded: the registry does not know the move, and still has the volume here. VolumePath is
-	// from the host's journal then.
+	// Unrecorded: the registry does not know the move, and still has the volume here. VolumePath
+	// is from the host's journal then.
 	Unrecorded bool `json:"unrecorded,omitempty" needs:"-"`
-	// Blocked is why a delete would be refused now, else empty.
+	// Blocked is why a delete would be refused now.
 	Blocked string `json:"blocked,omitempty"`
 }
 
-// Unheld reports whether no host has an instance with the volume: it is attached to no instance, or
-// only to shelved_offloaded ones. No guest can have it open then.
+// Unheld reports whether no host has an instance with the volume: it is attached to no instance,
+// or only to shelved_offloaded ones. No guest can have it open then.
 func (v *Volume) Unheld() bool {
 	return !slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Host != "" })
 }
@@ -269,27 +264,24 @@ type BlockDeviceMapping struct {
 	BootIndex    *int    `json:"boot_index"`
 	VolumeID     *string `json:"volume_id"`
 	AttachmentID *string `json:"attachment_id"`
-	// Mode is the mode of the attachment, empty without one.
-	Mode Mode `json:"mode,omitempty"`
+	Mode         Mode    `json:"mode,omitempty"`
 	// Note is why the disk in the slot is not a volume.
-	Note string `json:"note,omitempty"`
-	// Slot describes the last disk of an empty slot.
+	Note string          `json:"note,omitempty"`
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
 // SlotDefinition describes the last disk of an empty slot, so that another volume can get the same
 // settings.
 type SlotDefinition struct {
-	// Disk is the previous disk in the hypervisor's format: target, bus, address, boot order and
-	// everything else in the definition of the domain.
+	// Disk is the previous disk with all its settings, in the hypervisor's format.
 	Disk string `json:"disk"`
-	// SerialOfVolume: the disk's serial was the id of its volume, so the serial of the next disk is
-	// the id of the next volume. Otherwise the serial belongs to the slot and stays.
+	// SerialOfVolume: the disk's serial was the id of its volume, so the next disk's is the id of
+	// the next volume. Otherwise the serial belongs to the slot and stays.
 	SerialOfVolume bool `json:"serial_of_volume"`
 }
 
-// Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID. Host is empty if
-// it is shelved_offloaded.
+// Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID. Host is empty
+// if it is shelved_offloaded.
 type Instance struct {
 	ID    string        `json:"id"`
 	Name  string        `json:"name"`
@@ -305,8 +297,8 @@ type Instance struct {
 	// Differs: the disks of the domain are not at the locations of its volumes.
 	Differs             bool                 `json:"differs,omitempty" needs:"-"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
-	// DetachedDisks describe the disks of volumes that were detached from the instance, so that
-	// each can return with its settings. Lists leave them out.
+	// DetachedDisks describe the disks of detached volumes, so that each can return with its
+	// settings. Lists leave them out.
 	DetachedDisks []DetachedDisk `json:"detached_disks,omitempty"`
 	CreatedAt     time.Time      `json:"created_at"`
 	UpdatedAt     time.Time      `json:"updated_at"`
@@ -341,25 +333,23 @@ type StallMS struct {
 
 // Migration is the move of a volume from Src to Dst.
 type Migration struct {
-	ID                 string         `json:"id"`
-	VolumeID           string         `json:"volume_id"`
-	VolumeName         string         `json:"volume_name,omitempty"`
-	InstanceID         string         `json:"instance_id,omitempty"`
-	Host               string         `json:"host"`
-	SrcAttachmentID    string         `json:"src_attachment_id,omitempty"`
-	DstAttachmentID    string         `json:"dst_attachment_id,omitempty"`
-	Src                Location       `json:"src"`
-	Dst                Location       `json:"dst"`
-	Method             string         `json:"method" enum:"overlay,offline,mirror,save"`
-	State              MigrationState `json:"state"`
-	Phase              string         `json:"phase"`
-	BytesTotal         int64          `json:"bytes_total"`
-	BytesDone          int64          `json:"bytes_done"`
-	RateBytesPerSecond int64          `json:"rate_bytes_per_second"`
-	// BandwidthBytesPerSecond is the operator's limit of the copy; 0 is none.
-	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second"`
-	// Pace is as in CopyOptions. Pacing describes how the copy is slowed down for the guest now,
-	// and why; it is empty if it is not.
+	ID                      string         `json:"id"`
+	VolumeID                string         `json:"volume_id"`
+	VolumeName              string         `json:"volume_name,omitempty"`
+	InstanceID              string         `json:"instance_id,omitempty"`
+	Host                    string         `json:"host"`
+	SrcAttachmentID         string         `json:"src_attachment_id,omitempty"`
+	DstAttachmentID         string         `json:"dst_attachment_id,omitempty"`
+	Src                     Location       `json:"src"`
+	Dst                     Location       `json:"dst"`
+	Method                  string         `json:"method" enum:"overlay,offline,mirror,save"`
+	State                   MigrationState `json:"state"`
+	Phase                   string         `json:"phase"`
+	BytesTotal              int64          `json:"bytes_total"`
+	BytesDone               int64          `json:"bytes_done"`
+	RateBytesPerSecond      int64          `json:"rate_bytes_per_second"`
+	BandwidthBytesPerSecond int64          `json:"bandwidth_bytes_per_second"`
+	// Pacing describes how and why the copy is slowed down for the guest now, or is empty.
 	Pace         string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 	Pacing       string `json:"pacing,omitempty" needs:"-"`
 	OverlayBytes int64  `json:"overlay_bytes"`
@@ -368,51 +358,49 @@ type Migration struct {
 	GuestPaused string `json:"guest_paused,omitempty"`
 	// GuestNotResumed is why libvirt refuses to resume a guest that the migration has paused.
 	GuestNotResumed string `json:"guest_not_resumed,omitempty" needs:"-"`
-	// ChainProblem is a change by another program to the images of the disk, nil if none was seen.
+	// ChainProblem is nil if no other program has changed the images of the disk.
 	ChainProblem *ChainProblem `json:"chain_problem,omitempty" needs:"-"`
-	// GuestThrottled is how fast the guest may write, and why, while the space for overlays is
-	// short and the host throttles its guests.
+	// GuestThrottled is how fast the guest may write, and why, while the host throttles its guests
+	// for lack of space for overlays.
 	GuestThrottled string  `json:"guest_throttled,omitempty" needs:"-"`
 	StallMS        StallMS `json:"stall_ms"`
 	ExposedSeconds float64 `json:"exposed_seconds"`
-	// OverlayShared: the overlay is on storage that other hosts see, so the guest's writes of
-	// ExposedSeconds survive the loss of this host.
+	// OverlayShared: other hosts see the overlay, so the guest's writes of ExposedSeconds survive
+	// the loss of this host.
 	OverlayShared bool   `json:"overlay_shared,omitempty" needs:"-"`
 	Verify        string `json:"verify"`
 	ExternalCopy  bool   `json:"external_copy"`
 	DeleteSource  bool   `json:"delete_source"`
-	// Composite: the migration goes on by itself from one call to the next, as in `volume migrate`.
-	// It waits for an external copy.
+	// Composite: the migration goes on by itself from one call to the next, as in `volume
+	// migrate`. It waits for an external copy.
 	Composite  bool       `json:"composite,omitempty" needs:"-"`
 	StartedAt  *time.Time `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 	// StoppedAt is when the migration stopped, because its last operation failed or needs an
-	// operator, or when a migration that goes on by itself became unable to; Error has the reason.
-	// It is nil while the migration goes on, or waits for its caller's next call.
+	// operator, or it became unable to go on by itself; Error has the reason. It is nil while the
+	// migration goes on, or waits for its caller's next call.
 	StoppedAt *time.Time `json:"stopped_at,omitempty" needs:"-"`
 	// PauseSteps are the steps of a migration that the registry leads, while its guests were
 	// paused; lists leave them out.
 	PauseSteps []PauseStep `json:"pause_steps,omitempty" needs:"-"`
-	// Remark describes how the result of a migration differs, or may differ, from what the caller
-	// may expect.
+	// Remark describes how the result differs, or may differ, from the caller's expectation.
 	Remark string `json:"remark,omitempty"`
 	Error  *Error `json:"error"`
 }
 
 // Op is a durable operation on a host. MigrationID is set if the op is part of a migration.
-// Location is the destination that a copy with all guests paused has created, once it is done.
-// Remark describes how the result of a finished op differs from what the caller may expect.
+// Location is the destination that a copy with all guests paused has created. Remark describes how
+// the result of a finished op differs from the caller's expectation.
 //
-// WaitingFor is the reason of a wait: registry, hypervisor, processes, storage, guest, backup, turn
-// (the op Behind comes first) or another word; it is empty while the op works. WaitingSince is when
-// the wait began. Next has the commands that end an op that needs an operator, if they are known,
-// for display.
+// WaitingFor is registry, hypervisor, processes, storage, guest, backup, turn (the op Behind comes
+// first) or another word; it is empty while the op works. The wait began at WaitingSince. Next has
+// the commands, if known, that end an op that needs an operator, for display.
 type Op struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`
 	State string `json:"state" enum:"running,undoing,done,undone,needs_operator"`
 	Step  string `json:"step,omitempty"`
-	// Subject is the volume or instance of the op, for display; it may be empty.
+	// Subject is the op's volume or instance, for display; it may be empty.
 	Subject string `json:"subject,omitempty"`
 
 	WaitingFor   string     `json:"waiting_for,omitempty"`
@@ -421,7 +409,7 @@ type Op struct {
 
 	MigrationID string    `json:"migration_id,omitempty"`
 	Location    *Location `json:"location,omitempty"`
-	// Live is the result of an op of a move while all guests write, once it is done.
+	// Live is the result of a finished op of a move while all guests write.
 	Live       *LiveOutcome `json:"live,omitempty"`
 	Remark     string       `json:"remark,omitempty"`
 	CreatedAt  time.Time    `json:"created_at"`
@@ -430,8 +418,8 @@ type Op struct {
 	Next       string       `json:"next,omitempty"`
 }
 
-// The states of an op that has ended or waits for the operator. The last line of its stream has one
-// of them as its result.
+// The states of an op that has ended or waits for the operator. The last line of its stream has
+// one of them as its result.
 const (
 	OpDone          = "done"
 	OpUndone        = "undone"

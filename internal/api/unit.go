@@ -2,6 +2,6 @@
 
 package api
 
-// UnitFailed is the prefix of the unit's status after a daemon or registry ended with an error. The
-// error follows it.
+// UnitFailed begins the unit's status after a daemon or registry ended with an error, which
+// follows.
 const UnitFailed = "failed: "
