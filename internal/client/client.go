@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client sends HTTP requests to volferryd and volferry-registry. It owns the transport, and
-// the decoding of answers and errors.
+// Package client sends HTTP requests to volferryd and volferry-registry.
 package client
 
 import (
@@ -25,7 +24,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// maxAnswerBytes limits the memory for an answer.
 const maxAnswerBytes = 64 << 20
 
 // Client sends requests to one daemon or registry. It is safe for concurrent use.
@@ -34,7 +32,7 @@ type Client struct {
 	http    *http.Client
 	timeout time.Duration
 	clock   clock
-	// known and failover are for a target of several URLs; failover is nil for one URL.
+	// known and failover are for several URLs; failover is nil for one.
 	known    func() string
 	failover *failover
 }
@@ -42,32 +40,31 @@ type Client struct {
 // Setting configures a Client.
 type Setting func(*Client)
 
-// UnavailableAs sets the error code for a server that cannot be reached. Default:
+// UnavailableAs sets the error code for a server that cannot be reached. The default is
 // CodeHypervisorUnavailable.
 func UnavailableAs(code api.Code) Setting {
 	return func(c *Client) { c.unavailable = code }
 }
 
-// Timeout limits each Do. A server that does not answer in time counts as unreachable. The default
-// is no limit; streams have none.
+// Timeout limits each Do. A server that does not answer in time counts as unreachable. Streams
+// have no limit.
 func Timeout(d time.Duration) Setting {
 	return func(c *Client) { c.timeout = d }
 }
 
-// TLS sets the PEM files for an https:// target: the authority of the server's certificate, and the
-// client's own certificate and key. They are read again when they change. A Unix socket needs none.
+// TLS sets the PEM files for an https:// target: the authority of the server's certificate, and
+// the client's own certificate and key. They are read again when they change.
 func TLS(caFile, certFile, keyFile string) Setting {
 	return func(c *Client) { c.tlsFiles = &tlsFiles{ca: caFile, cert: certFile, key: keyFile} }
 }
 
-// As adds to every request the host that makes it, and the epoch that this host believes to have at
-// that moment. Nothing is added while the id is empty.
+// As adds to every request the host that makes it, and the present epoch of that host. Nothing is
+// added while the id is empty.
 func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
 }
 
-// ForCaller adds a caller to every request with a key: the result of caller for the key. Nothing is
-// added if that is empty.
+// ForCaller adds to every request with a key the result of caller for the key, unless it is empty.
 func ForCaller(caller func(key string) string) Setting {
 	return func(c *Client) { c.caller = caller }
 }
@@ -79,14 +76,14 @@ func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) 
 }
 
 // OfRegistry makes a client of several URLs refuse every registry except the one with the id that
-// known returns. While that is "", the first registry that answers is accepted.
+// known returns. While known returns "", the first registry that answers is accepted.
 func OfRegistry(known func() string) Setting {
 	return func(c *Client) { c.known = known }
 }
 
 // New returns a client of the server at target: unix:///path, the absolute path of a socket,
-// https://host[:port] with TLS, or several URLs of one registry, separated by commas. It connects
-// at the first request.
+// https://host[:port], or several URLs of one registry, separated by commas. It connects at the
+// first request.
 func New(target string, settings ...Setting) (*Client, error) {
 	c := &Client{connection: connection{unavailable: api.CodeHypervisorUnavailable}}
 	for _, set := range settings {
@@ -115,8 +112,7 @@ func IsList(target string) bool {
 	return strings.HasPrefix(target, "https://") && strings.Contains(target, ",") || strings.Contains(target, ",https://")
 }
 
-// Target returns the server's address for messages: the path of a socket, a URL, or several URLs
-// separated by commas.
+// Target returns the server's address for messages, in the form of New.
 func (c *Client) Target() string { return c.target }
 
 // Credentials returns the client's certificate, or nil for a Unix socket.
@@ -152,35 +148,32 @@ func newCall(opts []Option) (c call) {
 	return c
 }
 
-// IdempotencyKey sends the request under the op id key: the server does it once, however often it
-// is sent.
+// IdempotencyKey sends the request under the op id key: the server does it once.
 func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 
 // waitLonger extends the timeout by d, for a request that asks the server to delay its answer.
 func waitLonger(d time.Duration) Option { return func(c *call) { c.extraWait = d } }
 
-// Within limits this Do, instead of Timeout. A server that does not answer in time counts as
-// unreachable.
+// Within replaces Timeout for this Do.
 func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
 
-// Whole makes Do decode the whole document into out, even if the route has one noun. It is for
-// members such as stale and age_seconds.
+// Whole makes Do decode the whole document into out, for members such as stale and age_seconds.
 func Whole() Option { return func(c *call) { c.whole = true } }
 
-// noun makes Do decode only this member of the answer into out. A newer program may add other
-// members.
+// noun makes Do decode only this member of the answer. A newer program may add other members.
 func noun(name string) Option { return func(c *call) { c.noun = name } }
 
 // nextOf makes Do set next to the cursor of a list's next page, "" if there is none.
 func nextOf(next *string) Option { return func(c *call) { c.next = next } }
 
-// Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil ignores
-// the answer). If the answer has several nouns, out gets the whole document. Path may have a query.
+// Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil
+// ignores the answer). If the answer has several nouns, out gets the whole document. Path may have
+// a query.
 //
-// The error is an *api.Error, or wraps the error of ctx if ctx ended first. If the connection broke
-// after the request was sent, the error has the detail "maybe_done": true; the caller may repeat
-// the request with the same Idempotency-Key. A request that needs a feature which the server lacks
-// is not sent, and the error is state_forbidden.
+// The error is an *api.Error, or wraps the error of ctx if ctx ended first. If the connection
+// broke after the request was sent, the error has the detail "maybe_done": true; the caller may
+// repeat the request with the same Idempotency-Key. A request that needs a feature which the
+// server lacks is not sent, and the error is state_forbidden.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	options := newCall(opts)
 	options.needs = protocol.Needs(in)
@@ -212,7 +205,6 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 		return err
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-	// The answer is complete or failed, so an error here does not matter.
 	_ = resp.Body.Close()
 	if err != nil {
 		return c.transportError(ctx, err)
@@ -267,7 +259,6 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte
 	return resp, wasSent(err, int(written.Load()))
 }
 
-// answeredError returns the error in an answer of the server.
 func (c *Client) answeredError(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var e api.ErrorBody
@@ -277,8 +268,7 @@ func (c *Client) answeredError(resp *http.Response) error {
 	return api.Errorf(api.CodeInternal, "the answer was %s, which is not Volferry's way to say it; is %s the right place?", resp.Status, c.target)
 }
 
-// remarks are members that describe an answer: it is from a cache and its age, or some instances
-// were adopted before.
+// remarks are members that describe an answer: a cache and its age, or instances adopted before.
 var remarks = []string{"schema_version", "stale", "age_seconds", "already_adopted"}
 
 func decodeAnswer(method, path string, body []byte, out any, options call) error {
@@ -326,7 +316,7 @@ func (c *Client) ClockAhead() (time.Duration, bool) {
 	return *ahead, true
 }
 
-// checkNeeds is CheckPeer, but first asks an unknown server for its version and features.
+// checkNeeds is CheckPeer, but first asks an unknown server for its features.
 func (c *Client) checkNeeds(ctx context.Context, needs []string) error {
 	if len(needs) == 0 {
 		return nil
@@ -337,7 +327,7 @@ func (c *Client) checkNeeds(ctx context.Context, needs []string) error {
 		if err != nil {
 			return err
 		}
-		_ = resp.Body.Close() // its header has the features
+		_ = resp.Body.Close()
 	}
 	return c.CheckPeer(needs)
 }

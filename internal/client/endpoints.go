@@ -12,7 +12,7 @@ type Endpoint struct {
 	URL string
 	// InUse: requests go to this URL.
 	InUse bool
-	// Err is why the last try of this URL failed, nil if it succeeded or there was none.
+	// Err is why the last try of this URL failed, or nil.
 	Err error
 }
 
@@ -35,8 +35,7 @@ func (c *Client) Endpoints() []Endpoint {
 // endpoint in use.
 var ErrTwoRegistries = errors.New("another process of the same registry answers there at the same time")
 
-// Probe connects to each endpoint and identifies its registry. It does not change the endpoint in
-// use.
+// Probe connects to each endpoint and identifies its registry. The endpoint in use stays.
 func (c *Client) Probe(ctx context.Context) []Endpoint {
 	out := c.Endpoints()
 	if out == nil {

@@ -23,16 +23,16 @@ func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
 
-// sentError is the error of a request that was written before: net/http sends a request with an
-// Idempotency-Key again by itself if a kept connection breaks. The last error then does not show
-// the outcome of the first attempt.
+// sentError is the error of a request that was written before: net/http repeats a request with an
+// Idempotency-Key by itself if a kept connection breaks. The last error then does not show the
+// outcome of the first attempt.
 type sentError struct{ err error }
 
 func (e *sentError) Error() string { return e.err.Error() }
 func (e *sentError) Unwrap() error { return e.err }
 
-// wasSent returns err as a sentError if the request was written although err alone would mean that
-// it never was. Times is how often it was written.
+// wasSent returns err as a sentError if the request was written, times times, although err alone
+// would mean that it never was.
 func wasSent(err error, times int) error {
 	var (
 		op        *net.OpError
@@ -45,7 +45,6 @@ func wasSent(err error, times int) error {
 	return err
 }
 
-// transportError explains to the caller why no answer came.
 func (c *connection) transportError(ctx context.Context, err error) error {
 	var (
 		op        *net.OpError
@@ -79,8 +78,7 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	return api.Errorf(c.unavailable, "the connection to %s broke before the answer came (%v); the request may have been done", c.target, err).With("maybe_done", true)
 }
 
-// ofHandshake reports whether a TLS alert only ever ends a handshake, and not an established
-// connection.
+// ofHandshake reports whether a TLS alert only ever ends a handshake.
 func ofHandshake(alert error) bool {
 	text := alert.Error()
 	for _, word := range []string{"certificate", "access denied", "handshake failure", "protocol version"} {
@@ -91,7 +89,6 @@ func ofHandshake(alert error) bool {
 	return false
 }
 
-// handshakeError explains why the client refused the server.
 func (c *connection) handshakeError(err error) error {
 	var (
 		name    x509.HostnameError
@@ -115,10 +112,8 @@ func (c *connection) handshakeError(err error) error {
 	return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, err)
 }
 
-// explaining explains transport errors as Do does.
 type explaining struct{ c *connection }
 
-// RoundTrip implements http.RoundTripper.
 func (e explaining) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := e.c.transport.RoundTrip(r)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // failover sends requests to one registry, at the URL where it answers. See DESIGN.md.
 type failover struct {
 	members []*connection
-	// known returns the id of the expected registry, "" if it is unknown.
+	// known returns the id of the expected registry, "" if unknown.
 	known func() string
 	// reports: a session accepts changes only after a report of this host.
 	reports bool
@@ -28,12 +28,10 @@ type failover struct {
 	mu      sync.Mutex
 	current *session
 	// first is the id of the registry that answered first.
-	first string
-	// failures are the errors of the members' last tries.
+	first    string
 	failures []error
 }
 
-// connectToAny parses a list of URLs of one registry. known returns the id of that registry, or "".
 func (c *connection) connectToAny(targets []string, known func() string) (*failover, error) {
 	f := &failover{known: known, reports: c.as != nil, failures: make([]error, len(targets))}
 	var names []string
@@ -67,8 +65,8 @@ func (f *failover) inUse() *session {
 	return f.current
 }
 
-// replace replaces s by a new session at a member, unless s has been replaced already. It returns
-// the session in use.
+// replace replaces s by a new session at a member, unless s is replaced already, and returns the
+// session in use.
 func (f *failover) replace(s *session, index int) *session {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,14 +77,12 @@ func (f *failover) replace(s *session, index int) *session {
 	return f.current
 }
 
-// note stores the result of a member's last try.
 func (f *failover) note(index int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failures[index] = err
 }
 
-// CloseIdleConnections closes the idle connections.
 func (f *failover) CloseIdleConnections() { f.inUse().transport.CloseIdleConnections() }
 
 type reportKey struct{}
@@ -99,7 +95,6 @@ type changeKey struct{}
 // asChange marks the request of ctx as a change, regardless of its method.
 func asChange(ctx context.Context) context.Context { return context.WithValue(ctx, changeKey{}, true) }
 
-// RoundTrip implements http.RoundTripper. Its errors are as for Client.Do.
 func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	isReport := ctx.Value(reportKey{}) != nil
@@ -109,7 +104,7 @@ func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 	for first := true; ; first = false {
 		if f.reports && isChange && !isReport && !s.reported.Load() {
 			if r.Body != nil {
-				_ = r.Body.Close() // not sent
+				_ = r.Body.Close()
 			}
 			return nil, f.reportFirst(s)
 		}
@@ -158,7 +153,7 @@ func (f *failover) reportFirst(s *session) error {
 	return e.With(api.DetailReportFirst, true)
 }
 
-// nobody returns the errors of all members, or nil if one answered.
+// nobody returns the errors of all members, or nil if a member answered.
 func (f *failover) nobody() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,7 +177,6 @@ func (f *failover) nobody() error {
 	return e
 }
 
-// errOtherProcess is the error of a connection to another process than the session's.
 var errOtherProcess = errors.New("another process of the registry answers than before")
 
 // session holds the connections to one process of a registry through one URL.
@@ -209,7 +203,6 @@ func (f *failover) newSession(index int) *session {
 	return s
 }
 
-// request returns r for this session.
 func (s *session) request(r *http.Request, first bool) (*http.Request, error) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.Host = s.member.base.Scheme, s.member.base.Host, s.member.base.Host
@@ -247,7 +240,6 @@ func (s *session) check(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// checkID refuses every registry except the expected one.
 func (f *failover) checkID(member *connection, id string) error {
 	want := ""
 	if f.known != nil {

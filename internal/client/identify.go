@@ -16,10 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// maxVersionBytes limits the answer that identifies a registry.
 const maxVersionBytes = 64 << 10
 
-// identify asks over a new connection for the id of the registry and the id of its process.
+// identify asks over a new connection for the ids of the registry and of its process.
 func (c *connection) identify(ctx context.Context, conn net.Conn) (id, process string, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// maxPages limits the pages of a list, to ten million entries or 10 GiB.
-	maxPages = 10_000
-	// maxListBytes limits the memory for a whole list.
+	// maxPages limits a list to ten million entries or 10 GiB.
+	maxPages     = 10_000
 	maxListBytes = 256 << 20
 )
 
 // FollowPages calls ask for each page of a list until ask returns no next cursor. The argument of
-// ask is the cursor of the page, "" for the first. It returns an error if a page fails or the list
-// does not end. The caller must then not conclude that anything is missing from the list.
+// ask is the cursor of the page, "" for the first. After an error (a page fails, or the list does
+// not end) the caller must not conclude that anything is missing from the list.
 func FollowPages(ask func(after string) (next string, err error)) error {
 	seen := map[string]bool{}
 	for after := ""; ; {
@@ -37,8 +36,8 @@ func FollowPages(ask func(after string) (next string, err error)) error {
 	}
 }
 
-// NextIn returns the cursor of a list's next page from the members of an answer. It returns "" for
-// the last page, and for the whole list of a program without pages.
+// NextIn returns the cursor of a list's next page from the members of an answer: "" for the last
+// page, and for a program without pages.
 func NextIn(members map[string]json.RawMessage) (next string, err error) {
 	value, there := members[routes.Next]
 	if !there {
@@ -50,7 +49,7 @@ func NextIn(members map[string]json.RawMessage) (next string, err error) {
 	return next, nil
 }
 
-// CheckListBytes refuses a list that takes too much memory as a whole.
+// CheckListBytes refuses a list that takes too much memory.
 func CheckListBytes(bytes int) error {
 	if bytes > maxListBytes {
 		return api.Errorf(api.CodeInternal, "the list has more than %d MiB, which is the most that is taken", maxListBytes>>20)

@@ -6,8 +6,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// Peer returns the announcement of the server's last answer. It returns false before the first
-// answer.
+// Peer returns the announcement of the server's last answer, false before the first answer.
 func (c *connection) Peer() (protocol.Announcement, bool) {
 	if peer := c.peer.Load(); peer != nil {
 		return *peer, true
@@ -15,8 +14,7 @@ func (c *connection) Peer() (protocol.Announcement, bool) {
 	return protocol.Announcement{}, false
 }
 
-// CheckPeer returns state_forbidden for a request that needs features which the server is known to
-// lack.
+// CheckPeer returns state_forbidden if the server is known to lack one of the features.
 func (c *connection) CheckPeer(needs []string) error {
 	peer, known := c.Peer()
 	if !known {

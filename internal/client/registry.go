@@ -15,16 +15,16 @@ import (
 )
 
 // Registry is a client of volferry-registry. A reference is an id, a name or the beginning of an
-// id. An op id identifies one change, however often its request is sent, so an op that makes
-// several changes needs an id for each. An empty op id is for a change that is never sent again.
-// Errors are as for Client.Do, with CodeRegistryUnavailable if the registry cannot be reached.
+// id. An op id identifies one change, so an op that makes several changes needs an id for each. An
+// empty op id is for a change that is never sent again. Errors are as for Client.Do, with
+// CodeRegistryUnavailable if the registry cannot be reached.
 type Registry struct {
 	*Client
 	through func(ctx context.Context, send func() error) error
 }
 
-// registryTimeout limits every request to the registry, which normally answers in milliseconds. Ops
-// that wait for the registry are woken when it is back.
+// registryTimeout limits every request to the registry, which normally answers in milliseconds.
+// Ops that wait for the registry are woken when it is back.
 const registryTimeout = 10 * time.Second
 
 // NewRegistry returns a client of the registry at target, with the targets of New.
@@ -62,7 +62,6 @@ func each[T any](ctx context.Context, r *Registry, route routes.Route[routes.Non
 	})
 }
 
-// list returns a sorted list.
 func list[T any](ctx context.Context, r *Registry, route routes.Route[routes.None, []T]) ([]T, error) {
 	all, bytes := []T{}, 0
 	err := eachPage(ctx, r, route, func(things []T, size int) error {
@@ -117,8 +116,8 @@ func (r *Registry) Version(ctx context.Context) (string, error) {
 	return ask(ctx, r, routes.ShowRegistryVersion)
 }
 
-// Report reports this host to the registry. It returns the registry's view of the host, with its
-// epoch. It has no op id, since the last report counts.
+// Report reports this host and returns the registry's view of it, with its epoch. It has no op id,
+// since the last report counts.
 func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, error) {
 	return change(asReport(ctx), r, routes.ReportHost, "", in, in.ID)
 }
@@ -133,13 +132,13 @@ func (r *Registry) Host(ctx context.Context, ref string) (api.Host, error) {
 	return ask(ctx, r, routes.ShowHost, ref)
 }
 
-// FenceHost fences a host: the operator asserts that it cannot touch any volume any more.
+// FenceHost fences a host.
 func (r *Registry) FenceHost(ctx context.Context, opID, ref string, in api.HostFence) (api.Host, error) {
 	return change(ctx, r, routes.FenceHost, opID, in, ref)
 }
 
-// RejoinHost reports that a fenced host has released what it lost. It has no op id, since it may be
-// repeated.
+// RejoinHost reports that a fenced host has released what it lost. It has no op id, since it may
+// be repeated.
 func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRejoin) (api.Host, error) {
 	return change(ctx, r, routes.RejoinHost, "", in, hostID)
 }

@@ -30,8 +30,7 @@ func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) error {
 	return err
 }
 
-// Attachments returns the attachments of a volume at an instance. An empty reference means all
-// volumes or all instances.
+// Attachments returns the attachments of a volume at an instance. An empty reference means all.
 func (r *Registry) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	return list(ctx, r, routes.ListAttachments.With("volume", volume).With("instance", instance))
 }
@@ -41,7 +40,7 @@ func (r *Registry) Attachment(ctx context.Context, ref string) (api.Attachment, 
 	return ask(ctx, r, routes.ShowAttachment, ref)
 }
 
-// ReserveAttachment reserves a volume for an instance: the first step of an attach.
+// ReserveAttachment is the first step of an attach.
 func (r *Registry) ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
 	return change(ctx, r, routes.ReserveAttachment, opID, in)
 }
@@ -58,7 +57,7 @@ func (r *Registry) ReleaseAttachment(ctx context.Context, opID, id string, in ap
 }
 
 // DeleteAttachment ends an attachment by force. Its host must be fenced, or have found that the
-// guest does not have the disk.
+// guest lacks the disk.
 func (r *Registry) DeleteAttachment(ctx context.Context, opID, id string) error {
 	_, err := change(ctx, r, routes.DeleteAttachment.With("force", "1"), opID, routes.None{}, id)
 	return err

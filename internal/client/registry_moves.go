@@ -19,8 +19,8 @@ func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]a
 	return list(ctx, r, routes.ListMigrations.With("volume", volume).With("all", flag))
 }
 
-// EachOpenMigration calls do with every open migration, without holding the list in memory. It
-// stops at the first error of do.
+// EachOpenMigration calls do with every open migration until an error, without holding the list in
+// memory.
 func (r *Registry) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
 	return each(ctx, r, routes.ListMigrations, do)
 }

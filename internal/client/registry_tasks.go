@@ -20,7 +20,8 @@ func (r *Registry) Tasks(ctx context.Context, hostID, session string, wait time.
 	return tasks, err
 }
 
-// AnswerTask returns the daemon's answer to a task. It has no op id, since the first answer counts.
+// AnswerTask returns the daemon's answer to a task. It has no op id, since the first answer
+// counts.
 func (r *Registry) AnswerTask(ctx context.Context, hostID, taskID string, in api.TaskAnswer) error {
 	_, err := change(ctx, r, routes.AnswerTask, "", in, hostID, taskID)
 	return err

@@ -40,8 +40,7 @@ func (r *Registry) Volumes(ctx context.Context) ([]api.Volume, error) {
 	return list(ctx, r, routes.ListVolumes)
 }
 
-// EachVolume calls do with every volume, without holding the list in memory. It stops at the first
-// error of do.
+// EachVolume calls do with every volume until an error, without holding the list in memory.
 func (r *Registry) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
 	return each(ctx, r, routes.ListVolumes, do)
 }

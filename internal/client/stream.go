@@ -14,8 +14,8 @@ import (
 )
 
 // Stream reads an NDJSON stream of events until the stream ends, the caller stops, or ctx ends. An
-// error is the last value that it yields; errors are as in Do. After a broken connection the caller
-// may begin another stream after the last Seq.
+// error, as in Do, is the last value that it yields. After a broken connection the caller may
+// begin another stream after the last Seq.
 func (c *Client) Stream(ctx context.Context, path string, opts ...Option) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		resp, err := c.send(ctx, http.MethodGet, path, nil, newCall(opts))

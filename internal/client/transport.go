@@ -28,26 +28,23 @@ type listening struct {
 }
 
 const (
-	// defaultPort is the registry's port for hosts.
 	defaultPort = "7643"
 	// connectTimeout limits a connection attempt, handshake included.
 	connectTimeout = 10 * time.Second
 	// minConnectTimeout is the least timeout for each of several URLs.
 	minConnectTimeout = 2 * time.Second
-	// maxIdleConnections is how many idle connections are kept. All are to one server, and a daemon
-	// with many guests makes many requests at once.
+	// maxIdleConnections is for one server: a daemon with many guests makes many requests at once.
 	maxIdleConnections = 1024
 )
 
-// keepAlive detects within half a minute that the server's machine is gone. A client that waits for
-// an answer sends nothing, so no write could fail.
+// keepAlive detects within half a minute that the server's machine is gone. A client that waits
+// for an answer sends nothing, so no write could fail.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 type tlsFiles struct {
 	ca, cert, key string
 }
 
-// transport sends requests.
 type transport interface {
 	http.RoundTripper
 	CloseIdleConnections()
@@ -55,10 +52,9 @@ type transport interface {
 
 // connection connects to one server and explains the errors.
 type connection struct {
-	transport transport
-	base      *url.URL
-	target    string
-	// unavailable is the error code for a server that cannot be reached.
+	transport   transport
+	base        *url.URL
+	target      string
 	unavailable api.Code
 	tlsFiles    *tlsFiles
 	credentials *mtls.Credentials // nil over a Unix socket
@@ -69,7 +65,6 @@ type connection struct {
 	peer atomic.Pointer[protocol.Announcement]
 }
 
-// connectTo parses target.
 func (c *connection) connectTo(target string) error {
 	if !strings.HasPrefix(target, "https://") {
 		path, err := socketPath(target)
@@ -154,8 +149,8 @@ func newSocketTransport(path string) *http.Transport {
 	return t
 }
 
-// tlsTransport connects with the current credentials. When they change, connections with older ones
-// are closed as soon as they are idle, so that a connection is not used after its certificate was
+// tlsTransport connects with the current credentials. When they change, connections with older
+// ones are closed as soon as they are idle, so that none is used after its certificate was
 // replaced.
 type tlsTransport struct {
 	credentials *mtls.Credentials
@@ -171,12 +166,10 @@ type tlsTransport struct {
 	current *http.Transport
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *tlsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.now().RoundTrip(r)
 }
 
-// CloseIdleConnections closes the idle connections.
 func (t *tlsTransport) CloseIdleConnections() { t.now().CloseIdleConnections() }
 
 func (t *tlsTransport) now() *http.Transport {
@@ -187,7 +180,7 @@ func (t *tlsTransport) now() *http.Transport {
 		return t.current
 	}
 	if t.current != nil {
-		// Busy ones are closed when they are idle.
+		// Busy connections are closed when they are idle.
 		t.current.CloseIdleConnections()
 	}
 	t.version, t.current = version, newTransport()
@@ -241,7 +234,6 @@ func (c *connection) speakingAs(t transport) transport {
 	return speaking{transport: t, as: c.as, caller: c.caller}
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s speaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A RoundTripper must not change the request.
 	r = r.Clone(r.Context())
@@ -259,7 +251,6 @@ func (s speaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.transport.RoundTrip(r)
 }
 
-// RoundTrip implements http.RoundTripper.
 func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.transport.RoundTrip(r)
 	if err != nil {
