@@ -19,8 +19,8 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interv
 // activated returns the listeners that systemd passed. The environment can be read only once.
 var activated = sync.OnceValues(activation.Listeners)
 
-// handedOver returns the listener that systemd opened for this program at an address, or nil. Other
-// machines reach a program in its own network namespace only through such a listener.
+// handedOver returns the listener that systemd opened for this program at an address, or nil.
+// Other machines reach a program in its own network namespace only through such a listener.
 func handedOver(network, address string) (net.Listener, error) {
 	given, err := activated()
 	if err != nil {
@@ -29,7 +29,7 @@ func handedOver(network, address string) (net.Listener, error) {
 	return at(given, network, address)
 }
 
-// OnlySocket returns the Unix socket that systemd passed. It is for a program that needs one.
+// OnlySocket returns the one Unix socket that systemd passed.
 func OnlySocket() (*net.UnixListener, error) {
 	given, err := activated()
 	if err != nil {

@@ -22,22 +22,20 @@ const handshakeTimeout = 10 * time.Second
 // TLS configures a TLS server and bounds its connections.
 type TLS struct {
 	Config *tls.Config
-	// Caller returns the name of a peer after the handshake. All connections of one peer have the
-	// same name. An error closes the connection.
+	// Caller returns the name of a peer, the same for all its connections. An error closes the
+	// connection.
 	Caller func(tls.ConnectionState) (string, error)
 	// Bounds must all be above 0.
 	Bounds Bounds
-	// OnRefused is called with the bound's name for each connection that the bound refuses. It may
-	// be nil.
+	// OnRefused is called with the bound's name for each refused connection. It may be nil.
 	OnRefused func(bound string)
 }
 
 // Bounds limit the open handshakes and connections of a server.
 type Bounds struct {
-	// Handshakes limits the open handshakes of all peers. Further connections wait to be accepted.
+	// Handshakes limits the open handshakes of all peers. Further connections wait.
 	Handshakes int
-	// HandshakesPerAddress limits the open handshakes of one address, and ConnectionsPerCaller the
-	// connections of one caller. Further connections are closed.
+	// Connections above HandshakesPerAddress or ConnectionsPerCaller are closed.
 	HandshakesPerAddress int
 	ConnectionsPerCaller int
 }
@@ -49,8 +47,7 @@ const (
 )
 
 // handshakes is a listener that returns connections after their TLS handshake. The HTTP server
-// cannot count handshakes: a peer is known only by its address before the handshake, and by its
-// name after it.
+// cannot count handshakes: a peer has an address before, and a name after it.
 type handshakes struct {
 	net.Listener
 	tls       TLS
@@ -70,7 +67,6 @@ type accepted struct {
 	err  error
 }
 
-// newHandshakes accepts connections of inner until Close.
 func newHandshakes(ctx context.Context, inner net.Listener, t TLS, log *slog.Logger) *handshakes {
 	h := &handshakes{
 		Listener: inner, tls: t, refusals: newRefusals(log),
@@ -82,7 +78,7 @@ func newHandshakes(ctx context.Context, inner net.Listener, t TLS, log *slog.Log
 	return h
 }
 
-// Accept implements net.Listener. Its connections are of type *tls.Conn.
+// Accept returns connections of type *tls.Conn.
 func (h *handshakes) Accept() (net.Conn, error) {
 	select {
 	case a := <-h.done:
@@ -92,7 +88,7 @@ func (h *handshakes) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It cancels open handshakes.
+// Close cancels open handshakes.
 func (h *handshakes) Close() error {
 	h.cancel()
 	err := h.Listener.Close()
@@ -189,14 +185,12 @@ type leaver struct {
 	left func()
 }
 
-// Close implements net.Conn.
 func (l *leaver) Close() error {
 	err := l.Conn.Close()
 	l.left()
 	return err
 }
 
-// addressOf returns the address of a peer, without the port.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -205,7 +199,6 @@ func addressOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// counts counts by key, up to most for each.
 type counts[K comparable] struct {
 	most int
 	mu   sync.Mutex
@@ -216,7 +209,7 @@ func newCounts[K comparable](most int) *counts[K] {
 	return &counts[K]{most: most, of: map[K]int{}}
 }
 
-// enter increments a count, and reports whether it was below the limit. leave reverts it.
+// enter increments a count, and reports whether it was below the limit.
 func (c *counts[K]) enter(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

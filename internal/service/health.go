@@ -16,18 +16,18 @@ import (
 const (
 	// probeEvery is the interval between tries of a probe.
 	probeEvery = 15 * time.Second
-	// slowAfter is how long a try may take before the program is not ready.
+	// slowAfter is the duration of a try after which the program is not ready.
 	slowAfter = 10 * time.Second
-	// stuckAfter is how long a vital try may take before the program needs a restart. A busy disk
-	// may delay a commit for a minute.
+	// stuckAfter is the duration of a vital try after which the program needs a restart. A busy
+	// disk may delay a commit for a minute.
 	stuckAfter = 2 * time.Minute
 )
 
-// Probe checks at intervals whether something works that the program needs. No other part of the
-// program waits for a try, so a hanging try is noticed.
+// Probe checks at intervals whether something works that the program needs. Nothing waits for a
+// try, so a hanging try is noticed.
 type Probe struct {
 	Name string
-	// Try returns an error if the check fails. It may hang, even after its context has ended.
+	// Try may hang, even after its context has ended.
 	Try func(context.Context) error
 	// Vital: the program can do nothing while the try hangs, and a restart may help. A failed try
 	// causes no restart: the next process would find the same full disk.
@@ -38,12 +38,11 @@ type Probe struct {
 // from memory.
 type Condition struct {
 	Name string
-	// Err returns why the condition does not hold, or nil.
-	Err func() error
+	Err  func() error
 }
 
-// Health is the state that a program reports at /healthz and /readyz, which its metrics server
-// serves, and to the watchdog of systemd. Run drives it.
+// Health is the state that a program reports at /healthz and /readyz, and to the watchdog of
+// systemd. Run drives it.
 type Health struct {
 	probes     []*probe
 	conditions []Condition
@@ -52,7 +51,6 @@ type Health struct {
 	tasks []Task // nil before Run
 }
 
-// NewHealth returns a Health with these probes and conditions.
 func NewHealth(probes []Probe, conditions ...Condition) *Health {
 	h := &Health{conditions: conditions}
 	for _, p := range probes {
@@ -61,7 +59,6 @@ func NewHealth(probes []Probe, conditions ...Condition) *Health {
 	return h
 }
 
-// probe is a Probe with the result of its tries.
 type probe struct {
 	Probe
 	mu    sync.Mutex
@@ -70,7 +67,6 @@ type probe struct {
 	err   error // of the last try
 }
 
-// watch sets the tasks, and runs the probes until ctx ends.
 func (h *Health) watch(ctx context.Context, log *slog.Logger, tasks []Task) {
 	h.mu.Lock()
 	h.tasks = tasks
@@ -103,7 +99,6 @@ func (p *probe) begin() {
 	p.since = time.Now()
 }
 
-// end stores the result of a try, and logs a change.
 func (p *probe) end(err error, log *slog.Logger) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +124,6 @@ func (p *probe) hangs(longer time.Duration) error {
 	return nil
 }
 
-// failure returns why the probe fails now, or nil.
 func (p *probe) failure() error {
 	if err := p.hangs(slowAfter); err != nil {
 		return err
@@ -152,7 +146,6 @@ func (h *Health) Up(name string) bool {
 	return false
 }
 
-// finding is the result of one check.
 type finding struct {
 	name string
 	err  error
@@ -180,7 +173,6 @@ func (h *Health) ready() (all []finding) {
 	return all
 }
 
-// notReady returns an error with the tasks that are not ready, or nil.
 func (h *Health) notReady() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +193,6 @@ func (h *Health) notReady() error {
 	return nil
 }
 
-// worst joins the errors of findings.
 func worst(all []finding) (err error) {
 	for _, f := range all {
 		if f.err != nil {

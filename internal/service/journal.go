@@ -14,13 +14,12 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// fieldPrefix begins the names of this program's fields in the journal: VOLFERRY_MIGRATION,
-// VOLFERRY_OP.
+// fieldPrefix begins this program's fields in the journal: VOLFERRY_MIGRATION, VOLFERRY_OP.
 const fieldPrefix = "VOLFERRY_"
 
 // journalHandler sends each record to the journal. The message is the line of a text handler, and
-// the attributes are also fields, for searches. A record that the journal refuses goes to the
-// stream, without fields.
+// the attributes are also fields, for searches. The stream gets records that the journal refuses,
+// without fields.
 type journalHandler struct {
 	text   slog.Handler // writes to line
 	prefix string       // of the open groups
@@ -37,13 +36,10 @@ type journalLine struct {
 	send   sendRecord
 }
 
-// sendRecord is the type of journal.Send.
 type sendRecord func(message string, priority journal.Priority, fields map[string]string) error
 
 type field struct{ name, value string }
 
-// newJournalHandler returns a handler for the journal. It writes refused records to stream, which
-// systemd connected to the journal.
 func newJournalHandler(stream io.Writer, options *slog.HandlerOptions, send sendRecord) slog.Handler {
 	shared := &journalLine{stream: stream, send: send}
 	return &journalHandler{text: slog.NewTextHandler(&shared.line, options), shared: shared}
@@ -95,8 +91,7 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// appendField appends the fields of an attribute. The name of a group precedes the names of its
-// attributes.
+// appendField appends the fields of an attribute, with the name of its group as a prefix.
 func appendField(fields []field, prefix string, a slog.Attr) []field {
 	value := a.Value.Resolve()
 	if value.Kind() != slog.KindGroup {
@@ -111,7 +106,7 @@ func appendField(fields []field, prefix string, a slog.Attr) []field {
 	return fields
 }
 
-// maxFieldName is the longest field name that the journal accepts.
+// maxFieldName is the journal's limit.
 const maxFieldName = 64
 
 // fieldName returns a field name with upper case letters, digits and underscores

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limit limits the connections of a server. It does not wrap them: the peer's identity is read from
-// the connection itself.
+// limit limits the connections of a server. It does not wrap them, since the peer's identity is
+// read from the connection itself.
 type limit struct {
 	name  string
 	slots chan struct{}
@@ -37,8 +37,8 @@ func (l *limit) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// full logs at most once a minute that the limit is reached: waiting clients only see a server that
-// does not answer.
+// full logs at most once a minute that the limit is reached: waiting clients only see a server
+// that does not answer.
 func (l *limit) full() {
 	if l.logs.Allow() {
 		l.log.Warn("no connection more is accepted until one ends", "server", l.name, "connections", cap(l.slots))
@@ -52,7 +52,6 @@ type limitedListener struct {
 	closed chan struct{}
 }
 
-// Accept implements net.Listener.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	select {
 	case l.limit.slots <- struct{}{}:
@@ -72,7 +71,6 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close implements net.Listener.
 func (l *limitedListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()

@@ -12,9 +12,9 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// NewLogger returns a logger that writes to w. Level is the lowest level that it writes: debug,
-// info, warn or error. If w is the journal, records have no time, since the journal adds it, and
-// their attributes are also fields of the journal.
+// NewLogger returns a logger that writes to w from this level on: debug, info, warn or error. In
+// the journal, records have no time, since the journal adds it, and their attributes are also
+// fields.
 func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 	return newLogger(w, level, journal.Send)
 }
@@ -37,8 +37,8 @@ func newLogger(w io.Writer, level string, send sendRecord) (*slog.Logger, error)
 	return slog.New(slog.NewTextHandler(w, options)), nil
 }
 
-// isJournal reports whether w is the stream that systemd connected to the journal. Children inherit
-// JOURNAL_STREAM, so the file must match too.
+// isJournal reports whether w is the stream that systemd connected to the journal. Children
+// inherit JOURNAL_STREAM, so the file must match too.
 func isJournal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -22,9 +22,9 @@ import (
 // metricsRetry is the delay before an address in use is tried again.
 const metricsRetry = 10 * time.Second
 
-// Metrics is a task that serves /metrics, /healthz and /readyz at a TCP address. The program starts
-// without the address: another program of this machine may have taken it, or the unit may forbid to
-// open it. The task tries until it gets the address.
+// Metrics is a task that serves /metrics, /healthz and /readyz at a TCP address. It tries until it
+// gets the address, which another program of this machine may have, or which the unit may forbid
+// to open.
 type Metrics struct {
 	address string
 	handler http.Handler
@@ -37,8 +37,7 @@ type Metrics struct {
 	trouble error
 }
 
-// MetricsServer returns a task that serves metrics at /metrics, and health at /healthz and /readyz,
-// at a TCP address.
+// MetricsServer returns the task for these metrics and this health.
 func MetricsServer(address string, metrics http.Handler, health *Health, log *slog.Logger) *Metrics {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
@@ -86,7 +85,6 @@ func laterPerhaps(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }
 
-// note stores why the address cannot be opened, nil if it is open, and logs a change.
 func (m *Metrics) note(err error) {
 	m.mu.Lock()
 	before := m.trouble
@@ -120,8 +118,7 @@ func (m *Metrics) Checks() []api.Check {
 	}}
 }
 
-// Ready implements Task. It is closed after the first try to open the address, whether that
-// succeeded or not.
+// Ready is closed after the first try to open the address, even if it failed.
 func (m *Metrics) Ready() <-chan struct{} { return m.ready }
 
 // String implements Task.

@@ -20,19 +20,18 @@ const (
 	// headerTimeout and idleTimeout keep an idle peer from holding a connection. A whole request
 	// has no timeout: some are streams, and some wait for an event.
 	headerTimeout = 10 * time.Second
-	// requestTimeout limits how long a request with its body may take to arrive. The server lifts
-	// it after the whole body.
+	// requestTimeout limits how long a request with its body may take to arrive.
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
-	// graceful is how long requests may go on when the daemon stops. Then their contexts end, which
-	// ends streams.
+	// graceful is how long requests may go on when the daemon stops. Then their contexts end,
+	// which ends streams.
 	graceful = time.Second
 	// forceful is how long requests may take after that.
 	forceful = 5 * time.Second
 
-	// The most connections at a time; further ones wait to be accepted. At a site of 10,000 hosts,
-	// each host has a connection for the long poll of its tasks and another for its requests. A
-	// Unix socket has the administrators of one machine and a daemon.
+	// Further connections wait. At a site of 10,000 hosts, each host has a connection for the long
+	// poll of its tasks and another for its requests. A Unix socket has the administrators of one
+	// machine and a daemon.
 	maxSocketConnections = 512
 	maxTLSConnections    = 32768
 )
@@ -59,8 +58,8 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 	return s
 }
 
-// TLSServer serves h over TLS at the TCP address. It uses the socket that systemd opened there, if
-// any. http.Request.TLS has the peer of a request. The log of refused connections is rate-limited.
+// TLSServer serves h over TLS at the TCP address, through the socket that systemd opened there, if
+// any. http.Request.TLS has the peer of a request.
 func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
 		if l, err := handedOver("tcp", address); l != nil || err != nil {
@@ -102,7 +101,7 @@ func newServer(name string, h http.Handler, log *slog.Logger, maxConnections int
 	return s
 }
 
-// String returns the name, with the address of the server.
+// String implements Task.
 func (s *Server) String() string { return s.name }
 
 // Ready is closed once the server accepts connections.

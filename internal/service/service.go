@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package service is the frame of a daemon: its tasks, its notifications to systemd, its log, and
-// its HTTP servers. It knows nothing of the work of the tasks.
+// its HTTP servers.
 package service
 
 import (
@@ -21,9 +21,9 @@ import (
 )
 
 // Run runs the tasks until one fails, ctx ends, or the process gets SIGINT or SIGTERM; a second
-// signal kills the process. It notifies systemd of each state, runs the probes of health, and feeds
-// the watchdog while the program is alive. Tasks end in no order, so objects that they or the
-// probes share must live until Run returns.
+// signal kills the process. It notifies systemd of each state, runs the probes of health, and
+// feeds the watchdog while the program is alive. Tasks end in no order, so objects that they or
+// the probes share must live until Run returns.
 func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -67,8 +67,7 @@ func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) e
 	return group.Wait()
 }
 
-// announceReady notifies systemd once every task is ready, and until then of the tasks that are
-// not.
+// announceReady notifies systemd of the tasks that are not ready, and once every task is.
 func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	for i, t := range tasks {
 		notify(log, "STATUS=starting: "+names(tasks[i:]))
@@ -82,8 +81,7 @@ func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	log.Info("ready")
 }
 
-// NotifyFailed notifies systemd of the error that ends the program, if systemd started it. The
-// error is the unit's status until the next start.
+// NotifyFailed makes the error that ends the program the unit's status until the next start.
 func NotifyFailed(err error) {
 	// The log has the error too.
 	_, _ = daemon.SdNotify(false, "STATUS="+api.UnitFailed+strings.Join(strings.Fields(err.Error()), " "))
@@ -104,7 +102,6 @@ func keepWatchdogContent(ctx context.Context, log *slog.Logger, health *Health) 
 	eachWhileAlive(ctx, log, interval/2, health, func() { notify(log, daemon.SdNotifyWatchdog) })
 }
 
-// eachWhileAlive calls do at each interval if the program is alive, until ctx ends.
 func eachWhileAlive(ctx context.Context, log *slog.Logger, interval time.Duration, health *Health, do func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

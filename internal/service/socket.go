@@ -20,9 +20,8 @@ const socketMode = 0o660
 // maxSocketPath is the capacity of a sockaddr_un in bytes, without the final zero.
 const maxSocketPath = 107
 
-// listenSocket returns the listener at path that systemd passed. Otherwise it opens one with mode
-// 0660 and the group gid (the process's group if gid is negative), and makes a missing directory
-// with mode 0750.
+// listenSocket returns the listener at path that systemd passed, or opens one. It makes a missing
+// directory with mode 0750.
 func listenSocket(ctx context.Context, path string, gid int) (net.Listener, error) {
 	if l, err := handedOver("unix", path); l != nil || err != nil {
 		return l, err
