@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// active holds the requests being answered, so that long ones can be ended when their caller loses
-// access.
+// active holds the requests being answered, to end long ones when their caller loses access.
 type active struct {
 	mu       sync.Mutex
 	requests map[*request]struct{}
@@ -18,9 +17,8 @@ type active struct {
 type request struct {
 	id   Identity
 	cert *x509.Certificate
-	// of are the authorities that verified the certificate.
-	of  *authorities
-	end context.CancelFunc
+	of   *authorities
+	end  context.CancelFunc
 }
 
 // enter adds a request. The caller must call done at its end.

@@ -10,7 +10,7 @@ import (
 )
 
 // Handler adds the identity of the sender of each TLS request to the request's context, for
-// IdentityOf and Authorizer. Other requests pass unchanged.
+// IdentityOf and Authorizer.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {
@@ -61,7 +61,6 @@ func Authorizer(socket httpjson.Authorizer) httpjson.Authorizer {
 	}
 }
 
-// checkHostHeader refuses a request with a host header that differs from the certificate.
 func checkHostHeader(r *http.Request, id Identity) error {
 	for _, said := range r.Header.Values(api.HostHeader) {
 		if id.Kind != KindHost {

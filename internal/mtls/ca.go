@@ -40,13 +40,12 @@ const (
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// Now is the clock of the certificates: time.Now, except in tests.
+	// Now is time.Now, except in tests.
 	Now func() time.Time
 }
 
-// CreateCA creates an authority: ca.crt and an empty deny-list in dir, ca.key in keyDir. Both may
-// be the same directory; missing ones are made with mode 0700. It never replaces an existing
-// authority.
+// CreateCA creates an authority: ca.crt and an empty deny-list in dir, ca.key in keyDir (which may
+// be dir). Missing directories are made with mode 0700. It never replaces an existing authority.
 func CreateCA(dir, keyDir string) (_ *CA, err error) {
 	certs, err := atomicfile.MakeDirectory(dir, 0o700)
 	if err != nil {
@@ -79,7 +78,6 @@ func CreateCA(dir, keyDir string) (_ *CA, err error) {
 	return LoadCA(dir, keyDir)
 }
 
-// selfSigned returns the certificate and the key of a new authority.
 func selfSigned() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,7 +102,7 @@ func selfSigned() (Pair, error) {
 	return sign(template, template, key, key)
 }
 
-// LoadCA reads the authority from ca.crt in dir and ca.key in keyDir.
+// LoadCA reads ca.crt in dir and ca.key in keyDir.
 func LoadCA(dir, keyDir string) (*CA, error) {
 	certs, err := readCertificatesIn(dir, CACertFile)
 	if err != nil {
@@ -151,8 +149,7 @@ func (ca *CA) issueClient(id Identity, valid time.Duration) (Pair, error) {
 	return ca.issue(template, valid)
 }
 
-// IssueServer issues a certificate for the registry. Names are all host names and addresses of the
-// registry.
+// IssueServer issues a certificate for the registry. Names are all its host names and addresses.
 func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 	if err := CheckServerNames(names); err != nil {
 		return Pair{}, err
@@ -194,7 +191,6 @@ func ServerNames(cert *x509.Certificate) []string {
 	return names
 }
 
-// issue completes the template and signs it for a new key.
 func (ca *CA) issue(template *x509.Certificate, valid time.Duration) (Pair, error) {
 	if valid <= 0 || valid > MaxValidity {
 		return Pair{}, fmt.Errorf("a certificate can be good for 1 to %d days", MaxValidity/Day)

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// CheckChain returns nil if the certificate is for a client, is signed by an authority of caFile,
-// and matches the key of keyFile. It does not check the lifetimes: LifetimeOf does.
+// CheckChain checks that the certificate is for a client, is signed by an authority of caFile, and
+// matches the key of keyFile. It does not check the lifetimes: LifetimeOf does.
 func CheckChain(caFile, certFile, keyFile string) error {
 	authorities, err := readCertificates(caFile)
 	if err != nil {

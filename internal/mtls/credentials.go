@@ -11,16 +11,14 @@ import (
 )
 
 // Credentials are the certificate of a client, and the authority that must have signed the
-// registry's certificate. Each use checks whether the files have changed. They are safe for
-// concurrent use.
+// registry's certificate. They follow changes of the files, and are safe for concurrent use.
 type Credentials struct {
 	certFile string
 	pair     *watched[tls.Certificate]
 	roots    *watched[authorities]
 }
 
-// NewCredentials reads the files, which must be valid. If they cannot be read later, the last valid
-// ones stay in use.
+// NewCredentials reads the files, which must be valid. Later, the last valid ones stay in use.
 func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Credentials, error) {
 	c := &Credentials{certFile: certFile}
 	var errs [2]error

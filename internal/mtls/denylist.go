@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// denyListHead explains the file to its readers.
 const denyListHead = `# Public keys that the registry refuses, whatever their certificates say: the
 # SHA-256 of each in hex, one per line. It is read again as soon as it changes.
 # "volferry-registry revoke" adds to it.
@@ -39,7 +38,6 @@ func readDenyList(path string) (denyList, error) {
 	return denyListOf(path, data, err)
 }
 
-// denyListOf parses the list read from path, or explains the error.
 func denyListOf(path string, data []byte, err error) (denyList, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the deny-list %s is missing; bring it back, or make an empty file if nobody is to be refused", path)
@@ -72,7 +70,7 @@ func parseDenyList(data []byte) (denyList, error) {
 	return list, nil
 }
 
-// ParseSPKI validates the SHA-256 of a public key, and returns it in lower case.
+// ParseSPKI validates the SHA-256 of a public key in hex, and returns it in lower case.
 func ParseSPKI(text string) (string, error) {
 	if sum, err := hex.DecodeString(text); err != nil || len(sum) != 32 {
 		return "", fmt.Errorf("%.80q is no SHA-256 in hex", text)
@@ -80,8 +78,8 @@ func ParseSPKI(text string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// Deny adds a public key to the deny-list in dir, with a comment that names the holder. It returns
-// false if the list already has the key. It does not change a list that cannot be read.
+// Deny adds a public key to the deny-list in dir, with a comment that names the holder, unless it
+// is there already. It does not change a list that cannot be read.
 func Deny(dir, spki, comment string) (added bool, err error) {
 	err = underLock(dir, func(d *atomicfile.Directory) error {
 		data, _, err := d.Read(DenyListFile, maxListBytes)

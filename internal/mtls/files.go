@@ -58,15 +58,15 @@ func (p Pair) Identity() (Identity, error) {
 	return IdentityOfCertificate(cert)
 }
 
-// Write writes the pair to dir as name.crt and name.key, and its authority as ca.crt. It does not
-// replace a certificate or key, and an existing ca.crt must contain the authority. Other users may
-// own dir: Write follows no link in it, and gives a server's key to the owner, who has to read it.
+// Write writes the pair to dir as name.crt and name.key, and its authority as ca.crt. It replaces
+// no certificate or key, and an existing ca.crt must contain the authority. Other users may own
+// dir: Write follows no link in it, and gives a server's key to the owner, who has to read it.
 func (p Pair) Write(dir, name string) error {
 	return p.write(dir, name, func(d *atomicfile.Directory) error { return refuseExisting(d, name+".crt", name+".key") })
 }
 
-// Replace is Write, but replaces an existing pair. A reader that reads between the two writes finds
-// a mismatch, and keeps its previous pair.
+// Replace is Write, but replaces an existing pair. A reader that reads between the two writes
+// finds a mismatch, and keeps its previous pair.
 func (p Pair) Replace(dir, name string) error {
 	return p.write(dir, name, func(*atomicfile.Directory) error { return nil })
 }
@@ -131,8 +131,7 @@ func encodeKey(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der})
 }
 
-// ReadCertificate returns the first certificate of the PEM file with this name in dir. It follows
-// no link in dir.
+// ReadCertificate returns the first certificate of a PEM file in dir. It follows no link in dir.
 func ReadCertificate(dir, name string) (*x509.Certificate, error) {
 	certs, err := readCertificatesIn(dir, name)
 	if err != nil {
@@ -166,7 +165,7 @@ func IdentityOfFile(path string) (Identity, error) {
 	return identityOfFirst(path, certs, err)
 }
 
-// IdentityIn is IdentityOfFile for the file with this name in dir. It follows no link in dir.
+// IdentityIn is IdentityOfFile for a file in dir. It follows no link in dir.
 func IdentityIn(dir, name string) (Identity, error) {
 	certs, err := readCertificatesIn(dir, name)
 	return identityOfFirst(filepath.Join(dir, name), certs, err)
@@ -183,8 +182,7 @@ func identityOfFirst(path string, certs []*x509.Certificate, err error) (Identit
 	return id, nil
 }
 
-// readCertificates returns the certificates of a PEM file with at least one certificate and nothing
-// else.
+// readCertificates returns the certificates of a PEM file with nothing else, at least one.
 func readCertificates(path string) ([]*x509.Certificate, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -211,7 +209,7 @@ func parseCertificates(path string, data []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// readKey reads the key with this name in dir. It follows no link in dir.
+// readKey reads a key in dir. It follows no link in dir.
 func readKey(dir, name string) (*ecdsa.PrivateKey, error) {
 	path := filepath.Join(dir, name)
 	data, err := readIn(dir, name)

@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// renewBefore is how long before its end a server certificate causes warnings.
 const renewBefore = 5 * Day
 
 // Gate authenticates TLS connections with the files of a TLS directory. It checks them for changes
-// at every handshake and every request, so that certificates that are issued, replaced or denied
-// take effect at once. If a file cannot be read, that is logged once, and the last valid one stays
-// in use. A Gate is safe for concurrent use.
+// at every handshake and every request, so that issued, replaced or denied certificates take
+// effect at once. A file that cannot be read is logged once, and its last valid content stays in
+// use. A Gate is safe for concurrent use.
 type Gate struct {
 	// Now is the clock for the lifetimes of certificates.
 	Now func() time.Time
@@ -31,8 +30,7 @@ type Gate struct {
 	active active
 }
 
-// NewGate reads the files of dir: server.crt, server.key, ca.crt and the deny-list. All must be
-// valid.
+// NewGate reads server.crt, server.key, ca.crt and the deny-list of dir. All must be valid.
 func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	certFile, keyFile := filepath.Join(dir, ServerCertFile), filepath.Join(dir, ServerKeyFile)
 	caFile, denyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, DenyListFile)
@@ -47,13 +45,12 @@ func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// Trouble returns why current files are not in use (the last valid ones are), and whether the
-// server certificate ends soon, or nil.
+// Trouble returns why current files are not in use, or that the server certificate ends soon, or
+// nil.
 func (g *Gate) Trouble() error {
 	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble(), g.ending())
 }
 
-// ending returns an error if the server certificate must be renewed soon.
 func (g *Gate) ending() error {
 	end := g.ServerCertificate().NotAfter
 	if g.Now().Add(renewBefore).Before(end) {
@@ -73,8 +70,8 @@ func (g *Gate) Lifetimes() []Lifetime {
 	}
 }
 
-// Config returns the configuration of the listener: TLS 1.3, and only connections with an accepted
-// client certificate.
+// Config returns the configuration of the listener: TLS 1.3, and only accepted client
+// certificates.
 func (g *Gate) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -84,7 +81,6 @@ func (g *Gate) Config() *tls.Config {
 	}
 }
 
-// config returns the TLS configuration for one handshake, with the current files.
 func (g *Gate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
@@ -102,8 +98,8 @@ func (g *Gate) config() *tls.Config {
 	}
 }
 
-// Caller returns the name of a connection's peer. All connections of one host or operator have the
-// same name.
+// Caller returns the name of a connection's peer, the same for all connections of one host or
+// operator.
 func (g *Gate) Caller(state tls.ConnectionState) (string, error) {
 	id, err := g.look(g.roots.get(), state)
 	return id.String(), err
@@ -123,7 +119,6 @@ func (g *Gate) look(roots *authorities, state tls.ConnectionState) (Identity, er
 	return id, allowed(id, now, *g.denied.get())
 }
 
-// allowed checks an identity against the clock and the deny-list.
 func allowed(id Identity, now time.Time, denied denyList) error {
 	switch {
 	case denied[id.SPKI]:

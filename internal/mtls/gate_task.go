@@ -9,8 +9,7 @@ import (
 
 const (
 	// sweepEvery limits how long a request continues after its caller has lost access.
-	sweepEvery = time.Second
-	// remindEvery is how often the log warns of the end of the server certificate.
+	sweepEvery  = time.Second
 	remindEvery = 12 * time.Hour
 )
 
@@ -53,7 +52,7 @@ func (g *Gate) sweep() {
 	roots.verified.forget(now)
 }
 
-// Ready returns a closed channel: a gate is ready when it is made.
+// Ready returns a closed channel.
 func (g *Gate) Ready() <-chan struct{} {
 	ready := make(chan struct{})
 	close(ready)

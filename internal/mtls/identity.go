@@ -32,8 +32,8 @@ const (
 // trustDomain is the authority of every identity's URI.
 const trustDomain = "volferry"
 
-// nameRule is the rule for all names that users give, with the length limit of an X.509 common
-// name.
+// nameRule is the rule for all names that users give. 64 characters are the limit of an X.509
+// common name.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Identity identifies the holder of a certificate.
@@ -42,11 +42,10 @@ type Identity struct {
 	// ID is the UUID of a host; empty for an operator.
 	ID   string
 	Name string
-	// Role is the role of an operator; a host has none.
+	// Role is for an operator only.
 	Role httpjson.Access
 	// SPKI is the SHA-256 of the public key in hex, as in the deny-list.
-	SPKI string
-	// NotBefore and NotAfter limit the validity of the certificate.
+	SPKI                string
 	NotBefore, NotAfter time.Time
 }
 
@@ -58,7 +57,6 @@ func (id Identity) String() string {
 	return "operator=" + id.Name + " role=" + id.Role.String()
 }
 
-// uri returns the identity as a URI for the certificate.
 func (id Identity) uri() *url.URL {
 	path := "/host/" + id.ID
 	if id.Kind == KindOperator {
@@ -68,7 +66,7 @@ func (id Identity) uri() *url.URL {
 }
 
 // IdentityOfCertificate returns the identity in cert. It refuses certificates that this package
-// would not issue. It does not check signature or lifetime.
+// would not issue, but does not check signature or lifetime.
 func IdentityOfCertificate(cert *x509.Certificate) (Identity, error) {
 	if cert.IsCA {
 		return Identity{}, errors.New("the certificate is an authority's, of no host and no operator")
@@ -87,7 +85,6 @@ func IdentityOfCertificate(cert *x509.Certificate) (Identity, error) {
 	return id, nil
 }
 
-// parseURI returns the identity in a URI and a common name.
 func parseURI(uri, commonName string) (Identity, error) {
 	if !nameRule.MatchString(commonName) {
 		return Identity{}, fmt.Errorf("the common name %.80q is not allowed", commonName)
@@ -139,8 +136,8 @@ func WithIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
-// IdentityOf returns the identity of the sender of ctx's request. It returns false if the request
-// did not come over TLS.
+// IdentityOf returns the identity of the sender of ctx's request, false if the request did not
+// come over TLS.
 func IdentityOf(ctx context.Context) (Identity, bool) {
 	id, ok := ctx.Value(identityKey{}).(Identity)
 	return id, ok

@@ -9,23 +9,22 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// warnBefore is how long before its end a certificate causes a warning. For short lifetimes it is
-// the last third: a certificate for 30 days causes no warning on its first day.
+// warnBefore is how long before its end a certificate causes a warning; for short lifetimes it is
+// the last third.
 const warnBefore = 30 * Day
 
 // Lifetime is the validity of a certificate.
 type Lifetime struct {
-	// Name is the certificate's name in messages and metrics: host, server or authority.
+	// Name is the name in messages and metrics: host, server or authority.
 	Name  string
 	File  string
 	From  time.Time
 	Until time.Time
-	// Err is why the lifetime could not be read, or nil.
-	Err error
+	Err   error
 }
 
-// LifetimeOf reads the lifetime of the certificate in a PEM file. If the file has several, because
-// one authority replaces another, the latest end counts.
+// LifetimeOf reads the lifetime of the certificate in a PEM file. Of several, as while one
+// authority replaces another, the latest end counts.
 func LifetimeOf(name, file string) Lifetime {
 	certs, err := readCertificates(file)
 	l := Lifetime{Name: name, File: file, Err: err}
@@ -37,8 +36,8 @@ func LifetimeOf(name, file string) Lifetime {
 	return l
 }
 
-// Check reports the end of the certificate in days: warn if it should be renewed, fail if it is not
-// valid now. Advice is how to renew it.
+// Check reports the end of the certificate in days: warn if it should be renewed, fail if it is
+// not valid now. Advice is how to renew it.
 func (l Lifetime) Check(now time.Time, advice string) api.Check {
 	c := api.Check{Name: l.Name + " certificate", Status: "fail", Advice: advice}
 	left := l.Until.Sub(now)

@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retryLoad is how soon unreadable files are read again, unless they change before.
+// retryLoad is how soon unreadable, unchanged files are read again.
 const retryLoad = time.Second
 
-// watched is a value loaded from files. Each use checks whether the files have changed, and loads
-// them again.
+// watched is a value loaded from files. Each use loads changed files again.
 type watched[T any] struct {
 	what  string
 	files []string
@@ -52,7 +51,6 @@ func stateOf(path string) (s fileState) {
 	return fileState{dev: st.Dev, ino: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
 }
 
-// newWatched loads the files, which must succeed.
 func newWatched[T any](what string, log *slog.Logger, load func() (T, error), files ...string) (*watched[T], error) {
 	w := &watched[T]{what: what, files: files, load: load, log: log}
 	w.mu.Lock()
