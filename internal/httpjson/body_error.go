@@ -52,8 +52,8 @@ func bodyError(err error) error {
 	return &api.Error{Code: api.CodeInvalidArgument, Message: clip(text)}
 }
 
-// memberPath removes the names of embedded Go structs from the path of a member by encoding/json:
-// the document does not have them.
+// memberPath removes the names of embedded Go structs, which the document lacks, from the path of
+// a member by encoding/json.
 func memberPath(path string) string {
 	names := slices.DeleteFunc(strings.Split(path, "."), token.IsExported)
 	return strings.Join(names, ".")

@@ -15,26 +15,24 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// MaxBodyBytes is far above the largest legitimate request (an instance with a few dozen disks),
-// and small enough to hold in memory.
+// MaxBodyBytes is far above the largest legitimate request, an instance with a few dozen disks.
 const MaxBodyBytes = 1 << 20
 
 const (
-	// maxKeyLength limits the Idempotency-Key of a client: it is stored with every answer. A daemon
-	// adds a suffix to make the keys of its own requests.
+	// maxKeyLength limits the Idempotency-Key of a client: it is stored with every answer.
 	maxKeyLength = 96
-	// maxDerivedKeyLength limits those keys.
+	// maxDerivedKeyLength limits the keys that a daemon derives from it.
 	maxDerivedKeyLength = 192
 )
 
-// Decode reads the body of r into v. The body must be one JSON document of at most 1 MiB. Its
-// members must be fields of v's type, each at most once and with its exact name, and include all
-// required ones. No body counts as a document without members. If v has a method Check, Decode
-// calls it. Every other error is an invalid_argument that names the fault and its place.
+// Decode reads the body of r, one JSON document of at most 1 MiB, into v. Its members must be
+// fields of v's type, each at most once and with its exact name, and include all required ones. No
+// body counts as a document without members. If v has a method Check, Decode calls it. Every other
+// error is an invalid_argument that names the fault and its place.
 //
-// If the sender announces a newer protocol, Decode ignores unknown members: the sender requires the
-// features that it needs separately (protocol.Needs), and those were checked. Unknown members from
-// other senders are refused as mistakes.
+// If the sender announces a newer protocol, Decode ignores unknown members: the features that the
+// sender needs (protocol.Needs) were checked. Unknown members from other senders are refused as
+// mistakes.
 func Decode(r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, MaxBodyBytes))
 	if err != nil {
@@ -66,8 +64,8 @@ func decodeExactly(body []byte, kind reflect.Type, v any, newer bool) error {
 	return checkDocument(body, kind, newer)
 }
 
-// Reference returns the first wildcard of the path of r's route: the id, the name or the prefix of
-// an id. It is "" if the path has no wildcard.
+// Reference returns the first wildcard of the path of r's route (an id, a name or the prefix of an
+// id), or "".
 func Reference(r *http.Request) string {
 	_, name, _ := strings.Cut(r.Pattern, "{")
 	name, _, _ = strings.Cut(name, "}")
@@ -77,8 +75,8 @@ func Reference(r *http.Request) string {
 // IdempotencyKey returns the op id of the request, or "".
 func IdempotencyKey(r *http.Request) (string, error) { return keyOf(r, maxKeyLength) }
 
-// DerivedKey is IdempotencyKey for a request of a daemon. A daemon makes several requests for one
-// of its own, and derives their keys from its key.
+// DerivedKey is IdempotencyKey for a request of a daemon, which derives the keys of several
+// requests from the key of one.
 func DerivedKey(r *http.Request) (string, error) { return keyOf(r, maxDerivedKeyLength) }
 
 func keyOf(r *http.Request, most int) (string, error) {

@@ -11,35 +11,32 @@ import (
 	"time"
 )
 
-// field is a member of a document, as declared by its struct. The declaration is in the OpenAPI
-// document and applies to every body.
+// field is a member of a document, as declared by its struct, for the OpenAPI document and every
+// body.
 type field struct {
 	name  string
 	typ   reflect.Type
 	index []int
-	// required: the member must be present. True for fields without omitempty.
+	// required is true for fields without omitempty.
 	required bool
-	// nullable: it may be null. True for pointers.
+	// nullable is true for pointers.
 	nullable bool
 	// enum are the allowed values, nil for any.
 	enum []string
 }
 
-// The words of the tag `schema` of a field, separated by commas. The tag `enum` lists the values of
-// a field.
+// The words of the tag `schema` of a field, separated by commas.
 const (
 	// tagOptional: the field may be absent, though an encoder always writes it.
 	tagOptional = "optional"
 	// tagNullable: the field may be null, though it is no pointer.
 	tagNullable = "nullable"
-	// tagExtensible, of an embedded struct: its members may have values that their enums do not
-	// list.
+	// tagExtensible, of an embedded struct: its members may have values outside their enums.
 	tagExtensible = "extensible"
 )
 
 var knownFields sync.Map // reflect.Type to []field
 
-// fieldsOf returns the members of a document of the struct t, with their names in JSON.
 func fieldsOf(t reflect.Type) []field {
 	if known, ok := knownFields.Load(t); ok {
 		fields, _ := known.([]field)
@@ -74,8 +71,7 @@ var (
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// needsBody reports whether a document of the type has a required member, so that a request must
-// have a body.
+// needsBody reports whether a document of the type has a required member.
 func needsBody(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

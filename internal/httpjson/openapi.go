@@ -16,8 +16,7 @@ import (
 
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// OpenAPI returns the OpenAPI 3.1 document of the routes. It is made from the served table, so the
-// two cannot differ.
+// OpenAPI returns the OpenAPI 3.1 document of the served routes.
 func OpenAPI(title, version string, routes []Route) map[string]any {
 	paths, types := map[string]map[string]any{}, schemas{}
 	for _, r := range routes {
@@ -42,8 +41,7 @@ func OpenAPI(title, version string, routes []Route) map[string]any {
 	}
 }
 
-// WriteOpenAPI answers with the document itself, not under a noun, as the tools that read it
-// expect.
+// WriteOpenAPI answers with the document itself, not under a noun, as its readers expect.
 func WriteOpenAPI(w http.ResponseWriter, title, version string, routes []Route) error {
 	body, err := json.Marshal(OpenAPI(title, version, routes))
 	if err != nil {
@@ -111,7 +109,6 @@ func documentSchema() map[string]any {
 	}
 }
 
-// errorBodySchema is the schema of an error answer.
 func errorBodySchema() map[string]any {
 	return map[string]any{
 		"type":       "object",
@@ -120,7 +117,6 @@ func errorBodySchema() map[string]any {
 	}
 }
 
-// errorSchema is the schema of an error, in error answers and in documents.
 func errorSchema() map[string]any {
 	codes := api.Codes()
 	slices.Sort(codes)

@@ -23,8 +23,7 @@ import (
 const overflowUID = 65534
 
 // Peer is the process at the other end of a Unix socket, as the kernel knew it when it connected.
-// PID is for the audit trail, never for a decision: the process may have ended and its PID may be
-// reused.
+// PID is for the audit trail, never for a decision: it may be reused.
 type Peer struct {
 	UID    uint32
 	GID    uint32
@@ -44,7 +43,7 @@ func (p Peer) String() string {
 
 type peerKey struct{}
 
-// ConnContext is an http.Server.ConnContext. It adds the peer of a Unix socket to the context of
+// ConnContext is an http.Server.ConnContext that adds the peer of a Unix socket to the context of
 // its requests.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	u, ok := c.(*net.UnixConn)
@@ -63,15 +62,16 @@ func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerOf returns the peer that sent the request of ctx. It returns false if the request did not
-// come through a Unix socket.
+// PeerOf returns the peer that sent the request of ctx, false if the request did not come through
+// a Unix socket.
 func PeerOf(ctx context.Context) (Peer, bool) {
 	p, ok := ctx.Value(peerKey{}).(Peer)
 	return p, ok
 }
 
-// SocketAuthorizer allows reads to all users that the mode of the socket lets connect. Root, the
-// user of this program, and members of group may do everything. A negative group has no members.
+// SocketAuthorizer allows reads to all users that the mode of the socket lets connect, and
+// everything to root, the user of this program, and members of group. A negative group has no
+// members.
 func SocketAuthorizer(group int) Authorizer {
 	self := os.Getuid()
 	return func(r *http.Request, route Route) error {
@@ -116,7 +116,7 @@ func peerOf(c *net.UnixConn) (Peer, error) {
 }
 
 // peerGroups returns the supplementary groups of the peer from the kernel: /etc/group may differ.
-// It returns none if there are more than fit, which only removes rights.
+// If more exist than fit it returns none, which only removes rights.
 func peerGroups(fd uintptr) []uint32 {
 	groups := make([]uint32, 256)
 	size := uint32(len(groups) * 4)

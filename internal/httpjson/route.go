@@ -26,13 +26,12 @@ type Access int
 const (
 	// Read is for routes that change nothing.
 	Read Access = iota + 1
-	// Operate is for routes that change something.
 	Operate
 	// Fence is for routes that take something away from an unreachable host.
 	Fence
-	// Local is for routes that report to the registry what a host did. No role of an operator
-	// allows them: a false report could take anything away from a host. The local administrator may
-	// use them.
+	// Local is for reports to the registry of a host's actions. No role of an operator allows
+	// them: a false report could take anything away from a host. The local administrator may use
+	// them.
 	Local
 )
 
@@ -51,16 +50,14 @@ func (a Access) String() string {
 	return fmt.Sprintf("access %d", int(a))
 }
 
-// HostAccess is the right of hosts at a route. A certificate identifies a host; Access applies to
-// people only.
+// HostAccess is the right of hosts at a route; Access applies to people only.
 type HostAccess int
 
 // The host accesses.
 const (
-	// HostNever: the route is for operators only.
 	HostNever HostAccess = iota
-	// HostOwn: a host may use the route for its own objects. For objects of another host the
-	// handler answers not_your_host, or omits them from a list.
+	// HostOwn: a host may use the route for its own objects. Other objects are refused with
+	// not_your_host, or omitted from a list.
 	HostOwn
 	// HostAny: the answer belongs to no host, as for versions and types.
 	HostAny
@@ -87,20 +84,18 @@ type Route struct {
 	Access  Access
 	Hosts   HostAccess
 	Summary string
-	// Query are the names of the query parameters. A request with another parameter, or a parameter
-	// twice, is refused before the handler is called.
+	// Query are the names of the query parameters. Another or a repeated parameter is refused.
 	Query []string
-	// In is a value of the type of the request's body, nil without a body. Out has the nouns of the
-	// answer, with values of their types; Lines is a value of the type of each line of an NDJSON
-	// answer. They are for the OpenAPI document.
+	// In is a value of the type of the request's body, nil without a body. Out has the nouns of
+	// the answer; Lines is a value of the type of each line of an NDJSON answer. They are for the
+	// OpenAPI document.
 	In      any
 	Out     []Noun
 	Lines   any
 	Handler Handler
 }
 
-// Handler answers a request. An error becomes the answer, unless the handler has already begun to
-// write one.
+// Handler answers a request. An error becomes the answer, unless an answer has begun.
 type Handler = func(http.ResponseWriter, *http.Request) error
 
 // Authorizer returns nil if the caller of r may use the route, else a permission_denied error.
@@ -112,25 +107,23 @@ type Config struct {
 	// Elsewhere are the calls that only the other program of Volferry serves.
 	Elsewhere []Elsewhere
 	Authorize Authorizer
-	// Program is the name of this program, for the error of a request that needs a newer version.
-	Program string
-	// Refused, if not nil, is called for every request that is refused before its handler is
-	// called.
+	Program   string
+	// Refused, if not nil, is called for every request that does not reach its handler.
 	Refused func(r *http.Request, err error)
 	Log     *slog.Logger
 	// Observe, if not nil, is called for every answered request with a route.
 	Observe func(route Route, status int, took time.Duration)
 }
 
-// Elsewhere is a call that another program serves. Err names that program, and is the answer here.
+// Elsewhere is a call that another program serves. The answer is Err, which names that program.
 type Elsewhere struct {
 	Method, Path string
 	Err          error
 }
 
-// NewHandler returns a handler for the routes of c. The answer to a path without a route is
-// not_found, to a wrong method 405, and after a panic of a handler internal, always with an
-// ErrorBody. NewHandler panics if two routes clash, as http.ServeMux does.
+// NewHandler returns a handler for the routes of c. Without a route the answer is not_found, for a
+// wrong method 405, and after a panic of a handler internal, always with an ErrorBody. NewHandler
+// panics if two routes clash, as http.ServeMux does.
 func NewHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range c.Routes {
@@ -168,8 +161,7 @@ func (c Config) serve(route Route, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call checks the caller and runs the handler. It turns a panic into an error: a bug in one request
-// must not end the daemon.
+// call turns a panic of the handler into an error: a bug in one request must not end the daemon.
 func (c Config) call(route Route, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		what := recover()
@@ -201,7 +193,7 @@ func (c Config) admit(route Route, r *http.Request) error {
 	return checkQuery(r, route)
 }
 
-// noRoute answers a request without a route: 405 if another method has one, else not_found.
+// noRoute answers 405 if another method has a route, else not_found.
 func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

@@ -6,7 +6,6 @@ import (
 	"reflect"
 )
 
-// schemas are the JSON schemas of Go types, by type name.
 type schemas map[string]any
 
 // of returns the schema of t in JSON. It adds structs as components and refers to them.
@@ -43,7 +42,6 @@ func (s schemas) of(t reflect.Type) map[string]any {
 // documented is implemented by types that have another type in JSON.
 type documented interface{ Documented() any }
 
-// inJSON returns the type that t has in JSON.
 func inJSON(t reflect.Type) reflect.Type {
 	if t == nil || t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return t
@@ -64,7 +62,6 @@ func stringSchema(t reflect.Type) map[string]any {
 	return map[string]any{"type": "string"}
 }
 
-// component adds the schema of a struct.
 func (s schemas) component(t reflect.Type) {
 	if s[t.Name()] != nil {
 		return
@@ -83,7 +80,6 @@ func (s schemas) component(t reflect.Type) {
 	}
 }
 
-// member returns the schema of a field.
 func (s schemas) member(f field) map[string]any {
 	schema := s.of(f.typ)
 	if f.enum != nil {

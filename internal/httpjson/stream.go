@@ -19,8 +19,8 @@ type Stream struct {
 	control *http.ResponseController
 }
 
-// NewStream begins an NDJSON answer with status 200. It sends the header at once, so that the
-// reader knows that it is connected.
+// NewStream begins an NDJSON answer with status 200. It sends the header at once: the reader then
+// knows that it is connected.
 func NewStream(w http.ResponseWriter) (*Stream, error) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
@@ -35,8 +35,8 @@ func NewStream(w http.ResponseWriter) (*Stream, error) {
 // errGone: the reader of a stream has disconnected, as most readers do.
 var errGone = errors.New("the reader is gone")
 
-// Send sends one line. An error means that the reader has disconnected; the handler should return
-// the error, which is not logged.
+// Send sends one line. After an error, which means that the reader has disconnected and is not
+// logged, the handler should return it.
 func (s *Stream) Send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

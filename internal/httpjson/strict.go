@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkDocument refuses faults that encoding/json ignores in a body decoded into a value of type t:
-// a missing or null member, which would become false or 0; a name in another case; and a repeated
-// member, where the last would count. It also refuses unknown members, unless the sender is newer.
+// checkDocument refuses faults that encoding/json ignores: a missing or null member, which would
+// become false or 0; a name in another case; a repeated member, where the last would count; and
+// unknown members, unless the sender is newer.
 func checkDocument(body []byte, t reflect.Type, newer bool) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -55,7 +55,6 @@ func (c checker) value(t reflect.Type, nullable bool, path string) error {
 	return nil
 }
 
-// open reports whether the type accepts any document.
 func open(t reflect.Type) bool {
 	return t == nil || t.Kind() == reflect.Interface || t == rawType
 }
@@ -85,7 +84,7 @@ func (c checker) object(t reflect.Type, path string) error {
 		if err != nil {
 			return bodyError(err)
 		}
-		name, _ := token.(string) // the first token of a member is its name
+		name, _ := token.(string) // the first token of a member
 		if seen[name] {
 			return api.Errorf(api.CodeInvalidArgument, "the request body has the field %.80q twice", within(path, name))
 		}
@@ -113,7 +112,6 @@ func (c checker) object(t reflect.Type, path string) error {
 	return c.end()
 }
 
-// end reads the end of an object or a list.
 func (c checker) end() error {
 	if _, err := c.dec.Token(); err != nil && !errors.Is(err, io.EOF) {
 		return bodyError(err)
@@ -121,12 +119,13 @@ func (c checker) end() error {
 	return nil
 }
 
-// misspelt reports whether encoding/json matches an unknown name to a field, ignoring case.
+// misspelt reports whether encoding/json would match an unknown name to a field.
 func misspelt(name string, fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }
 
-// unknownField returns the error for an unknown member. It names a field that differs only in case.
+// unknownField returns the error for an unknown member. It names a field that differs only in
+// case.
 func unknownField(path, name string, fields []field) error {
 	for _, f := range fields {
 		if strings.EqualFold(f.name, name) {
@@ -136,7 +135,6 @@ func unknownField(path, name string, fields []field) error {
 	return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %.80q, which is not part of this request", path)
 }
 
-// within returns the path of a member in the document at path.
 func within(path, name string) string {
 	if path == "" {
 		return name

@@ -47,8 +47,7 @@ func WriteAll(w http.ResponseWriter, status int, nouns ...Noun) error {
 
 var documentHead = fmt.Sprintf(`{"schema_version":%d`, api.SchemaVersion)
 
-// document is an answer being written. Documents are reused, since most answers are short and there
-// are many.
+// document is an answer being written, reused since most answers are short and there are many.
 type document struct {
 	text   bytes.Buffer
 	values *json.Encoder // into text
@@ -85,7 +84,7 @@ func writeError(w http.ResponseWriter, status int, err error) {
 	writeJSON(w, status, append(body, '\n'))
 }
 
-// writeJSON sends an answer. It ignores an error, since the caller has disconnected.
+// writeJSON ignores an error, since the caller has disconnected.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
