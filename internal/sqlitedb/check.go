@@ -18,7 +18,7 @@ import (
 // (sqlite.org/wal.html).
 var minVersion = [3]int{3, 51, 3}
 
-// check checks the file before anything may write to it: a refused file must stay unchanged for its
+// check runs before anything may write to the file: a refused file must stay unchanged for its
 // repair.
 func check(ctx context.Context, path string, newest int) (err error) {
 	pool, err := openPool(ctx, path, checkMode(path), 1)
@@ -43,9 +43,8 @@ func check(ctx context.Context, path string, newest int) (err error) {
 	return nil
 }
 
-// checkMode returns check's mode for the file: read-only, unless a process died while it converted
-// a new file into a WAL database. Then a rollback journal exists, which only a writer may play
-// back.
+// checkMode returns read-only, unless a process died while it converted a new file into a WAL
+// database. Then a rollback journal exists, which only a writer may play back.
 func checkMode(path string) string {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return "rw"
@@ -100,7 +99,6 @@ func quickCheck(ctx context.Context, pool *sql.DB) (err error) {
 
 var errDamaged = errors.New("it is damaged or is no database, and was left as it is; restore a backup")
 
-// saysDamaged adds an explanation to SQLite's error for a damaged file.
 func saysDamaged(err error) error {
 	var e *sqlite.Error
 	if errors.As(err, &e) {

@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// checkpointAtLast is the length of the log in pages, 256 MiB, that makes a commit do a checkpoint
-// although a Checkpointer exists.
+// checkpointAtLast is the length of the log in pages (256 MiB) after which a commit does a
+// checkpoint although a Checkpointer exists.
 const checkpointAtLast = 65536
 
 // Checkpointer copies the log of commits (WAL) into the database file on its own connection, so
@@ -20,8 +20,8 @@ type Checkpointer struct {
 	write *sql.DB
 }
 
-// NewCheckpointer opens the connection. From then on the caller makes the checkpoints, not commits.
-// Close it before the database.
+// NewCheckpointer opens the connection. From then on the caller makes the checkpoints, not
+// commits. Close it before the database.
 func (db *DB) NewCheckpointer(ctx context.Context) (*Checkpointer, error) {
 	pool, err := openPool(ctx, db.path, "rw", 1)
 	if err != nil {
@@ -41,15 +41,15 @@ func (c *Checkpointer) Pending(ctx context.Context) (int, error) {
 	return checkpoint(ctx, c.pool, "NOOP")
 }
 
-// Checkpoint copies the present log into the file, and returns how many pages are not copied: new
-// ones, and those that readers still need. It does not wait for readers.
+// Checkpoint copies the present log into the file without waiting for readers. It returns how many
+// pages are not copied: new pages, and pages that readers still need.
 func (c *Checkpointer) Checkpoint(ctx context.Context) (pending int, err error) {
 	return checkpoint(ctx, c.pool, "PASSIVE")
 }
 
-// Finish is Checkpoint on the writing connection. It must not be called inside a transaction. No
-// commit can extend the log at the same time, so unless a reader needs the log, the next commit
-// starts it from the beginning. That keeps the log short.
+// Finish is Checkpoint on the writing connection, outside a transaction. No commit can extend the
+// log at the same time, so unless a reader needs the log, the next commit starts it from the
+// beginning. That keeps the log short.
 func (c *Checkpointer) Finish(ctx context.Context) error {
 	_, err := checkpoint(ctx, c.write, "PASSIVE")
 	return err

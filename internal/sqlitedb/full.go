@@ -9,14 +9,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// IsFull reports whether err means that the disk is full. The data of the failed write is then not
-// in the file.
+// IsFull reports whether err means that the disk is full. The failed write is then not in the
+// file.
 func IsFull(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return false
 	}
-	// SQLITE_IOERR_SHMSIZE is an error of the -shm file, which connections share and which grows
-	// with the log.
+	// SQLITE_IOERR_SHMSIZE is an error of the -shm file, which grows with the log.
 	return e.Code() == sqlite3.SQLITE_FULL || e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
 }

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile locks the database against other processes. The kernel releases the lock when this
-// process ends. The file is never removed: otherwise two processes could lock two files with the
-// same name.
+// lockFile locks the database against other processes until this process ends. The file is never
+// removed: otherwise two processes could lock two files with the same name.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {

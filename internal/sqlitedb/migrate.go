@@ -14,8 +14,8 @@ import (
 )
 
 // migrate applies the missing migrations. Schema and version change in the same transaction, so a
-// crash leaves both or neither. Before the first migration it backs up the database and returns the
-// path of the backup, since there is no migration back.
+// crash leaves both or neither. It first makes a backup, since there is no migration back, and
+// returns its path.
 func migrate(ctx context.Context, path string, write *sql.DB, schema []string) (backup string, err error) {
 	have, err := userVersion(ctx, write)
 	if err != nil {
@@ -34,18 +34,18 @@ func migrate(ctx context.Context, path string, write *sql.DB, schema []string) (
 	return backup, nil
 }
 
-// VersionBackup returns the path of the backup of the database at path, made before its schema is
-// migrated from this version.
+// VersionBackup returns the path of the backup that is made before the schema of the database at
+// path is migrated from this version.
 func VersionBackup(path string, version int) string {
 	return fmt.Sprintf("%s.schema-%d", path, version)
 }
 
-// backUpVersion makes the VersionBackup of a database. It replaces an earlier backup of the same
-// version, which lacks later commits. The file is complete or does not exist.
+// backUpVersion makes the VersionBackup of a database. It replaces a backup with fewer commits.
+// The file is complete or does not exist.
 func backUpVersion(ctx context.Context, path string, version int) (string, error) {
 	final := VersionBackup(path, version)
 	partial := final + ".partial"
-	// Of a process that died. The database lock excludes other processes.
+	// A process has died. The database lock excludes other processes.
 	if err := os.Remove(partial); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("remove an unfinished backup: %w", err)
 	}

@@ -10,25 +10,22 @@ import (
 	"net/url"
 )
 
-// fileMode is the mode of the database and of SQLite's files in its directory. Other users must not
-// read them.
+// fileMode keeps other users from reading the database and SQLite's files in its directory.
 const fileMode = 0o600
 
-// busyTimeoutMS is how long a connection waits for a lock of another connection, for example of a
-// backup.
+// busyTimeoutMS is how long a connection waits for another's lock, for example a backup's.
 const busyTimeoutMS = 5000
 
-// writeCacheKiB is the page cache of the writing connection, for the pages that a busy registry
-// reads in one commit after the other.
+// writeCacheKiB is the page cache of the writing connection: a busy registry reads the same pages
+// in one commit after the other.
 const writeCacheKiB = 16 << 10
 
-// checkpointPages is the length of the log in pages, 16 MiB, that makes a commit copy the log into
-// the file. That costs the commit two more syncs. With a longer log, more changes of a page are
-// copied as one.
+// checkpointPages is the length of the log in pages (16 MiB) after which a commit copies the log
+// into the file. That costs the commit two more syncs. With a longer log, more changes of a page
+// are copied as one.
 const checkpointPages = 4096
 
-// openPool opens path with at most size connections. It opens the first one at once, so that it
-// returns the error.
+// openPool opens path with at most size connections, the first one at once for its error.
 func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error) {
 	pool, err := sql.Open("sqlite", dsn(path, mode))
 	if err != nil {
@@ -43,8 +40,8 @@ func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error)
 }
 
 // dsn returns the driver's name for path. synchronous is FULL because NORMAL may lose acknowledged
-// commits in WAL mode at a power cut; group commit makes FULL cheap. The journals of savepoints are
-// in memory, because after a crash the transaction is lost anyway.
+// commits in WAL mode at a power cut; group commit makes FULL cheap. The journals of savepoints
+// are in memory, because after a crash the transaction is lost anyway.
 func dsn(path, mode string) string {
 	q := url.Values{
 		"mode":       {mode},

@@ -8,7 +8,7 @@ import (
 )
 
 // Probe commits a transaction that changes nothing, and returns nil once the commit is on stable
-// storage. It uses the writing connection, so it must not be called inside a transaction.
+// storage. It must not be called inside a transaction.
 func (db *DB) Probe(ctx context.Context) error {
 	tx, err := db.Write.BeginTx(ctx, nil)
 	if err != nil {

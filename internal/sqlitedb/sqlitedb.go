@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sqlitedb opens the SQLite files of Volferry. A file has one process, one connection that
-// writes and a pool that reads; each commit is on stable storage before it is acknowledged. The
-// package owns how a file is opened, checked and migrated, and knows nothing of its tables.
+// writes and a pool that reads; each commit is on stable storage before it is acknowledged.
 package sqlitedb
 
 import (
@@ -25,21 +24,20 @@ type DB struct {
 	// Read is a pool of read-only connections. A reader sees the last commit and never waits for
 	// the writer. Readers should be short, because a checkpoint cannot pass the oldest reader.
 	Read *sql.DB
-	// MigratedFrom is the path of the backup that Open made because the database had an older
-	// schema, or "". The backup is never removed.
+	// MigratedFrom is the VersionBackup that Open made, or "". It is never removed.
 	MigratedFrom string
 
 	path string
 	lock *os.File
 }
 
-// Open opens the database at path and migrates it to the given schema. It creates a missing file
-// with mode 0600; the directory must exist. schema[i] is migration i+1; each is applied once, in
-// its own transaction. Open first backs up a database with an older schema to its VersionBackup,
-// and fails if it cannot.
+// Open opens the database at path, which it creates with mode 0600 in an existing directory, and
+// migrates it to the given schema. schema[i] is migration i+1; each is applied once, in its own
+// transaction. Open first backs up a database with an older schema to its VersionBackup, and fails
+// if it cannot.
 //
-// Open refuses a file, and leaves it unchanged, if another process has it open, if it is damaged or
-// no database, or if a newer program wrote it.
+// Open refuses a file, and leaves it unchanged, if another process has it open, if it is damaged
+// or no database, or if a newer program wrote it.
 func Open(ctx context.Context, path string, schema []string) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -84,13 +82,12 @@ func open(ctx context.Context, path string, schema []string) (*DB, error) {
 
 // Close closes both pools and releases the lock.
 func (db *DB) Close() error {
-	// The writer closes last: the last connection copies the log into the file, which a read-only
-	// one cannot.
+	// The last connection copies the log into the file, which a read-only connection cannot.
 	return errors.Join(db.Read.Close(), db.Write.Close(), db.lock.Close())
 }
 
-// create creates an empty file with the right mode before SQLite creates it with another, and makes
-// its name durable.
+// create creates an empty file with the right mode before SQLite creates it with another, and
+// makes its name durable.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if errors.Is(err, os.ErrExist) {

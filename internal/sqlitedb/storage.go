@@ -9,15 +9,14 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// StorageFailed reports whether an error of SQLite concerns the file or its storage (full, damaged,
-// unreadable) rather than a statement or its values. After such an error the transaction must not
-// be used, since SQLite may have rolled it back.
+// StorageFailed reports whether an error of SQLite concerns the file or its storage (full,
+// damaged, unreadable) rather than a statement. The transaction must then not be used, since
+// SQLite may have rolled it back.
 func StorageFailed(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return false
 	}
-	// The low byte is the primary code.
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
 		sqlite3.SQLITE_RANGE, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_MISUSE:
