@@ -12,9 +12,8 @@ import (
 )
 
 // The registry sends a list in pages to a program that announces protocol.Pages, and for a request
-// with AfterParameter. A page has the things with keys greater than that parameter, which is empty
-// for the first page, in the order of the keys. Keys never change, so a thing that exists all the
-// time is in one of the pages, even if others come and go.
+// with AfterParameter. A page has the things with greater keys, in their order. Keys never change,
+// so a thing that exists all the time is in one of the pages, even if others come and go.
 const (
 	// AfterParameter is the query parameter with the Next of the previous page.
 	AfterParameter = "after"
@@ -25,14 +24,13 @@ const (
 // Declaration is the declaration of a route, without its types.
 type Declaration struct {
 	Method string
-	// Path is a pattern of http.ServeMux without method and host.
-	Path string
-	// Noun is the member of the answer that holds Out. It is empty if Out is the whole answer, or
-	// if there is none.
+	Path   string
+	// Noun is the member of the answer that holds Out. It is empty if there is none, or Out is the
+	// whole answer.
 	Noun    string
 	Access  httpjson.Access
 	Summary string
-	// Daemon and Registry describe how each program serves the route; nil if it does not.
+	// Daemon or Registry is nil if that program does not serve the route.
 	Daemon   *AtDaemon
 	Registry *AtRegistry
 
@@ -46,15 +44,13 @@ type Declaration struct {
 
 // AtDaemon is how the daemon serves a route.
 type AtDaemon struct {
-	Part Part
-	// Query are the names of its query parameters.
+	Part  Part
 	Query []string
 }
 
 // AtRegistry is how the registry serves a route.
 type AtRegistry struct {
 	Hosts httpjson.HostAccess
-	// Query are the names of its query parameters.
 	Query []string
 }
 
@@ -62,16 +58,15 @@ type AtRegistry struct {
 type Part int
 
 const (
-	// Answers means that the host serves the call. A change is refused while the host is fenced.
-	// The registry may call it by a task.
+	// Answers: the host serves the call, also by a task. A change is refused while the host is
+	// fenced.
 	Answers Part = iota + 1
-	// Streams means that the host answers with a stream, which a task cannot transport.
+	// Streams: the host answers with a stream, which a task cannot transport.
 	Streams
-	// PassesOn means that the registry serves the call. A task would return the call to the
-	// registry.
+	// PassesOn: the registry serves the call. A task would return it to the registry.
 	PassesOn
-	// Remembers means that the registry serves the call. While it is unavailable, the daemon
-	// returns the registry's last answer.
+	// Remembers: the registry serves the call, or while it is unavailable the daemon, with the
+	// registry's last answer.
 	Remembers
 )
 
@@ -91,8 +86,7 @@ func (d *Declaration) String() string { return d.Method + " " + d.Path }
 
 var wildcard = regexp.MustCompile(`\{\w+\}`)
 
-// PathOf returns the path of a request, with refs in place of the wildcards. It panics if their
-// numbers differ, which is a bug of the caller.
+// PathOf returns the path of a request. It panics unless there is one ref for each wildcard.
 func (d *Declaration) PathOf(refs ...string) string {
 	if want := len(wildcard.FindAllString(d.Path, -1)); want != len(refs) {
 		panic(fmt.Sprintf("%s names %d things and was given %q", d, want, refs))
@@ -104,8 +98,8 @@ func (d *Declaration) PathOf(refs ...string) string {
 	})
 }
 
-// ServedByDaemon returns the route with the daemon's handler. It panics if the daemon does not
-// serve the route.
+// ServedByDaemon returns the route with the daemon's handler. It panics unless the daemon serves
+// the route.
 func (d *Declaration) ServedByDaemon(h httpjson.Handler) httpjson.Route {
 	if d.Daemon == nil {
 		panic(d.String() + " is no route of the daemon")
@@ -120,8 +114,8 @@ func (d *Declaration) ServedByDaemon(h httpjson.Handler) httpjson.Route {
 	return served
 }
 
-// ServedByRegistry returns the route with the registry's handler. It panics if the registry does
-// not serve the route.
+// ServedByRegistry returns the route with the registry's handler. It panics unless the registry
+// serves the route.
 func (d *Declaration) ServedByRegistry(h httpjson.Handler) httpjson.Route {
 	if d.Registry == nil {
 		panic(d.String() + " is no route of the registry")

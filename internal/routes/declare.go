@@ -10,35 +10,31 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// option declares a property of a route.
 type option func(*Declaration)
 
-// daemon declares that the daemon serves the route, and the query parameters that only the daemon
-// has.
+// daemon declares that the daemon serves the route, and query parameters of the daemon alone.
 func daemon(part Part, query ...string) option {
 	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part, Query: query} }
 }
 
-// registry declares that the registry serves the route, the rights of hosts, and the query
-// parameters that only the registry has.
+// registry declares that the registry serves the route, the rights of hosts, and query parameters
+// of the registry alone.
 func registry(hosts httpjson.HostAccess, query ...string) option {
 	return func(d *Declaration) { d.Registry = &AtRegistry{Hosts: hosts, Query: query} }
 }
 
-// Short names for host access in declarations.
 const (
 	never = httpjson.HostNever
 	own   = httpjson.HostOwn
 	anyOf = httpjson.HostAny
 )
 
-// query declares the parameters that the route has at every program.
+// query declares parameters of the route at every program.
 func query(names ...string) option { return func(d *Declaration) { d.query = names } }
 
 // needs declares a higher access than the default of the method.
 func needs(a httpjson.Access) option { return func(d *Declaration) { d.Access = a } }
 
-// also declares another member of the answer.
 func also[T any](noun string) option {
 	var none T
 	return func(d *Declaration) { d.out = append(d.out, httpjson.Noun{Name: noun, Value: none}) }
@@ -49,14 +45,13 @@ func paged[T any](order func(a, b T) int) option {
 	return func(d *Declaration) { d.order = order }
 }
 
-// waitParameter is the query parameter for how long a host may wait for the end of the op before it
-// answers: a duration such as "30s". The registry does not have it, since no task may wait.
+// waitParameter is how long a host may wait for the end of the op before it answers, such as
+// "30s". The registry lacks it, since no task may wait.
 const waitParameter = "wait"
 
 // begins declares that the answer also has the op that was begun.
 var begins = also[api.Op]("op")
 
-// declare adds a route to All.
 func declare[In, Out any](access httpjson.Access, method, path, summary string, options []option) Route[In, Out] {
 	var (
 		in  In

@@ -7,7 +7,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Routes of hosts and of their tasks.
+// Routes of hosts and their tasks.
 var (
 	ListHosts = get[[]api.Host]("/v1/hosts",
 		"List the hosts", registry(own), daemon(Remembers), paged(hostOrder))

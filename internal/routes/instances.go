@@ -48,8 +48,8 @@ var (
 		also[api.Instance]("instance"), also[[]api.Attachment]("attachments"), also[api.InstanceDefinition]("definition"))
 )
 
-// Routes for the registry to save the guests of a volume for a move with all guests paused. A host
-// refuses them unless the migration has locked the instance.
+// Routes for the registry to save the guests of a volume for a move with all guests paused. Only
+// the migration that has locked the instance may use them.
 var (
 	ShowMemory = get[api.PausedInstance]("/v1/instances/{instance}/memory",
 		"Show what it takes to save an instance", daemon(Answers))

@@ -41,7 +41,7 @@ var (
 		"Permit a host to suspend, restore or resume a guest of a move with all guests paused")
 )
 
-// Routes for the registry to let a host copy a volume while all its guests are saved.
+// Routes for the registry to make a host copy a volume while all its guests are saved.
 var (
 	ListSaved = get[[]api.SavedInstance]("/v1/migrations/{migration}/saved",
 		"List what was done here for a move with all guests paused, whether the registry knows the migration or not", daemon(Answers))

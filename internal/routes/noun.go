@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// nouns are the nouns that differ from the name of their type. A ShelvedInstance is the whole
-// answer; its route declares the members.
+// nouns differ from the name of their type. A ShelvedInstance is the whole answer; its route
+// declares the members.
 var nouns = map[reflect.Type]string{
 	reflect.TypeFor[None]():                "",
 	reflect.TypeFor[api.ShelvedInstance](): "",
@@ -23,8 +23,8 @@ var nouns = map[reflect.Type]string{
 	reflect.TypeFor[api.MigrationPlan]():   "plan",
 }
 
-// nounOf returns the member of a document that holds an answer of this type: the name of the type
-// in snake case, plural for a list.
+// nounOf returns the member of a document that holds an answer of this type: the type's name in
+// snake case, plural for a list.
 func nounOf(t reflect.Type) string {
 	if t.Kind() == reflect.Slice {
 		return plural(nounOf(t.Elem()))

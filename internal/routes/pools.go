@@ -4,7 +4,7 @@ package routes
 
 import "github.com/volferry/volferry/internal/api"
 
-// Routes of pools and of the drains that empty them.
+// Routes of pools and drains.
 var (
 	ListPools = get[[]api.Pool]("/v1/pools",
 		"List the storage pools of every host", registry(own), daemon(Remembers), paged(poolOrder))

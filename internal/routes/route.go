@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Route is a call with the types of its body and its answer. In is None without a body, Out is None
+// Route is a call with the types of its body and its answer. In or Out is None without a body, or
 // without a noun in the answer.
 type Route[In, Out any] struct {
 	*Declaration
@@ -21,7 +21,7 @@ type Route[In, Out any] struct {
 // None is the type of an absent body or answer.
 type None struct{}
 
-// With returns the route with a query parameter for requests. An empty value adds nothing.
+// With returns the route with a query parameter, unless value is empty.
 func (r Route[In, Out]) With(name, value string) Route[In, Out] {
 	if value == "" {
 		return r
@@ -43,8 +43,7 @@ func (r Route[In, Out]) PathOf(refs ...string) string {
 	return path
 }
 
-// WithoutBody returns the route for a client that omits an optional body, and for a server that
-// does not read it.
+// WithoutBody returns the route without its optional body.
 func (r Route[In, Out]) WithoutBody() Route[None, Out] {
 	return Route[None, Out](r)
 }
@@ -57,8 +56,7 @@ func (r Route[In, Out]) Body(in In) any {
 	return in
 }
 
-// Decode reads the body of a request, like httpjson.Decode. It does not read the body of a route
-// with None.
+// Decode reads the body of a request, like httpjson.Decode, unless In is None.
 func (r Route[In, Out]) Decode(req *http.Request) (in In, err error) {
 	if _, none := any(in).(None); none {
 		return in, nil
