@@ -12,16 +12,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// tagNeeds is the tag of a request's field. Its value is the feature that the receiver must have if
-// the field is set: without the feature, the receiver would do something else than requested. "-"
+// tagNeeds is the tag of a request's field with the feature that the receiver must have if the
+// field is set: without the feature, the receiver would do something else than requested. "-"
 // means that a receiver may ignore the field.
 const tagNeeds = "needs"
 
-// ignorable is the tag's value for such a field.
 const ignorable = "-"
 
-// Needs returns the features that the receiver of body must have: the tags of the fields that are
-// not zero.
+// Needs returns the features that the receiver of body must have, by the tags of its non-zero
+// fields.
 func Needs(body any) []string {
 	if body == nil || !hasNeeds(reflect.TypeOf(body)) {
 		return nil
@@ -87,7 +86,7 @@ func findNeeds(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// Require sets the header of a request to the features that its receiver must have.
+// Require sets the needed features in the header of a request.
 func Require(h http.Header, needs []string) {
 	if len(needs) > 0 {
 		h.Set(needsHeader, strings.Join(needs, ", "))
@@ -103,8 +102,7 @@ func RequiredBy(h http.Header) []string {
 	return strings.Split(strings.ReplaceAll(text, " ", ""), ",")
 }
 
-// Check returns an error if a program lacks a needed feature, before the program changes anything.
-// Program is its name in the message.
+// Check returns an error if a program lacks a needed feature. Program is its name in the message.
 func (a Announcement) Check(program string, needs []string) error {
 	lacking := a.Lacks(needs)
 	if len(lacking) == 0 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package protocol describes a program of Volferry to one of another version: the number of its
-// protocol, and its features by name. It owns how they are announced and how a request requires
-// them. It knows nothing of the effect of a feature.
+// protocol, and its features by name.
 package protocol
 
 import (
@@ -15,57 +14,53 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// Number is the protocol of this program. It grows with each version that adds a field to a request
-// or a feature to a program. A program without an announcement has protocol 1: it is older than
-// announcements, and refuses unknown fields.
+// Number is the protocol of this program. It grows with each version that adds a field to a
+// request or a feature to a program. Programs older than announcements have protocol 1, and refuse
+// unknown fields.
 const (
 	Number = 2
 	first  = 1
 )
 
-// OptionalFields is the feature to accept a newer program's request with unknown fields, if the
-// request does not need them.
+// OptionalFields is the feature to ignore unknown fields of a newer program's request that does
+// not need them.
 const OptionalFields = "optional_fields"
 
-// BaseImages is the feature to support linked clones: a program without it would treat such a
-// volume as independent.
+// BaseImages is the feature to support linked clones, which a program without it would treat as
+// independent volumes.
 const BaseImages = "base_images"
 
-// Slices is the feature to support volumes that are only the first part of the image at their path.
+// Slices is the feature to support volumes that are only the first part of their image.
 const Slices = "slices"
 
 // LUKS is the feature to support volumes that QEMU encrypts: a program without it would give a
 // guest ciphertext as its disk.
 const LUKS = "luks"
 
-// RetypeOptions is the feature to limit the bandwidth of the move of a retype, and to delete its
+// RetypeOptions is the feature to limit the bandwidth of a retype's move, and to delete its
 // source.
 const RetypeOptions = "retype_options"
 
-// RetypeTarget is the feature to accept a destination and a method for the move of a retype.
+// RetypeTarget is the feature to accept a destination and a method for a retype's move.
 const RetypeTarget = "retype_target"
 
-// RetypeFormat is the feature to change the format of a volume in the move of a retype.
+// RetypeFormat is the feature to change the format of a volume in a retype's move.
 const RetypeFormat = "retype_format"
 
-// LiveShared is the feature to move a volume while guests on several hosts write to it: a host with
-// it can track the writes of its guests.
+// LiveShared is the feature to move a volume while guests on several hosts write to it.
 const LiveShared = "live_shared"
 
-// OpWait is the feature to delay the answer about an op until the op is over or the requested time
-// has passed, so that the caller learns of the end at once.
+// OpWait is the feature to delay the answer about an op until its end or for the requested time.
 const OpWait = "op_wait"
 
-// ThrottleWriters is the feature to throttle guests' writes, on request, while their volume moves
-// and they write faster than the copy.
+// ThrottleWriters is the feature to throttle, on request, guests that write to a moving volume
+// faster than the copy.
 const ThrottleWriters = "throttle_writers"
 
-// DrainLiveShared is the feature to move volumes of several instances in a drain while the guests
-// write.
+// DrainLiveShared is the feature to drain volumes of several instances while the guests write.
 const DrainLiveShared = "drain_live_shared"
 
-// DrainPauseAll is the feature to move volumes of several instances in a drain with all guests
-// paused.
+// DrainPauseAll is the feature to drain volumes of several instances with all guests paused.
 const DrainPauseAll = "drain_pause_all"
 
 // KeepBase is the feature to move a linked clone and keep its base images.
@@ -74,7 +69,7 @@ const KeepBase = "keep_base"
 // DrainVerify is the feature to accept how a drain verifies its copies.
 const DrainVerify = "drain_verify"
 
-// Identities is the feature to store the identity that the device of a volume has.
+// Identities is the feature to store the identity of a volume's device.
 const Identities = "identities"
 
 // Allocation is the feature to allocate the file of a move thin or thick, as requested.
@@ -86,8 +81,8 @@ const Checkpoints = "checkpoints"
 // DrainCheckpoints is the feature to drop the dirty bitmaps of a drain's volumes if requested.
 const DrainCheckpoints = "drain_checkpoints"
 
-// Pages is the feature to read a list page by page. The registry sends pages to a program with this
-// feature, and the whole list to others.
+// Pages is the feature to read a list page by page. The registry sends the whole list to programs
+// without it.
 const Pages = "pages"
 
 // features are the features of this program, oldest first. A name is never reused, and stays while
@@ -102,7 +97,7 @@ const (
 	needsHeader    = "Volferry-Needs"
 )
 
-// Announcement describes a program: its version, protocol and features.
+// Announcement describes a program.
 type Announcement struct {
 	// Version is for display; "" for a program older than announcements.
 	Version  string
@@ -122,24 +117,24 @@ func Announce(h http.Header) {
 	h.Set(featuresHeader, strings.Join(features, ", "))
 }
 
-// AnnounceFor sets the protocol of another program, which made the request. 0 means that the
-// program announces nothing.
+// AnnounceFor sets the protocol of another program, which made the request; 0 announces nothing.
 func AnnounceFor(h http.Header, number int) {
 	if number > 0 {
 		h.Set(protocolHeader, strconv.Itoa(number))
 	}
 }
 
-// Remove removes the announcement of a header: a program that passes on an answer removes the
-// announcement of the answer's origin.
+// Remove removes the announcement from the header of an answer of another program that is passed
+// on.
 func Remove(h http.Header) {
 	for _, name := range []string{versionHeader, protocolHeader, featuresHeader} {
 		h.Del(name)
 	}
 }
 
-// AnnouncedIn returns the announcement in a header. Without a readable announcement, the sender has
-// the first protocol. The returned strings are short and printable, whatever the header contains.
+// AnnouncedIn returns the announcement in a header. Without a readable announcement, the sender
+// has the first protocol. The returned strings are short and printable, whatever the header
+// contains.
 func AnnouncedIn(h http.Header) Announcement {
 	a := Announcement{Protocol: first}
 	number, err := strconv.Atoi(h.Get(protocolHeader))
@@ -156,8 +151,7 @@ func AnnouncedIn(h http.Header) Announcement {
 
 const (
 	// maxName limits the name of a feature, and a version.
-	maxName = 64
-	// maxNames limits the features of an announcement.
+	maxName  = 64
 	maxNames = 256
 )
 

@@ -10,14 +10,13 @@ func (a Announcement) IsFirst() bool {
 	return a.Protocol == first && a.Version == "" && len(a.Features) == 0
 }
 
-// WithoutIgnorable returns body without the fields that a program may ignore. It is for a program
-// that refuses unknown fields. Values that body points to are copied, not changed.
+// WithoutIgnorable returns body without the fields that a program may ignore, for a program that
+// refuses unknown fields. Values that body points to are copied, not changed.
 func WithoutIgnorable[T any](body T) T {
 	strip(reflect.ValueOf(&body).Elem())
 	return body
 }
 
-// strip zeroes the ignorable fields of a value, and copies the values it shares with others.
 func strip(v reflect.Value) {
 	switch v.Kind() { //nolint:exhaustive // nothing else has fields
 	case reflect.Pointer:
