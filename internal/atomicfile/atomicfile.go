@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile replaces and removes small files. After a power cut, a file has either its old
-// or its new content. The package owns the order of write, fsync and rename.
+// Package atomicfile replaces and removes small files. After a power cut, a file has either its
+// old or its new content.
 package atomicfile
 
 import (
@@ -15,8 +15,8 @@ import (
 
 // Write replaces the file at path by one with this data and exactly this mode, regardless of the
 // umask. When it returns nil, content and name are on stable storage. After an error the file is
-// unchanged, except that after an error of the final fsync of the directory it may be old or new.
-// On a full disk Write uses the Reserve of the directory, if there is one.
+// unchanged, or new if only the final fsync of the directory failed. On a full disk Write uses the
+// directory's Reserve, if any.
 func Write(path string, data []byte, mode os.FileMode) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -30,8 +30,8 @@ func Write(path string, data []byte, mode os.FileMode) error {
 // may write files in dir at the same time.
 func Sweep(dir string) error { return sweep(dir, time.Time{}) }
 
-// SweepOld is Sweep for a directory that other processes may write to at the same time: it keeps
-// files younger than an hour.
+// SweepOld is Sweep for a directory that other processes may write to: it keeps files younger than
+// an hour.
 func SweepOld(dir string) error { return sweep(dir, time.Now().Add(-unfinishedFor)) }
 
 func sweep(dir string, olderThan time.Time) error {
@@ -43,8 +43,8 @@ func sweep(dir string, olderThan time.Time) error {
 	return errors.Join(d.sweep(olderThan), d.Close())
 }
 
-// Remove removes the file at path, durably. An absent file is no error; Remove syncs its directory
-// all the same, since an earlier Remove may have been interrupted before that.
+// Remove removes the file at path, durably. For an absent file it only syncs the directory, since
+// an earlier Remove may have been interrupted before that.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove file: %w", err)

@@ -18,17 +18,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Directory is an open directory. Another user may own it and change its entries at any time: each
-// method uses the open directory, not its path, and follows no link in it.
+// Directory is an open directory. Another user may own it and change its entries at any time:
+// methods use the open directory, not its path, and follow no link in it.
 type Directory struct {
 	file *os.File
 	path string
 }
 
-// temporary is a part of the names of Write's temporary files. Random text follows it.
+// temporary is a part of the names of Write's temporary files, before random text.
 const temporary = ".tmp-"
 
-// maxFollowed limits the symbolic links of a path.
 const maxFollowed = 40
 
 // OpenDirectory opens the directory at path. It refuses symbolic links that a user other than root
@@ -94,8 +93,8 @@ func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// enter opens a directory in another one. If name is a symbolic link that may be followed, it
-// returns the target instead.
+// enter opens a directory in another one, or returns the target of a symbolic link that may be
+// followed.
 func enter(in int, name string, mkdir func(in int, name string) error) (fd int, target string, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err = unix.Openat(in, name, flags, 0)
@@ -177,9 +176,9 @@ func (d *Directory) Exists(name string) (bool, error) {
 	return true, nil
 }
 
-// Read returns the content of a regular file of at most that many bytes, and the file's owner. If
-// other users can make files in the directory, Read refuses a file with several names: it could be
-// their hard link to a file that they may not read. The kernel refuses such links only with
+// Read returns the content of a regular file of at most that many bytes, and its owner. If other
+// users can make files in the directory, Read refuses a file with several names: it could be their
+// hard link to a file that they may not read. The kernel refuses such links only with
 // fs.protected_hardlinks.
 func (d *Directory) Read(name string, most int64) (data []byte, owner int, err error) {
 	path := d.Path(name)
@@ -214,8 +213,8 @@ func (d *Directory) Read(name string, most int64) (data []byte, owner int, err e
 	return data, int(st.Uid), nil
 }
 
-// checkHardLink refuses a file with several names if users other than root and the caller can make
-// files in the directory.
+// checkHardLink refuses a file with several names in a directory that other users than root and
+// the caller can write to.
 func (d *Directory) checkHardLink(path string, names uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.file.Fd()), &st); err != nil {
@@ -233,7 +232,7 @@ func (d *Directory) Write(name string, data []byte, mode os.FileMode) error {
 	return d.replace(name, data, mode, func(*os.File) error { return nil })
 }
 
-// WriteForOwner is Write. If the caller is root, it gives the file to the owner of the directory.
+// WriteForOwner is Write, and as root gives the file to the owner of the directory.
 func (d *Directory) WriteForOwner(name string, data []byte, mode os.FileMode) error {
 	return d.replace(name, data, mode, func(f *os.File) error {
 		uid, gid, err := d.Owner()
@@ -274,7 +273,6 @@ func (d *Directory) put(name string, data []byte, mode os.FileMode, give func(*o
 	return nil
 }
 
-// fill writes, syncs and closes f.
 func fill(f *os.File, data []byte, mode os.FileMode) error {
 	if _, err := f.Write(data); err != nil {
 		return errors.Join(err, f.Close())
@@ -292,8 +290,7 @@ func (d *Directory) sync() error {
 // unfinishedFor is longer than any Write takes.
 const unfinishedFor = time.Hour
 
-// SweepOld removes the temporary files of interrupted writes. It keeps files younger than an hour,
-// which another process may still write.
+// SweepOld is the function SweepOld, for the directory.
 func (d *Directory) SweepOld() error { return d.sweep(time.Now().Add(-unfinishedFor)) }
 
 // sweep removes temporary files older than the given time, or all if it is zero.

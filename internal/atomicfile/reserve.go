@@ -13,13 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseBytes are released at a time. On a full disk any process may take the released space, so
-// the rest is kept.
+// releaseBytes are released at a time. On a full disk any process may take the released space.
 const releaseBytes = 1 << 20
 
-// Reserve is a file that keeps space on a filesystem for small files in its directory and below. A
-// guest that has filled the disk with its overlay can only be helped by operations that write a few
-// records.
+// Reserve is a file that keeps space for small files in its directory and below. A guest that has
+// filled the disk with its overlay can only be helped by operations that write a few records.
 type Reserve struct {
 	path  string
 	bytes int64
@@ -31,8 +29,7 @@ var (
 	reserves   []*Reserve
 )
 
-// NewReserve registers a reserve in a file at path, for files in its directory and below. It takes
-// no space before Fill.
+// NewReserve registers a reserve at path. It takes no space before Fill.
 func NewReserve(path string, bytes int64) *Reserve {
 	r := &Reserve{path: path, bytes: bytes}
 	reservesMu.Lock()
@@ -90,7 +87,7 @@ func (r *Reserve) release() bool {
 }
 
 // UseReserve calls write, which writes to path. While isFull reports that the disk is full, and a
-// Reserve for path can release space, it does so and calls write again.
+// Reserve for path can release space, it releases some and calls write again.
 func UseReserve(path string, isFull func(error) bool, write func() error) error {
 	for {
 		if err := write(); err == nil || !isFull(err) || !makeRoom(path) {
@@ -99,7 +96,6 @@ func UseReserve(path string, isFull func(error) bool, write func() error) error 
 	}
 }
 
-// makeRoom releases space of a Reserve for path, and reports whether it did.
 func makeRoom(path string) bool {
 	reservesMu.Lock()
 	var found *Reserve
