@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package settings loads the configuration of both daemons: a TOML file, and flags that override
-// it. It knows nothing of the meaning of the settings.
+// it.
 package settings
 
 import (
@@ -32,8 +32,8 @@ type Program struct {
 
 // Load returns the configuration and the remaining arguments. Flags in args override the file, and
 // the file overrides the defaults. The keys of the file are C's toml tags; an unknown key is an
-// error. The function flags declares the flags that set the fields of a C. The error is a
-// UsageError if the flags are wrong, and flag.ErrHelp after --help was printed.
+// error. The function flags declares the flags of a C. The error is a UsageError if the flags are
+// wrong, and flag.ErrHelp after --help was printed.
 func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *flag.FlagSet)) (cfg *C, rest []string, err error) {
 	file := p.File
 	parse := func(c *C) (*flag.FlagSet, error) {
@@ -70,8 +70,7 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 	return cfg, again.Args(), nil
 }
 
-// PrintFlags prints the flags of set to its output like PrintDefaults, but with two dashes as in
-// the documentation.
+// PrintFlags prints the flags of set like PrintDefaults, but with two dashes.
 func PrintFlags(set *flag.FlagSet) {
 	out := set.Output()
 	var text strings.Builder

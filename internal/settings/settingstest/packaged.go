@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// commented matches a key in a packaged file. All keys of such a file are commented.
+// commented matches a key in a packaged file, where all keys are commented.
 var commented = regexp.MustCompile(`(?m)^#([a-z_]+) = `)
 
 // Packaged tests that a packaged file names every key of C except those in except, each with its
