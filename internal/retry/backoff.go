@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Backoff is the delay between tries. It begins with First and doubles each time, up to Max. With
-// First equal to Max it is constant. It is not safe for concurrent use.
+// Backoff is the delay between tries. It begins with First and doubles each time, up to Max. It is
+// not safe for concurrent use.
 type Backoff struct {
 	First, Max time.Duration
 
@@ -26,8 +26,8 @@ func (b *Backoff) Next() time.Duration {
 	return b.last
 }
 
-// Reset sets the next delay to First, after a success or a relevant event.
+// Reset sets the next delay to First.
 func (b *Backoff) Reset() { b.last = 0 }
 
-// Sleep waits for the next delay. If ctx ends first it returns the cause.
+// Sleep waits for the next delay, or returns the cause of ctx.
 func (b *Backoff) Sleep(ctx context.Context) error { return Sleep(ctx, b.Next()) }

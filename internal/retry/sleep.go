@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry waits for temporary errors to pass: a sleep that ends with its context, a back-off,
-// retries and polls. It imports the standard library only. It knows nothing of the tries and their
-// errors: callers decide which errors are worth another try.
+// Package retry waits for temporary errors to pass: a sleep that ends with its context, a
+// back-off, retries and polls. It imports the standard library only. Callers decide which errors
+// are worth another try.
 package retry
 
 import (
@@ -14,7 +14,7 @@ import (
 // Forever is an unlimited time.
 const Forever time.Duration = math.MaxInt64
 
-// Sleep waits for d. If ctx ends first it returns the cause.
+// Sleep waits for d, or returns the cause of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
