@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seedtest runs the trials of randomized simulations, one for each seed. It knows nothing
-// of the simulations.
+// Package seedtest runs the trials of randomized simulations, one for each seed.
 package seedtest
 
 import (
@@ -39,7 +38,6 @@ func Every(t *testing.T, seeds int, trial func(t *testing.T, seed uint64)) (made
 	return seeds
 }
 
-// number returns the value of a variable, or the default.
 func number(t *testing.T, name string, without int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -56,19 +54,19 @@ func number(t *testing.T, name string, without int) int {
 // Rand returns the random numbers of a seed.
 func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// RandOf returns the random numbers of a seed for one named thing of a trial. They do not depend on
-// the order of things, so concurrent goroutines may draw them.
+// RandOf returns the random numbers of a seed for one named thing of a trial. They do not depend
+// on the order of things, so concurrent goroutines may draw them.
 func RandOf(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // it never fails
+	_, _ = h.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
 // SameTwice runs the trial of each seed twice. Both runs must draw the same numbers, so that setup
 // and requests are the same. For most seeds all events, which the trial returns after its draws,
 // must be the same in the same order. Not for every seed: Go's scheduler chooses the order of
-// goroutines that wake at the same moment of a bubble's time, so an event may happen to another
-// goroutine. A failed seed that does not fail again is such a seed; run it some more times.
+// goroutines that wake at the same moment of a bubble's time. A failed seed that does not fail
+// again is such a seed; run it some more times.
 func SameTwice(t *testing.T, seeds int, trial func(t *testing.T, seed uint64) (drawn []uint64, happened []string)) {
 	t.Helper()
 	same := 0
