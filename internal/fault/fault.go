@@ -32,10 +32,8 @@ const (
 	EnvLog = "VOLFERRY_FAULT_LOG"
 )
 
-// armed is nil in every process that is not under test.
 var armed = arm(os.Getenv(EnvPoints), os.Getenv(EnvLog))
 
-// points are the points of a process under test.
 type points struct {
 	mu     sync.Mutex
 	killAt map[string]int // by name, the pass that kills
@@ -51,8 +49,8 @@ func Point(name string) {
 	}
 }
 
-// arm reads the variables. It prints errors to stderr, since it has no caller to return them to,
-// and a test with wrong variables must not look like a success.
+// arm reads the variables. It prints errors to stderr, since a test with wrong variables must not
+// look like a success.
 func arm(spec, log string) *points {
 	if spec == "" && log == "" {
 		return nil
@@ -113,7 +111,7 @@ func appendLine(path, line string) error {
 	return f.Close()
 }
 
-// killSelf does not return, since the signal may take a moment to arrive.
+// killSelf does not return: the signal may take a moment to arrive.
 func killSelf() {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", EnvPoints, err)
