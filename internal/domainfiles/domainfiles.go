@@ -16,9 +16,8 @@ import (
 type File struct {
 	// What is the element (nvram) or the disk (cdrom sda).
 	What string
-	// Path is absolute, as written. For a volume of a pool it is the name of the volume.
+	// Path is absolute, as written, or the name of a volume of a pool.
 	Path string
-	// Pool is the pool of a volume, empty for a file.
 	Pool string
 }
 
@@ -72,7 +71,7 @@ func (w *walk) start(t xml.StartElement) error {
 	}
 	w.within = append(w.within, name)
 	if w.isDisk() {
-		w.disk.begins, w.disk.kind, w.disk.target = len(w.found), "disk", "" // disk is libvirt's default
+		w.disk.begins, w.disk.kind, w.disk.target = len(w.found), "disk", "" // libvirt's default
 	}
 	var pool, volume string
 	for _, a := range t.Attr {
@@ -141,7 +140,6 @@ func (w *walk) what(attribute string) string {
 
 func (w *walk) add(f File) { w.found = append(w.found, f) }
 
-// onceEach removes duplicates.
 func onceEach(files []File) []File {
 	out := files[:0]
 	for _, f := range files {
