@@ -10,16 +10,14 @@ import (
 	"sync"
 )
 
-// release matches the version of a tag.
 var release = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// Version is set by the build (-ldflags "-X …/internal/version.Version=1.2.3").
-// Read it with String.
+// Version is set by the build (-ldflags "-X …/internal/version.Version=1.2.3"). Read it with
+// String.
 var Version string
 
-// String returns the version of this program: the version set by the build, else the version that
-// the Go tool recorded (a module version, or the revision of a source tree) in the same form, else
-// "unknown".
+// String returns the version set by the build, else the version that the Go tool recorded (a
+// module version, or the revision of a source tree) in the same form, else "unknown".
 func String() string {
 	if Version != "" {
 		return Version
@@ -27,8 +25,7 @@ func String() string {
 	return recorded()
 }
 
-// recorded returns the version without a version set by the build. It is cached, since every
-// request has the version and reading it takes some microseconds.
+// recorded is cached, since every request has the version and reading it takes some microseconds.
 var recorded = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
