@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expect has checks of errors for the tests of every package. It only knows error codes.
+// Package expect has checks of errors for the tests of every package.
 package expect
 
 import (
@@ -32,7 +32,7 @@ func Value[T any](v T, err error) func(testing.TB) T {
 // Refusal returns the error in the body of an answer of the API, or nil.
 func Refusal(body []byte) *api.Error {
 	var e api.ErrorBody
-	_ = json.Unmarshal(body, &e) // a body that is not JSON has no error
+	_ = json.Unmarshal(body, &e)
 	return e.Error
 }
 
