@@ -70,13 +70,13 @@ func ForCaller(caller func(key string) string) Setting {
 }
 
 // DialedBy sets the function that connects to the address of an https:// target, for a process
-// without access to the network. The client does the TLS. Errors are as from net.Dialer.
+// without a network. The client does the TLS. Errors are as from net.Dialer.
 func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }
 
-// OfRegistry makes a client of several URLs refuse every registry except the one with the id that
-// known returns. While known returns "", the first registry that answers is accepted.
+// OfRegistry makes a client of several URLs refuse every registry except the one with the id
+// known(). While that is "", the first registry that answers is accepted.
 func OfRegistry(known func() string) Setting {
 	return func(c *Client) { c.known = known }
 }
@@ -166,9 +166,8 @@ func noun(name string) Option { return func(c *call) { c.noun = name } }
 // nextOf makes Do set next to the cursor of a list's next page, "" if there is none.
 func nextOf(next *string) Option { return func(c *call) { c.next = next } }
 
-// Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil
-// ignores the answer). If the answer has several nouns, out gets the whole document. Path may have
-// a query.
+// Do sends in (nil for no body) and decodes the value under the answer's noun, or a document with
+// several nouns, into out (nil ignores it). Path may have a query.
 //
 // The error is an *api.Error, or wraps the error of ctx if ctx ended first. If the connection
 // broke after the request was sent, the error has the detail "maybe_done": true; the caller may
@@ -307,7 +306,7 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 }
 
 // ClockAhead returns how far, at least, the server's clock was ahead of this one at its last
-// answer; a negative value means that it was slow. It returns false before the first answer.
+// answer; negative if it was slow. It returns false before the first answer.
 func (c *Client) ClockAhead() (time.Duration, bool) {
 	ahead := c.clock.ahead.Load()
 	if ahead == nil {

@@ -24,8 +24,8 @@ func refused(err error) bool {
 }
 
 // sentError is the error of a request that was written before: net/http repeats a request with an
-// Idempotency-Key by itself if a kept connection breaks. The last error then does not show the
-// outcome of the first attempt.
+// Idempotency-Key if a kept connection breaks. The last error then does not show the outcome of
+// the first attempt.
 type sentError struct{ err error }
 
 func (e *sentError) Error() string { return e.err.Error() }

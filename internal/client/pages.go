@@ -16,9 +16,9 @@ const (
 	maxListBytes = 256 << 20
 )
 
-// FollowPages calls ask for each page of a list until ask returns no next cursor. The argument of
-// ask is the cursor of the page, "" for the first. After an error (a page fails, or the list does
-// not end) the caller must not conclude that anything is missing from the list.
+// FollowPages calls ask for each page of a list, from the cursor "", until ask returns no next
+// cursor. After an error (a page fails, or the list does not end) the caller must not conclude
+// that anything is missing from the list.
 func FollowPages(ask func(after string) (next string, err error)) error {
 	seen := map[string]bool{}
 	for after := ""; ; {

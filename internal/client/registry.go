@@ -15,9 +15,9 @@ import (
 )
 
 // Registry is a client of volferry-registry. A reference is an id, a name or the beginning of an
-// id. An op id identifies one change, so an op that makes several changes needs an id for each. An
-// empty op id is for a change that is never sent again. Errors are as for Client.Do, with
-// CodeRegistryUnavailable if the registry cannot be reached.
+// id. An op that makes several changes needs an op id for each. An empty op id is for a change
+// that is never sent again. Errors are as for Client.Do, with CodeRegistryUnavailable if the
+// registry cannot be reached.
 type Registry struct {
 	*Client
 	through func(ctx context.Context, send func() error) error

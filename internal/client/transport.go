@@ -149,9 +149,8 @@ func newSocketTransport(path string) *http.Transport {
 	return t
 }
 
-// tlsTransport connects with the current credentials. When they change, connections with older
-// ones are closed as soon as they are idle, so that none is used after its certificate was
-// replaced.
+// tlsTransport connects with the current credentials. When they change, it closes connections with
+// older ones as soon as they are idle.
 type tlsTransport struct {
 	credentials *mtls.Credentials
 	serverName  string
