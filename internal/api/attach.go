@@ -28,7 +28,7 @@ func (in VolumeAttach) DiskAttachment() DiskAttachment {
 }
 
 // VolumeDetach detaches a volume from an instance (POST /v1/volumes/{volume}/detach). Force
-// ignores the state of the attachment, but never a guest that has the disk.
+// ignores the attachment's state, but never a guest that has the disk.
 type VolumeDetach struct {
 	Instance string `json:"instance"`
 	Force    bool   `json:"force,omitempty"`
@@ -52,7 +52,7 @@ type AttachmentReserve struct {
 	Root bool `json:"root,omitempty"`
 }
 
-// DiskAttachment returns the reserved attachment, without the slot's boot index.
+// DiskAttachment returns the reserved attachment, without a boot index.
 func (in AttachmentReserve) DiskAttachment() DiskAttachment {
 	return DiskAttachment{Mode: in.Mode, Device: in.Device}
 }
@@ -74,7 +74,7 @@ type AttachmentTransition struct {
 }
 
 // AttachmentRelease ends an attachment after its host has verified that the guest lacks the disk.
-// Force ignores the state of the attachment. While a migration moves the volume, the error is
+// Force ignores the attachment's state. During a migration of the volume the error is
 // migration_active.
 type AttachmentRelease struct {
 	Host  string `json:"host"`
@@ -122,7 +122,7 @@ type VolumeRetype struct {
 	Checkpoints             string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
 }
 
-// CopyOptions returns the options of the copy if the volume moves.
+// CopyOptions returns the options of a move's copy.
 func (in VolumeRetype) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Verify: in.Verify, Pace: in.Pace}
 }

@@ -16,8 +16,8 @@ type BaseImage struct {
 }
 
 // Backing lists the base images of a linked clone, top first; it is empty for another image. No
-// program writes to base images. In JSON it is an array of BaseImage, in Go the text of that
-// array, so that locations can be compared with ==.
+// program writes to base images. In Go it is the text of its JSON, an array of BaseImage, so that
+// locations can be compared with ==.
 type Backing string
 
 // NewBacking returns a Backing of base images, top first.
@@ -43,7 +43,7 @@ func (b Backing) Images() (images []BaseImage) {
 	return images
 }
 
-// MarshalJSON writes an array of BaseImage.
+// MarshalJSON implements json.Marshaler.
 func (b Backing) MarshalJSON() ([]byte, error) {
 	if b == "" {
 		return []byte("[]"), nil
@@ -51,7 +51,7 @@ func (b Backing) MarshalJSON() ([]byte, error) {
 	return []byte(b), nil
 }
 
-// UnmarshalJSON reads an array of BaseImage.
+// UnmarshalJSON implements json.Unmarshaler.
 func (b *Backing) UnmarshalJSON(text []byte) error {
 	var images []BaseImage
 	if err := json.Unmarshal(text, &images); err != nil {

@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// The checks of this file need only the request. The first program that reads it makes them: a
-// registry refuses a request as its hosts would, without calling them.
+// The checks of this file need only the request: a registry refuses a request as its hosts would,
+// without calling them.
 
 const (
 	// SectorBytes is the sector size; the size of every disk is a multiple of it.
 	SectorBytes = 512
-	// MaxStopTimeout is the longest timeout of a guest's shutdown.
+	// MaxStopTimeout limits the timeout of a guest's shutdown.
 	MaxStopTimeout = time.Hour
 )
 
-// The methods of a migration.
+// The methods of a migration: MethodSave with all guests paused, MethodLive while all guests
+// write.
 const (
 	MethodAuto    = "auto"
 	MethodOverlay = "overlay"
 	MethodMirror  = "mirror"
-	// MethodSave is the method of a move with all guests paused.
-	MethodSave = "save"
-	// MethodLive is the method of a move while all guests write.
-	MethodLive = "live"
+	MethodSave    = "save"
+	MethodLive    = "live"
 )
 
 // LedByRegistry reports whether the registry leads the migration; otherwise one host makes it.

@@ -10,8 +10,8 @@ type CopyOptions struct {
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second,omitempty"`
 	// Verify is VerifyFull or VerifyNone; empty is the default of the request.
 	Verify string `json:"verify,omitempty" enum:"full,none"`
-	// Pace is how far the copy slows down for the guest: PaceOff, PaceGentle or PaceFull. Empty is
-	// PaceGentle.
+	// Pace is how far the copy slows down for the guest: PaceOff, PaceGentle (the default) or
+	// PaceFull.
 	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 }
 
@@ -19,9 +19,8 @@ type CopyOptions struct {
 const (
 	// PaceOff copies as fast as the storage allows.
 	PaceOff = "off"
-	// PaceGentle, the default, keeps at least half of the copy's speed, and slows down only if the
-	// guest benefits. During a much longer copy, the guest's newest writes would be in the overlay
-	// only.
+	// PaceGentle keeps at least half of the copy's speed, and slows down only if the guest
+	// benefits. During a much longer copy, the guest's newest writes would be in the overlay only.
 	PaceGentle = "gentle"
 	// PaceFull slows down as far as the guest needs, even many times.
 	PaceFull = "full"

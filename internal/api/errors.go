@@ -138,8 +138,8 @@ func (c Code) ExitStatus() int {
 	return ExitInternal
 }
 
-// DetailRegistry is a detail of the refusal of a request that only the registry serves: the
-// registry's address, in the form of --socket.
+// DetailRegistry is a detail of the refusal of a request that only the registry serves: its
+// address, in the form of --socket.
 const DetailRegistry = "registry"
 
 // DetailWrittenUnknown is a detail of the refusal to delete a released source if it is unknown
@@ -157,8 +157,8 @@ const DetailCure = "cure"
 // CureSeparator separates the commands of DetailCure.
 const CureSeparator = ", then "
 
-// Error is the error of an API answer. Message is a whole sentence: it names the thing, its fault
-// and, if possible, the next action.
+// Error is the error of an API answer. Message is a whole sentence: the thing, its fault and, if
+// possible, the next action.
 type Error struct {
 	Code    Code           `json:"code"`
 	Message string         `json:"message"`

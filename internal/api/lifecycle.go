@@ -30,15 +30,15 @@ type InstanceShelve struct {
 }
 
 // InstanceUnshelve takes an instance from the shelf and starts it on Host (POST
-// /v1/instances/{instance}/unshelve). If Host is empty, the registry chooses the instance's last
-// host, and a daemon its own host.
+// /v1/instances/{instance}/unshelve). The default is the instance's last host, and at a daemon its
+// own host.
 type InstanceUnshelve struct {
 	Host string `json:"host,omitempty"`
 }
 
 const startSuffix = ".start"
 
-// StartOp returns the id of the op that starts an instance after the op unshelve. The op exists as
+// StartOp returns the id of the op that starts an instance after the op unshelve. It exists as
 // soon as unshelve is done.
 func StartOp(unshelve string) string { return unshelve + startSuffix }
 
@@ -116,7 +116,7 @@ type PausedInstance struct {
 	MemoryBytes int64 `json:"memory_bytes"`
 	FreeBytes   int64 `json:"free_bytes"`
 	// SavedInMemory: the host keeps saved RAM on a tmpfs. If the host goes down during the move,
-	// the RAM is lost and the instance is stopped, as after a power cut.
+	// the RAM is lost, as after a power cut.
 	SavedInMemory bool `json:"saved_in_memory,omitempty" needs:"-"`
 }
 
@@ -165,8 +165,8 @@ type InstanceSave struct {
 
 // InstanceRestore makes a host restore a saved instance with the volume at Location (POST
 // /v1/instances/{instance}/restore, id M.restore.I if Location is the destination and M.back.I if
-// it is the source). Paused has to be true: the guest stays paused until InstanceResume, and its
-// guard and save image stay. If the instance was off, the host only checks that it still is. With
+// it is the source). Paused has to be true: the guest stays paused, guarded and with its save
+// image until InstanceResume. If the instance was off, the host only checks that it still is. With
 // DiscardMemory (id M.discard.I) the host discards the RAM instead, and the instance is off.
 type InstanceRestore struct {
 	MigrationID   string   `json:"migration_id"`

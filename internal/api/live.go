@@ -3,8 +3,8 @@
 package api
 
 // Only the registry makes the calls below, in a move while all guests write. Answers, refusals and
-// the suffix of repeated tries are as in a move with all guests paused. In the ids M is the
-// migration, H the host, G the generation and R the round.
+// repeated tries are as in a move with all guests paused. In the ids M is the migration, H the
+// host, G the generation and R the round.
 
 const (
 	minLiveUnitBytes = 64 << 10
@@ -87,8 +87,8 @@ type LiveRound struct {
 	Round      int   `json:"round"`
 	FromBytes  int64 `json:"from_bytes,omitempty"`
 	UntilBytes int64 `json:"until_bytes,omitempty"`
-	// WriteBytesPerSecond limits the writes of each guest of this host to the volume, until
-	// LiveLastRead, the end of the generation, or LiveUntrack; 0 means no change.
+	// WriteBytesPerSecond limits each guest's writes to the volume, until LiveLastRead, the end of
+	// the generation, or LiveUntrack; 0 means no change.
 	WriteBytesPerSecond int64 `json:"write_bytes_per_second,omitempty" needs:"throttle_writers"`
 	CopyOptions         `schema:"extensible"`
 }

@@ -19,8 +19,8 @@ const (
 
 const socketParameter = "?socket="
 
-// NBDExport is an export of an NBD server. An empty name is the server's default export. Either
-// Socket or Server is set.
+// NBDExport is an export of an NBD server at Socket or Server. An empty name is the server's
+// default export.
 type NBDExport struct {
 	Name   string
 	Socket string
@@ -63,8 +63,8 @@ func (e NBDExport) Check() error {
 // maxHostBytes is the longest DNS name.
 const maxHostBytes = 253
 
-// CheckServer validates the HOST:PORT of a server. Each server has only one valid text, since
-// addresses are compared as texts. An IPv6 address needs a name.
+// CheckServer validates the HOST:PORT of a server. Each server has only one valid text, for
+// comparisons. An IPv6 address needs a name.
 func CheckServer(what, server string) error {
 	host, port, err := net.SplitHostPort(server)
 	number, bad := strconv.ParseUint(port, 10, 16)

@@ -14,8 +14,8 @@ type MigrationPlan struct {
 	Src                Location `json:"src"`
 	Dst                Location `json:"dst"`
 	CreatesDestination bool     `json:"creates_destination"`
-	// ConnectsDestination: the destination is a volume of a target and has no device yet. The move
-	// connects it; only then are its existence and size checked.
+	// ConnectsDestination: the destination is a volume of a target without a device yet. Its
+	// existence and size are checked only after the move has connected it.
 	ConnectsDestination bool `json:"connects_destination,omitempty"`
 	// DstLeftBy is the migration that has left the image that is overwritten, or empty.
 	DstLeftBy string `json:"dst_left_by,omitempty"`
@@ -27,7 +27,7 @@ type MigrationPlan struct {
 	// exists.
 	Allocation string `json:"allocation,omitempty"`
 	// NeededBytes is the most that the destination may take of its pool or file system, FreeBytes
-	// the free space there; absent for an existing device.
+	// is free there; absent for an existing device.
 	NeededBytes *int64 `json:"needed_bytes,omitempty"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
 	// Warning is about a problem that does not prevent the move: the volume may outgrow the free

@@ -52,8 +52,8 @@ type InstanceAdopt struct {
 	Domain string `json:"domain,omitempty"`
 	All    bool   `json:"all,omitempty"`
 	Type   string `json:"type,omitempty"`
-	// Force also adopts a disk with an image that another volume has left in a move: the disk
-	// becomes a new volume.
+	// Force also adopts a disk with an image that another volume has left in a move, as a new
+	// volume.
 	Force bool `json:"force,omitempty" needs:"-"`
 }
 
@@ -78,9 +78,9 @@ type VolumeResize struct {
 
 // MigrationTarget is the destination of a move and its options: the body of migration:start and of
 // a volume's migrate. Exactly one of ToPool and ToPath is set. An empty ToFormat keeps the format,
-// an empty Method is "auto", and an empty Verify is "full" ("none" for a mirror). The method
-// "live" is only for a volume's migrate: the registry makes the hosts move the volume while all
-// its guests write.
+// an empty Method is "auto", and an empty Verify is "full" ("none" for a mirror). Only a volume's
+// migrate has the method "live": the registry makes the hosts move the volume while all its guests
+// write.
 type MigrationTarget struct {
 	ToPool string `json:"to_pool,omitempty"`
 	ToPath string `json:"to_path,omitempty"`
@@ -92,7 +92,7 @@ type MigrationTarget struct {
 	DeleteSource bool `json:"delete_source,omitempty"`
 	ExternalCopy bool `json:"external_copy,omitempty"`
 	// KeepBase keeps the base images of a linked clone: the destination is a new qcow2 file over
-	// them, with the volume's own blocks. Without it the volume becomes independent of them.
+	// them. Otherwise the volume becomes independent of them.
 	KeepBase bool `json:"keep_base,omitempty" needs:"keep_base"`
 	// PauseAll saves every guest of the volume with its RAM, moves the volume, and restores the
 	// guests: for volumes with several attachments. The registry does it, even if a daemon gets
@@ -106,8 +106,7 @@ type MigrationTarget struct {
 	// guests write faster than the copy. Without it such a move is cancelled.
 	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
 	// Checkpoints is CheckpointsDrop to drop the dirty bitmaps of a volume that no guest writes
-	// to. Otherwise the move of such a volume is refused, since backups that use the bitmaps could
-	// not continue.
+	// to. Otherwise its move is refused, since backups that use the bitmaps could not continue.
 	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
 	// Allocation of the new file: AllocationThick is the whole size at once, AllocationKeep, the
 	// default, is as the source.
@@ -124,7 +123,7 @@ const (
 	AllocationThick = "thick"
 )
 
-// CheckpointsDrop is the value of MigrationTarget.Checkpoints.
+// CheckpointsDrop is a value of MigrationTarget.Checkpoints.
 const CheckpointsDrop = "drop"
 
 // MigrationComplete is the body of migration:complete.
@@ -154,8 +153,8 @@ type HostReport struct {
 }
 
 // DetailReportFirst is a detail of registry_unavailable if the host has not reported since the
-// registry started, and of not_found if it has not reported the named pool. The host has to report
-// and may then repeat the request.
+// registry started, and of not_found if it has not reported the named pool. The host has to
+// report, and may then repeat the request.
 const DetailReportFirst = "report_first"
 
 // DetailDistrust is a detail of the error of a TLS connection that was not established although a
@@ -283,7 +282,7 @@ type VolumeImage struct {
 
 // VolumeResizeBegin locks a volume while its host enlarges it (POST
 // /v1/volumes/{volume}/resize:begin at the registry). Generation is the volume's generation that
-// the host saw. The op OpID will unlock the volume with VolumeResizeEnd.
+// the host saw. The op OpID will unlock it with VolumeResizeEnd.
 type VolumeResizeBegin struct {
 	Host       string `json:"host"`
 	Epoch      int64  `json:"epoch"`

@@ -8,7 +8,7 @@ import (
 )
 
 // CallerHeader names, for the audit trail only, the caller of a daemon's request to the registry:
-// a user of the daemon's socket, or the caller that the registry has named to the daemon.
+// a user of the daemon's socket, or the caller named by the registry.
 const CallerHeader = "Volferry-Caller"
 
 // AskedBy separates a daemon and its caller in Event.Who.
@@ -27,8 +27,8 @@ const (
 const RegistryHeader = "Volferry-Registry"
 
 // The statuses of a host. A suspect host has been silent for a while; it keeps all that it holds.
-// A fenced host cannot touch any volume, as an operator has asserted; it stays fenced until it has
-// released what it lost and returns.
+// An operator has asserted that a fenced host cannot touch any volume; it stays fenced until it
+// has released what it lost and returns.
 const (
 	HostUp      = "up"
 	HostSuspect = "suspect"
@@ -59,8 +59,8 @@ const (
 )
 
 // Task is a request of the registry to a host: one call of the daemon's API, for a caller of the
-// registry. Its ID is also the Idempotency-Key of that call, so that a task that is fetched twice
-// is done once.
+// registry. Its ID is the Idempotency-Key of that call, so that a task that is fetched twice is
+// done once.
 type Task struct {
 	ID        string          `json:"id"`
 	Host      string          `json:"host"`
@@ -159,7 +159,7 @@ const (
 )
 
 // The states of a volume in a drain. Skipped: it cannot be moved, and nothing was changed. Failed:
-// its migration began and ended with an error.
+// its migration ended with an error.
 const (
 	DrainVolumePending = "pending"
 	DrainVolumeMoving  = "moving"

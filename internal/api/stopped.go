@@ -39,9 +39,9 @@ func (m *Migration) CompleteCommand() string {
 	return ShellLine(words...)
 }
 
-// Cures returns the commands for a migration that has stopped: again continues the move, or shows
-// what an operator must know first, and back cancels it. Back is empty if a cancel is not the
-// first choice.
+// Cures returns the commands for a stopped migration: again continues the move, or shows what an
+// operator must know first, and back cancels it. Back is empty if a cancel is not the first
+// choice.
 func (m *Migration) Cures() (again, back string) {
 	again, back = m.goOn(), m.cancelCommand()
 	switch m.State {
@@ -65,7 +65,7 @@ func (m *Migration) CancelAgain() string {
 	return m.lookFirst() + m.cancelCommand()
 }
 
-// goOn returns the commands that finish a migration that has stopped, in order.
+// goOn returns the commands that finish a stopped migration, in order.
 func (m *Migration) goOn() string {
 	switch m.State {
 	case MigrationNeedsOperator:

@@ -30,8 +30,8 @@ type Location struct {
 	// a LUKS container for the guest. SizeBytes is the size of the container; the guest sees all
 	// of it except the header. Raw only.
 	LUKSSecret string `json:"luks_secret,omitempty" needs:"luks"`
-	// Identity is the identity of the device at Path when it became the volume's (the WWID of a
-	// LUN, the UUID of a map or namespace), or the id of the RBD image. It is empty for a file, an
+	// Identity identifies the device at Path when it became the volume's (the WWID of a LUN, the
+	// UUID of a map or namespace), or is the id of the RBD image. It is empty for a file, an
 	// export, and a device without an identity.
 	Identity string `json:"identity,omitempty" needs:"-"`
 }
@@ -209,8 +209,7 @@ type Volume struct {
 	UpdatedAt     time.Time  `json:"updated_at"`
 }
 
-// ReleasedSource is an image that a volume has left in a move and that was kept. It belongs to no
-// volume.
+// ReleasedSource is the kept image that a volume has left in a move. It belongs to no volume.
 type ReleasedSource struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
@@ -235,14 +234,13 @@ type ReleasedSource struct {
 	Blocked string `json:"blocked,omitempty"`
 }
 
-// Unheld reports whether no host has an instance with the volume: it is attached to no instance,
-// or only to shelved_offloaded ones. No guest can have it open then.
+// Unheld reports whether no host has an instance with the volume: it is unattached, or only at
+// shelved_offloaded instances. No guest can have it open then.
 func (v *Volume) Unheld() bool {
 	return !slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Host != "" })
 }
 
-// Attachment is one volume at one instance. The names are for display, and a host leaves them out
-// of some answers.
+// Attachment is one volume at one instance. The names, for display, may be missing.
 type Attachment struct {
 	ID           string `json:"id"`
 	VolumeID     string `json:"volume_id"`
@@ -258,7 +256,7 @@ type Attachment struct {
 }
 
 // BlockDeviceMapping is a slot of an instance. VolumeID and AttachmentID are nil for an empty slot
-// and for an ephemeral disk, which is no volume.
+// and for a disk that is no volume.
 type BlockDeviceMapping struct {
 	Device       string  `json:"device"`
 	BootIndex    *int    `json:"boot_index"`
@@ -291,8 +289,7 @@ type Instance struct {
 	Locked     bool   `json:"locked"`
 	LockReason string `json:"lock_reason,omitempty"`
 	LockedBy   string `json:"locked_by,omitempty"`
-	// Note describes a difference that its host has found: the domain is gone, or has other disks
-	// than the registry knows.
+	// Note describes a difference that its host has found: the domain is gone, or has other disks.
 	Note string `json:"note,omitempty"`
 	// Differs: the disks of the domain are not at the locations of its volumes.
 	Differs             bool                 `json:"differs,omitempty" needs:"-"`
@@ -371,14 +368,14 @@ type Migration struct {
 	Verify        string `json:"verify"`
 	ExternalCopy  bool   `json:"external_copy"`
 	DeleteSource  bool   `json:"delete_source"`
-	// Composite: the migration goes on by itself from one call to the next, as in `volume
-	// migrate`. It waits for an external copy.
+	// Composite: the migration goes on by itself, as in `volume migrate`, but waits for an
+	// external copy.
 	Composite  bool       `json:"composite,omitempty" needs:"-"`
 	StartedAt  *time.Time `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
-	// StoppedAt is when the migration stopped, because its last operation failed or needs an
-	// operator, or it became unable to go on by itself; Error has the reason. It is nil while the
-	// migration goes on, or waits for its caller's next call.
+	// StoppedAt is when the migration's last operation failed or needed an operator, or when it
+	// became unable to go on by itself; Error has the reason. It is nil while the migration goes
+	// on, or waits for its caller's next call.
 	StoppedAt *time.Time `json:"stopped_at,omitempty" needs:"-"`
 	// PauseSteps are the steps of a migration that the registry leads, while its guests were
 	// paused; lists leave them out.
@@ -388,9 +385,9 @@ type Migration struct {
 	Error  *Error `json:"error"`
 }
 
-// Op is a durable operation on a host. MigrationID is set if the op is part of a migration.
-// Location is the destination that a copy with all guests paused has created. Remark describes how
-// the result of a finished op differs from the caller's expectation.
+// Op is a durable operation on a host. Location is the destination that a copy with all guests
+// paused has created. Remark describes how the result of a finished op differs from the caller's
+// expectation.
 //
 // WaitingFor is registry, hypervisor, processes, storage, guest, backup, turn (the op Behind comes
 // first) or another word; it is empty while the op works. The wait began at WaitingSince. Next has
