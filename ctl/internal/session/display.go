@@ -11,19 +11,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Display shows the progress of one piece of work as --progress says. It is safe for concurrent
-// use.
+// Display shows the progress of one piece of work. It is safe for concurrent use.
 type Display struct {
 	mu sync.Mutex
 	// bar is nil if nothing is drawn.
 	bar *render.Progress
-	// lines receives NDJSON; nil for other forms.
+	// lines receives NDJSON, or is nil.
 	lines  io.Writer
 	stderr io.Writer
-	// shown is the state in the last line.
-	shown api.MigrationState
-	// noted reports that the remark was shown.
-	noted bool
+	shown  api.MigrationState
+	noted  bool
 }
 
 // NewDisplay returns the display for the user's --progress and --quiet.
@@ -49,8 +46,7 @@ func (d *Display) ShowEvent(e api.Event) {
 	}
 }
 
-// ShowMigration shows the progress of a migration, and once its remark, if it has one before its
-// end.
+// ShowMigration shows the progress of a migration, and once its remark before its end.
 func (d *Display) ShowMigration(m *api.Migration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +63,7 @@ func (d *Display) ShowMigration(m *api.Migration) {
 	}
 }
 
-// JSONLine writes doc as one line if --progress json was given, and returns whether it was.
+// JSONLine writes doc as one line, and reports whether --progress json was given.
 func (d *Display) JSONLine(doc any) bool {
 	if d.lines == nil {
 		return false
@@ -87,15 +83,14 @@ func (d *Display) Finish(m *api.Migration) {
 	}
 }
 
-// migrationLine is a line of --progress json: the document of 'migration show -o json' without line
-// breaks.
+// migrationLine is a line of --progress json: 'migration show -o json' without line breaks.
 type migrationLine struct {
 	SchemaVersion int            `json:"schema_version"`
 	Migration     *api.Migration `json:"migration"`
 }
 
-// Outage reports that the other side does not answer, even with --quiet: a script that hangs for a
-// minute should show why.
+// Outage reports, even with --quiet, that the other side does not answer: it explains a script
+// that hangs for a minute.
 func (d *Display) Outage(err error) {
 	d.say(fmt.Sprintf("%s: %v\nWaiting up to %s for it to come back.", Program, err, render.Duration(outageTimeout)))
 }

@@ -14,18 +14,16 @@ import (
 )
 
 const (
-	// unitAfter is the time before systemd is first asked whether the program has started; unitPoll
-	// is the interval after that.
+	// unitAfter is the time before systemd is first asked whether the program has started.
 	unitAfter = time.Second
 	unitPoll  = 250 * time.Millisecond
 )
 
-// detailDoesNotStart is the error detail with the unit of a program that does not start.
 const detailDoesNotStart = "does_not_start"
 
 // watchUnit ends a request to a program that does not start: systemd accepts requests for it. The
-// returned context then ends with the reason as its cause. A program that died once may be back
-// soon, so watchUnit waits for it.
+// cause of the returned context is then the reason. A program that died once may be back soon, so
+// watchUnit waits for it.
 func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
 	if s.ShowUnit == nil {
 		return ctx, func() {}
@@ -45,7 +43,7 @@ func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop 
 }
 
 // awaitUnit returns nil once the program has started, or if its state is unknown; an error once it
-// has ended again after a new start by systemd.
+// has ended again after a new start.
 func (s *Session) awaitUnit(ctx context.Context) error {
 	var first *unit.State
 	for pause := unitAfter; retry.Sleep(ctx, pause) == nil; pause = unitPoll {
@@ -66,10 +64,8 @@ func (s *Session) awaitUnit(ctx context.Context) error {
 	return nil
 }
 
-// unit returns the unit of the program that should answer.
 func (s *Session) unit() string { return s.program() + ".service" }
 
-// notStarted returns why the program that should answer does not start, with advice.
 func (s *Session) notStarted(now unit.State) error {
 	code := api.CodeHypervisorUnavailable
 	if s.program() == registryProgram {
@@ -88,7 +84,7 @@ func (s *Session) notStarted(now unit.State) error {
 	}
 }
 
-// startFailure returns the error of a program that does not start, if that ended a watched context.
+// startFailure returns the start failure that ended a watched context, if any.
 func startFailure(ctx context.Context) error {
 	if ctx.Err() == nil || !IsStartFailure(context.Cause(ctx)) {
 		return nil
@@ -96,8 +92,8 @@ func startFailure(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// IsStartFailure reports whether err says that a program does not start, so that further requests
-// are useless.
+// IsStartFailure reports whether err says that a program does not start: further requests are
+// useless.
 func IsStartFailure(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[detailDoesNotStart] != nil

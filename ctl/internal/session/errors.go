@@ -4,8 +4,7 @@ package session
 
 import "github.com/volferry/volferry/internal/api"
 
-// AdvisedError is an error with its own exit status and, for people only, advice: of a failed
-// operation, or of a daemon that does not answer.
+// AdvisedError is an error with its own exit status and, for people only, advice.
 type AdvisedError struct {
 	Err    *api.Error
 	Exit   int

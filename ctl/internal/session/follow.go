@@ -20,22 +20,21 @@ var ErrConnectionLost = errors.New("no connection")
 type Follower struct {
 	// Open begins the stream after event number since.
 	Open func(ctx context.Context, since int64) iter.Seq2[api.Event, error]
-	// Ended reports whether the work is over. It is called if a stream breaks off before its last
-	// event.
+	// Ended reports whether the work is over. It is called after a stream without its last event.
 	Ended func(ctx context.Context) (bool, error)
 	// OnOutage is called once per outage.
 	OnOutage func(error)
 }
 
-// Events returns the Open of a Follower for the stream of a route, with refs in its path.
+// Events returns the Open of a Follower for a route, with refs in its path.
 func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string) func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 	return func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 		return s.stream(ctx, route.With("since", strconv.FormatInt(since, 10)).PathOf(refs...))
 	}
 }
 
-// Run calls see with every event after since, in order and once. It ends when see returns false,
-// the work is over, or ctx ends. If the other side does not answer for too long, it returns
+// Run calls see with every event after since, in order and once, until see returns false, the work
+// is over, or ctx ends. If the other side does not answer for too long, it returns
 // ErrConnectionLost, joined with the last error.
 func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()
@@ -76,8 +75,8 @@ func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) boo
 	}
 }
 
-// check handles the end of a stream. An answer that is no outage, such as a missing object, is
-// final; otherwise Ended decides.
+// check handles the end of a stream. An answer that is no outage is final; otherwise Ended
+// decides.
 func (f *Follower) check(ctx context.Context, broken error) (over bool, err error) {
 	if broken != nil && !isOutage(broken) {
 		return false, broken

@@ -41,8 +41,6 @@ func OutcomeText(m *api.Migration) []string {
 	}
 }
 
-// completedText describes a completed migration: source, destination, cost, and what became of the
-// source.
 func completedText(m *api.Migration) []string {
 	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst))}
 	cost := api.Bytes(m.BytesTotal)
@@ -112,8 +110,7 @@ func cancelStandingText(m *api.Migration) string {
 	return fmt.Sprintf("Migration %s of volume %s was not cancelled, and is in state %s.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
 }
 
-// cancellingAdvice is StandingText for a migration that is being cancelled: it can only be watched,
-// or cancelled again after a failed cancel.
+// cancellingAdvice is StandingText for a migration that is being cancelled.
 func cancellingAdvice(m *api.Migration) string {
 	if m.Stopped() {
 		again, _ := m.Cures()
@@ -124,7 +121,6 @@ func cancellingAdvice(m *api.Migration) string {
 		m.ID, render.VolumeName(m), render.Location(m.Src), api.ShellLine(Program, "migration", "watch", m.ID))
 }
 
-// duration returns how long a migration took, 0 if it has not ended.
 func duration(m *api.Migration) time.Duration {
 	if m.StartedAt == nil || m.FinishedAt == nil {
 		return 0

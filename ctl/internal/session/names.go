@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Names returns the names of a collection by id, for output to people. It is empty, so that ids are
-// shown, if no table is printed or the collection cannot be read.
+// Names returns the names of a collection by id, for tables. Otherwise, or if the collection
+// cannot be read, it is empty, so that ids are shown.
 func Names(ctx context.Context, s *Session, collection string) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -53,7 +53,6 @@ func CollectionRoute(collection string) (list routes.Route[routes.None, []NameAn
 	return list
 }
 
-// idPattern matches an id, or a prefix with at least api.MinIDPrefix characters.
 var idPattern = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d,}[0-9a-f-]*$`, api.MinIDPrefix))
 
 // NameOf returns the name of the thing with the id or id prefix ref, otherwise ref.

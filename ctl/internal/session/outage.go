@@ -14,10 +14,10 @@ import (
 // outageTimeout is how long a command waits for a daemon that restarts.
 const outageTimeout = time.Minute
 
-// outageBackoff is the delay between requests to a daemon that does not answer.
 var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
 
-// isOutage reports whether err may be temporary: no answer, or the other side is not available yet.
+// isOutage reports whether err may be temporary: no answer, or the other side is not available
+// yet.
 func isOutage(err error) bool {
 	var answer *api.Error
 	if !errors.As(err, &answer) {
@@ -26,7 +26,6 @@ func isOutage(err error) bool {
 	return answer.Code.ExitStatus() == api.ExitUnavailable && !IsStartFailure(err)
 }
 
-// retryOutage calls ask until there is an answer or the outage lasts too long.
 func retryOutage(ctx context.Context, ask func() error) error {
 	return retry.Do(ctx, outageBackoff, outageTimeout, ask, isOutage)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 )
 
-// PrintList prints a collection: the document, the ids, or the table. For an empty table it prints
-// a line on stderr.
+// PrintList prints a collection: the document, the ids, or the table (for an empty table a line on
+// stderr).
 func (s *Session) PrintList(resp Response, ids []string, t *render.Table, empty string) error {
 	switch {
 	case s.JSON:
@@ -42,8 +42,8 @@ func (s *Session) PrintRecord(resp Response, id string, r *render.Record) error 
 	return r.Write(s.Stdout)
 }
 
-// PrintResult prints the result of a change. With --progress json it prints nothing after awaited
-// work: stdout has the work's NDJSON.
+// PrintResult prints the result of a change. With --progress json stdout has only the NDJSON of
+// awaited work.
 func (s *Session) PrintResult(resp Response, id string, lines ...string) error {
 	switch {
 	case s.Progress == ProgressJSON && resp.Has("op"):

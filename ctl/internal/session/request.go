@@ -25,8 +25,8 @@ import (
 // daemon does not start.
 const readTimeout = time.Minute
 
-// readAgainFor is how long a read is repeated after a broken connection: the program was restarted,
-// and systemd holds its socket.
+// readAgainFor is how long a read is repeated after a broken connection: systemd holds the socket
+// of a restarted program.
 const readAgainFor = 5 * time.Second
 
 // Get sends the request of a reading route, with refs in its path.
@@ -41,14 +41,13 @@ func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.Non
 	return resp, err
 }
 
-// Send sends the request of a changing route, with refs in its path. The change is made once, even
-// if the connection breaks.
+// Send sends the request of a changing route. The change is made once, even if the connection
+// breaks.
 func Send[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (Response, error) {
 	return s.change(ctx, route.Method, route.PathOf(refs...), route.Noun, route.Body(in))
 }
 
-// Ask sends the request of a route that takes a document and changes nothing. It returns the value
-// and the answer.
+// Ask sends the request of a route that takes a document and changes nothing.
 func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (*Out, Response, error) {
 	say := func(line string) { render.Line(s.Stderr, "%s", line) }
 	defer s.startWaitNotice(ctx, say, "", s.answer())()
@@ -118,11 +117,11 @@ func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (R
 	}
 	whole := slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")) // an encoder would change them
 	resp := pages[0].With(route.Noun, whole)
-	delete(resp.Members, routes.Next) // it is a copy
+	delete(resp.Members, routes.Next)
 	return resp, nil
 }
 
-// Show reads one thing. It returns the thing and the answer.
+// Show reads one thing.
 func Show[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (*T, Response, error) {
 	resp, err := Get(ctx, s, route, refs...)
 	if err != nil {
@@ -132,8 +131,7 @@ func Show[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return thing, resp, resp.Decode(route.Noun, thing)
 }
 
-// Change sends a change that is complete when it is answered. It returns the changed thing and the
-// answer.
+// Change sends a change that is complete when it is answered.
 func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T], in In, refs ...string) (*T, Response, error) {
 	resp, err := Send(ctx, s, route, in, refs...)
 	if err != nil {
@@ -152,8 +150,8 @@ func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[rou
 	return thing, resp, err
 }
 
-// change sends a change with a new idempotency key. If the connection breaks it repeats the request
-// with the same key until it is answered.
+// change sends a change with a new idempotency key, and after a broken connection again with the
+// same key.
 func (s *Session) change(ctx context.Context, method, path, field string, in any) (resp Response, err error) {
 	key := uuid.NewString()
 	display := s.NewDisplay()
@@ -182,9 +180,8 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	return resp, err
 }
 
-// awaitProgram waits for a program that systemd starts. A request sent earlier would stay in the
-// socket and be carried out at the program's start, even after the user was told that it does not
-// start.
+// awaitProgram waits for a program that systemd starts. A request sent earlier would be carried
+// out at the program's start, even after the user was told that it does not start.
 func (s *Session) awaitProgram(ctx context.Context) error {
 	if s.ShowUnit == nil {
 		return nil
@@ -199,10 +196,8 @@ func (s *Session) awaitProgram(ctx context.Context) error {
 // ErrMaybeDone reports that the user stopped waiting for the answer to a sent change.
 var ErrMaybeDone = errors.New("it may have been done")
 
-// answer describes the answer that a request waits for.
 func (s *Session) answer() string { return "an answer from " + s.Client.Target() }
 
-// maybeDone reports whether the connection broke after the request was sent.
 func maybeDone(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details["maybe_done"] == true
@@ -224,7 +219,6 @@ func (s *Session) Call(ctx context.Context, method, path, field string, in any, 
 	return resp, err
 }
 
-// stream reads a stream of events. Its errors are like Call's.
 func (s *Session) stream(ctx context.Context, path string) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		ctx, stop := s.watchUnit(ctx)

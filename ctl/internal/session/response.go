@@ -12,10 +12,10 @@ import (
 )
 
 // Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. Values are
-// unchanged, so that -o json also prints what this version does not know.
+// unchanged, so that -o json also prints fields that this version does not know.
 type Response struct {
 	Members map[string]json.RawMessage
-	// Earlier reports that the change was made before, by another request's op.
+	// Earlier: the change was made before, by another request's op.
 	Earlier bool
 }
 
@@ -49,7 +49,7 @@ func (r Response) With(field string, member json.RawMessage) Response {
 	return r
 }
 
-// doneBefore reports whether the op of the answer is done, and is of another request than the one
+// doneBefore reports whether the op of the answer is done, and of another request than the one
 // with this key.
 func (r Response) doneBefore(key string) bool {
 	var op api.Op
@@ -62,7 +62,7 @@ func (r Response) Has(field string) bool {
 	return ok && string(member) != "null"
 }
 
-// Decode reads the value of field. A missing field is an error: the answer is not the expected one.
+// Decode reads the value of field. A missing field is an error.
 func (r Response) Decode(field string, out any) error {
 	if !r.Has(field) {
 		return fmt.Errorf("the answer has no %q; is the other side another version?", field)
@@ -73,7 +73,7 @@ func (r Response) Decode(field string, out any) error {
 	return nil
 }
 
-// NameIn returns the name of the thing under field, or fallback if it has none.
+// NameIn returns the name of the thing under field, or fallback.
 func (r Response) NameIn(field, fallback string) string {
 	var named struct {
 		Name string `json:"name"`

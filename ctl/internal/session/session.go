@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package session is the conversation of one command with a daemon or a registry: it sends
-// requests, repeats them after broken connections, follows lasting work, and prints answers in the
-// user's format. It does not know flags or commands.
+// Package session is the conversation of one command with a daemon or a registry: it sends and
+// repeats requests, follows lasting work, and prints answers in the user's format.
 package session
 
 import (
@@ -37,10 +36,8 @@ type Session struct {
 	NoWait   bool
 	Progress string
 	Now      time.Time
-	// ShowUnit returns systemd's state of a unit. It is nil if the other side is not started by
-	// systemd.
-	ShowUnit func(ctx context.Context, name string) (unit.State, error)
-	// staleNoted reports that the user was told that the registry does not answer.
+	// ShowUnit returns systemd's state of a unit; nil if systemd does not start the other side.
+	ShowUnit   func(ctx context.Context, name string) (unit.State, error)
 	staleNoted bool
 }
 

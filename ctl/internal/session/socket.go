@@ -16,8 +16,8 @@ const (
 // DaemonProgram is the daemon's name in its status.
 const DaemonProgram = "volferryd"
 
-// ChooseSocket returns the user's socket, otherwise the daemon's if it exists, otherwise the
-// registry's if it exists, otherwise the daemon's, for the error to name.
+// ChooseSocket returns the user's socket, otherwise the first existing one of the daemon's and the
+// registry's, otherwise the daemon's, for the error to name.
 func ChooseSocket(asked string) string {
 	if asked != "" {
 		return asked
@@ -30,10 +30,9 @@ func ChooseSocket(asked string) string {
 	return DaemonSocket
 }
 
-// IsRemote reports whether target is a registry on another machine, not a socket.
+// IsRemote reports whether target is a registry on another machine.
 func IsRemote(target string) bool { return strings.HasPrefix(target, "https://") }
 
-// registryProgram is the registry's name in its status.
 const registryProgram = "volferry-registry"
 
 // program returns the program that should answer.

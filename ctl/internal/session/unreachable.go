@@ -13,8 +13,7 @@ import (
 // closed list instead.
 const CodeUnreachable api.Code = "unreachable"
 
-// explainUnreachable adds advice to the error of a request without an answer. It returns other
-// errors unchanged.
+// explainUnreachable adds advice to the error of a request without an answer.
 func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	if failure := startFailure(ctx); failure != nil {
 		return failure
@@ -41,8 +40,8 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
 }
 
-// whyNoAnswer returns, to end a line about a missing answer, the commands that show the reason:
-// systemd holds even the socket of a program that does not start. It is "" for another machine.
+// whyNoAnswer ends a line about a missing answer with the commands that show the reason: systemd
+// holds even the socket of a program that does not start. For another machine it is "".
 func (s *Session) whyNoAnswer() string {
 	if IsRemote(s.Client.Target()) {
 		return ""

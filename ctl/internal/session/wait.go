@@ -20,9 +20,9 @@ type Work struct {
 	cancels bool
 }
 
-// Perform sends a change and awaits the work that it starts. It returns the answer; after such
-// work, with the op and its migration at their end. finished is false if the user did not want to
-// wait; then the ids have been printed.
+// Perform sends a change and awaits the work that it starts. The answer then has the op and its
+// migration at their end. finished is false if the user did not want to wait; then the ids have
+// been printed.
 func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (resp Response, finished bool, err error) {
 	resp, err = Send(ctx, s, route, in, refs...)
 	if err != nil || !resp.Has("op") {
@@ -62,7 +62,6 @@ func readWork(resp Response) (Work, error) {
 	return w, nil
 }
 
-// printStarted prints the result of --no-wait: the migration's or the op's id.
 func (s *Session) printStarted(resp Response, w Work) error {
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)
@@ -135,7 +134,6 @@ func (w Work) Advice() string {
 	return follow + "\nCancel it: " + api.ShellLine(Program, "migration", "cancel", w.Migration.ID)
 }
 
-// readEnd reads the final state of the op and its migration into w.
 func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
 	op, resp, err := ShowRetrying(ctx, s, routes.ShowOp, w.Op.ID)
 	if err != nil {
@@ -158,7 +156,7 @@ func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
 }
 
 // beingCancelled reports whether the op ended because its migration is cancelled, which the
-// migration's state shows a moment later.
+// migration shows a moment later.
 func (w Work) beingCancelled() bool {
 	return w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && !w.Migration.State.Final()
 }
@@ -168,13 +166,12 @@ func (w Work) cancelRefused() bool {
 	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
 }
 
-// tookBack reports whether a cancel has undone a start that waited for the operator, so that
-// nothing was left to cancel.
+// tookBack reports whether a cancel has undone a start that waited for the operator: nothing was
+// left to cancel.
 func (w Work) tookBack() bool {
 	return w.cancels && w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && w.Migration != nil && w.Migration.State == api.MigrationError
 }
 
-// failure returns the error of an op, nil if it is done.
 func (w Work) failure() error {
 	if w.Op.State == api.OpDone || w.tookBack() {
 		return nil

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// noticeAfter is the time before the first notice of a wait; most waits are shorter.
+	// noticeAfter is the time before the first notice; most waits are shorter.
 	noticeAfter = 3 * time.Second
-	// noticePoll is the interval between reads of the op, noticeRepeat that between reports of the
-	// same wait.
+	// noticePoll is the interval between reads of the op, noticeRepeat between reports of the same
+	// wait.
 	noticePoll   = 5 * time.Second
 	noticeRepeat = 30 * time.Second
 )
 
 // waitNotice reports what an op without progress waits for, and for how long.
 type waitNotice struct {
-	// readOp reads the op; it returns nil if that is not possible.
+	// readOp returns nil if the op cannot be read.
 	readOp func(context.Context) *api.Op
 	// before describes the wait while the op is unknown; "" reports nothing.
 	before string
@@ -33,15 +33,12 @@ type waitNotice struct {
 	otherwise string
 	say       func(line string)
 
-	// last is the last report, made at lastAt.
 	last   string
 	lastAt time.Time
-	// step is the op's last known step, and since is its beginning.
-	step  string
-	since time.Time
+	step   string
+	since  time.Time
 }
 
-// run reads the op at intervals until ctx ends.
 func (n *waitNotice) run(ctx context.Context) {
 	n.since = time.Now()
 	for pause := noticeAfter; retry.Sleep(ctx, pause) == nil; pause = noticePoll {
@@ -52,7 +49,7 @@ func (n *waitNotice) run(ctx context.Context) {
 	}
 }
 
-// update reports what the op waits for, if that is new or was last reported some time ago.
+// update reports the reason of the op's wait, if it is new or was last reported some time ago.
 func (n *waitNotice) update(op *api.Op, now time.Time) {
 	what, since, rest := n.before, n.since, n.otherwise+"."
 	if op != nil {
@@ -76,7 +73,7 @@ func (n *waitNotice) update(op *api.Op, now time.Time) {
 	n.say(fmt.Sprintf("Waiting for %s (%s)%s", what, render.Duration(elapsed.Truncate(time.Second)), rest))
 }
 
-// waitReason describes what an op waits for; "" if it waits for nothing.
+// waitReason describes the reason of an op's wait, or "".
 func waitReason(op *api.Op) string {
 	switch op.WaitingFor {
 	case "registry":
@@ -106,8 +103,7 @@ func waitReason(op *api.Op) string {
 	return op.WaitingFor
 }
 
-// stepWaitReasons are the steps of stop, shelve and detach that wait for a guest, with the action
-// expected of it.
+// stepWaitReasons are the steps that wait for a guest, with its expected action.
 var stepWaitReasons = map[string]string{
 	"power_off":   "the guest to shut down",
 	"stop":        "the guest to shut down",
@@ -115,7 +111,7 @@ var stepWaitReasons = map[string]string{
 }
 
 // startWaitNotice reports what the op waits for, after a few seconds, until stop is called. It
-// reports before while the op is unknown, and always if opID is "".
+// reports before while the op is unknown, and always without opID.
 func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, before string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}
@@ -147,7 +143,6 @@ func (s *Session) startWaitNotice(ctx context.Context, say func(line string), op
 	}
 }
 
-// opFinished reports whether an op with this state or result has ended.
 func opFinished(state string) bool {
 	return state == api.OpDone || state == api.OpUndone || state == api.OpNeedsOperator
 }
