@@ -76,7 +76,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// OrDash returns s, or "-" if s is empty: tables have no blank cells.
+// OrDash returns s, or "-" if s is empty.
 func OrDash(s string) string {
 	if s == "" {
 		return "-"
@@ -84,12 +84,12 @@ func OrDash(s string) string {
 	return s
 }
 
-// Line writes a line for the user. It returns no error: there is no other way to report one.
+// Line writes a line for the user. It returns no error, which could not be reported.
 func Line(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(w, Text(fmt.Sprintf(format, args...)))
 }
 
-// Seconds formats a number of seconds as Duration does.
+// Seconds is Duration of a number of seconds.
 func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
 
 // Stall formats the length of a guest's pause in milliseconds; nil is "not at all".
@@ -114,7 +114,7 @@ func Location(l api.Location) string {
 // VolumeName returns the name of a migration's volume, or its id.
 func VolumeName(m *api.Migration) string { return cmp.Or(m.VolumeName, m.VolumeID) }
 
-// OnShared returns a suffix about the overlay if it is on shared storage and survives its host.
+// OnShared returns a suffix about an overlay that survives its host.
 func OnShared(m *api.Migration) string {
 	if m.OverlayShared {
 		return ", on shared storage"

@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// Names and messages of hosts, guests and images come from outside. Terminals obey control
-// characters, and bidirectional characters change the apparent text. So every writing function of
-// this package escapes them as Go does (\x1b).
+// Names and messages of hosts, guests and images may have characters that control the terminal or
+// change the apparent text. So every writing function of this package escapes them as Go does
+// (\x1b).
 
 // Cell returns s as one line, with its control characters escaped.
 func Cell(s string) string { return printable(s, "") }

@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// plainStepPercent is the progress after which plain progress writes the next line.
 const plainStepPercent = 10
 
 const (
@@ -22,14 +21,13 @@ const (
 	maxBarCells = 30
 )
 
-// Progress shows the progress of a migration: as a line redrawn in place, or as plain lines for a
-// log. It is not safe for concurrent use.
+// Progress shows a migration as a line redrawn in place, or as plain lines for a log. It is not
+// safe for concurrent use.
 type Progress struct {
 	w io.Writer
 	// width returns the terminal's width, at every redraw; nil for plain lines.
 	width func() int
 
-	// lastLine is the last plain line.
 	lastLine string
 	measured measured
 
@@ -50,8 +48,7 @@ func NewPlain(w io.Writer) *Progress {
 	return &Progress{w: w}
 }
 
-// Update shows the state of m. It ignores errors of the writer: the migration does not depend on
-// them.
+// Update shows the state of m. It ignores errors of the writer.
 func (p *Progress) Update(m *api.Migration) {
 	left := p.measured.left(m, time.Now())
 	if p.width != nil {
@@ -83,7 +80,7 @@ func (p *Progress) Clear() {
 }
 
 // barLine returns name, phase, bar and amounts in at most width-1 cells, because a terminal wraps
-// at its last cell. If too long it omits the bar, then amounts from the end.
+// at its last cell. It omits the bar first, then amounts from the end.
 func barLine(m *api.Migration, left time.Duration, width int) string {
 	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m, left)...)
 	line := strings.Join(parts, "  ")
@@ -104,7 +101,6 @@ func drawBar(percent, cells int) string {
 	return "[" + strings.Repeat("#", done) + strings.Repeat(".", inner-done) + "]"
 }
 
-// amounts returns percentage, bytes, rate and time left, as far as they are known.
 func amounts(m *api.Migration, left time.Duration) []string {
 	if m.BytesTotal <= 0 || !movesBytes(m) {
 		return nil
@@ -141,8 +137,7 @@ func percentOf(m *api.Migration) int {
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }
 
-// phaseOf returns the phase if it moves bytes or takes long, otherwise the state: other phases last
-// milliseconds.
+// phaseOf returns the phase if it moves bytes or takes long, otherwise the state.
 func phaseOf(m *api.Migration) string {
 	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") || !m.State.Final() && slices.Contains(waits, m.Phase) {
 		return m.Phase
@@ -150,7 +145,6 @@ func phaseOf(m *api.Migration) string {
 	return string(m.State)
 }
 
-// waits are the long phases of a move with all guests paused that move no bytes.
 var waits = []string{"saving", "restoring"}
 
 // movesBytes reports whether the byte counts of m belong to its present phase.

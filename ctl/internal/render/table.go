@@ -12,15 +12,13 @@ import (
 
 const (
 	columnGap = 2
-	// shortID is the least length of a shortened id.
-	shortID = 8
-	// minColumn is the least width of a column with cut cells.
+	shortID   = 8
 	minColumn = 8
 )
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// Table has rows under an upper-case header, one line each, whatever the width.
+// Table has rows under an upper-case header, one line each.
 type Table struct {
 	Header []string
 	Rows   [][]string
@@ -36,8 +34,8 @@ func (t *Table) Add(cells ...string) {
 }
 
 // Write writes the table to fit the width; 0 is no limit (a pipe). It shortens the ids of each
-// column to the shortest distinct length, then cuts the widest cells. It reports whether ids were
-// shortened, so that the caller can mention that prefixes work.
+// column to the shortest distinct length, then cuts the widest cells. It reports whether it
+// shortened ids: the caller can mention that prefixes work.
 func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	rows = append(rows, slices.Clone(t.Header))
@@ -116,8 +114,8 @@ func shortenIDs(rows [][]string) (shortened bool) {
 	return shortened
 }
 
-// distinctPrefix returns the shortest length, at least shortID, that distinguishes all ids: those
-// made in the same second begin alike.
+// distinctPrefix returns the shortest length, at least shortID, that distinguishes all ids: ids of
+// one second begin alike.
 func distinctPrefix(ids map[string]bool) int {
 	for n := shortID; ; n++ {
 		seen := map[string]bool{}

@@ -10,13 +10,11 @@ import (
 
 const (
 	// measureFor is how long a phase is measured before its remaining time is shown: the first
-	// seconds go into memory, so they do not show the storage's speed.
-	measureFor = 10 * time.Second
-	// measureWindow is the length of the measured past.
+	// seconds go into memory, faster than the storage.
+	measureFor    = 10 * time.Second
 	measureWindow = 30 * time.Second
 )
 
-// measured has a phase's samples of the last seconds.
 type measured struct {
 	phase   string
 	samples []sample // oldest first
@@ -27,7 +25,7 @@ type sample struct {
 	done int64
 }
 
-// left returns the remaining time of m's phase at the rate of the last seconds, 0 if unknown.
+// left returns the remaining time of m's phase at the recent rate, 0 if unknown.
 func (p *measured) left(m *api.Migration, now time.Time) time.Duration {
 	if last := len(p.samples) - 1; m.Phase != p.phase || last >= 0 && m.BytesDone < p.samples[last].done {
 		p.phase, p.samples = m.Phase, nil
