@@ -16,12 +16,11 @@ import (
 const openPath = "/open"
 
 // contentSecurityPolicy limits the page to resources of this server. Texts come from hosts and
-// guests: the browser itself does not interpret them as HTML.
+// guests: the browser does not interpret them as HTML.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guarded answers only a browser's requests for this page. It wraps all requests, with or without a
-// session.
+// guarded answers only a browser's requests for this page, with or without a session.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -55,8 +54,8 @@ func isLoopbackName(hostport string) bool {
 	return host == "127.0.0.1" || host == "::1" || host == "localhost"
 }
 
-// isOwnOrigin reports whether the request comes from this page or from none. A link to the page may
-// be anywhere, for example in a terminal that is itself a web page.
+// isOwnOrigin reports whether the request comes from this page or from none. A link to the page
+// may be anywhere, even in a terminal on a web page.
 func isOwnOrigin(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return false
@@ -70,11 +69,11 @@ func isOwnOrigin(r *http.Request) bool {
 
 // admission admits one browser: the first that presents the token gets the session.
 type admission struct {
-	// cookie is the name of the session's cookie, different in each run, because browsers share
-	// cookies between ports.
+	// cookie is the name of the session's cookie, different in each run: browsers share cookies
+	// between ports.
 	cookie, session string
-	// key is sent by the page's scripts with all requests, in keyHeader. The cookie goes to every
-	// server of this machine, but the browser keeps the key for pages of this port.
+	// key is sent by the page's scripts in keyHeader. Every server of this machine gets the
+	// cookie, but only pages of this port have the key.
 	key string
 
 	mu    sync.Mutex
@@ -96,12 +95,11 @@ func (a *admission) exchange(token string) bool {
 	return true
 }
 
-// keyHeader is the header with the key in requests of the page's scripts.
 const keyHeader = "Volferry-Page-Key"
 
 // open gives the session to the browser with the token. It answers with a page that stores the key
-// and continues, not with a redirect, after which a browser that comes from another site's link
-// would not send a strict cookie.
+// and continues. After a redirect, a browser that comes from another site's link would not send a
+// strict cookie.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
 		http.Error(w, "This link is not valid, or was used already: it works once.\n"+
@@ -113,7 +111,6 @@ func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta name="key" content="%s"><script type="module" src="/enter.js"></script><title>Volferry</title><a href="/">Open the page</a></html>`+"\n", a.key)
 }
 
-// only makes next answer only requests with the session.
 func (a *admission) only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie(a.cookie); err != nil || !equal(c.Value, a.session) {

@@ -2,5 +2,5 @@
 
 // Package web serves a page for an operator's browser on the same machine: the live state of a
 // daemon or a registry. It forwards only reads of listed routes, and only for the browser that
-// presented the one-time token. It does not know flags or commands.
+// presented the one-time token.
 package web

@@ -35,14 +35,13 @@ const writeTimeout = 30 * time.Second
 
 var wildcard = regexp.MustCompile(`\{(\w+)\}`)
 
-// forwarder passes reads on to the other side.
 type forwarder struct {
 	transport http.RoundTripper
 	base      *url.URL
 }
 
-// handler forwards a read of route d: the names in the path and the query of the browser's request,
-// and this program's announcement, but no cookie or header of the browser.
+// handler forwards a read of route d with the names in its path, its query and this program's
+// announcement, but no cookie or header of the browser.
 func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 	names := wildcard.FindAllStringSubmatch(d.Path, -1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +80,6 @@ type flusher struct {
 	control *http.ResponseController
 }
 
-// Write implements io.Writer.
 func (f *flusher) Write(p []byte) (int, error) {
 	if err := f.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, err //nolint:wrapcheck // nobody reads it
@@ -96,5 +94,5 @@ func (f *flusher) Write(p []byte) (int, error) {
 func writeError(w http.ResponseWriter, status int, e *api.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(api.ErrorBody{Error: e}) // the browser may have gone
+	_ = json.NewEncoder(w).Encode(api.ErrorBody{Error: e})
 }

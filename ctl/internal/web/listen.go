@@ -10,8 +10,7 @@ import (
 )
 
 // DefaultAddress has a free port, different each time: data that another program's page has stored
-// in the browser for its port, such as a service worker, outlasts that program and would affect
-// this page at that port.
+// for its port, such as a service worker, would affect this page.
 const DefaultAddress = "127.0.0.1:0"
 
 // CheckAddress returns address with its name resolved. It refuses addresses that other machines

@@ -24,7 +24,7 @@ var embedded embed.FS
 type About struct {
 	// Target is the socket or registry with the shown state.
 	Target string `json:"target"`
-	// Command begins the command lines that the page recommends, so that they have the same target.
+	// Command begins the command lines that the page recommends for this target.
 	Command string `json:"command"`
 	Version string `json:"version"`
 }
@@ -84,5 +84,5 @@ func (s *Server) handler() http.Handler {
 
 func (s *Server) sayAbout(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s.about) // the browser may have gone
+	_ = json.NewEncoder(w).Encode(s.about)
 }
