@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// Arrange puts a command line into the parser's order: global flags, noun and verb, the verb's
-// flags, "--", arguments. So users may write flags anywhere. It checks nothing: the parser reports
-// unknown flags and words where they are. "help NOUN VERB" becomes "NOUN VERB --help".
+// Arrange puts a command line, with flags anywhere, into the parser's order: global flags, noun
+// and verb, the verb's flags, "--", arguments. It checks nothing: the parser reports unknown flags
+// and words where they are. "help NOUN VERB" becomes "NOUN VERB --help".
 func Arrange(app *cli.App, argv []string) []string {
 	var a arrangement
 	level := app.Commands
@@ -44,7 +44,7 @@ func Arrange(app *cli.App, argv []string) []string {
 }
 
 // TypedCommand returns the command that a line names after the program's name, or only the
-// program's name if there is none.
+// program's name.
 func TypedCommand(app *cli.App, words []string) string {
 	command, _ := Locate(app, words)
 	if command == nil {
@@ -53,7 +53,6 @@ func TypedCommand(app *cli.App, words []string) string {
 	return cmp.Or(command.HelpName, session.Program)
 }
 
-// arrangement is a parsed command line.
 type arrangement struct {
 	command   *cli.Command
 	path      []string
@@ -65,8 +64,7 @@ type arrangement struct {
 	noValue bool
 }
 
-// takeFlag adds a flag to the arrangement, with the next word if that is its value, and returns the
-// remaining words.
+// takeFlag adds a flag, with the next word if that is its value, and returns the remaining words.
 func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	flag, to := FindFlag(app.Flags, name), &a.global
@@ -123,7 +121,7 @@ func findCommand(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-// FindFlag returns the flag with this name, nil if there is none.
+// FindFlag returns the flag with this name, or nil.
 func FindFlag(flags []cli.Flag, name string) cli.Flag {
 	for _, f := range flags {
 		if slices.Contains(f.Names(), name) {
@@ -133,8 +131,7 @@ func FindFlag(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// WantsJSON reports whether an arranged command line asks for errors as JSON. The parser may refuse
-// the line.
+// WantsJSON reports whether an arranged command line, which may be wrong, asks for errors as JSON.
 func WantsJSON(arranged []string) bool {
 	for i, word := range arranged {
 		switch word {
@@ -149,8 +146,8 @@ func WantsJSON(arranged []string) bool {
 	return false
 }
 
-// Position is the place of the next word in a command line: the value of Flag if set, otherwise the
-// argument number Argument.
+// Position is the place of the next word in a command line: the value of Flag if set, otherwise
+// the argument number Argument.
 type Position struct {
 	Flag     string
 	Argument int

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sizeUnits are powers of 1024. "20G" and "20GB" are refused: users who mean powers of 1000 would
-// notice the wrong size too late.
+// sizeUnits are powers of 1024. "20G" and "20GB" are refused, since they may mean powers of 1000.
 var sizeUnits = map[string]int64{
 	"":    1,
 	"B":   1,
@@ -23,8 +22,7 @@ var sizeUnits = map[string]int64{
 	"PiB": 1 << 50,
 }
 
-// parseSize parses --size: 20GiB, 1.5GiB, 512MiB or plain bytes. The size must be above zero and
-// whole bytes.
+// parseSize parses --size: 20GiB, 1.5GiB, 512MiB or plain bytes, above zero and whole.
 func parseSize(text string) (int64, error) {
 	if ambiguous.MatchString(text) {
 		return 0, Usagef("--size %q may mean powers of 1000 or of 1024: write %siB, which are powers of 1024, or the number of bytes", text, strings.TrimSuffix(text, "B"))
@@ -41,10 +39,9 @@ func parseSize(text string) (int64, error) {
 	return n, nil
 }
 
-// ambiguous are the units that may mean powers of 1000 or of 1024.
 var ambiguous = regexp.MustCompile(`^[0-9.]+[KMGTP]B?$`)
 
-// minPlausibleSize is the smallest plausible size of a disk: a smaller one probably lacks its unit.
+// minPlausibleSize: a smaller size of a disk probably lacks its unit.
 const minPlausibleSize = 1 << 20
 
 // ParseDiskSize parses --size of a disk, in bytes: a multiple of api.SectorBytes.

@@ -11,11 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// synonyms are other programs' words for commands.
 var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
 
-// NearestFlag returns the long name of the flag that name probably means: name is its part before
-// or after a dash, or differs as in Nearest. It returns "" if there is none.
+// NearestFlag returns the long name of the flag that name probably means, or "": name is its part
+// before or after a dash, or differs as in Nearest.
 func NearestFlag(flags []cli.Flag, name string) string {
 	var names []string
 	for _, f := range flags {
@@ -29,7 +28,7 @@ func NearestFlag(flags []cli.Flag, name string) string {
 }
 
 // Nearest returns the name of the command that word probably means, by api.Nearest or as another
-// program's synonym; "" if there is none.
+// program's synonym, or "".
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual

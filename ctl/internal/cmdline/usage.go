@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cmdline reads command lines: flags anywhere, arguments against their placeholders,
-// misspelt words, sizes. It also has the help templates. It does not know what a command does.
+// misspelt words, sizes. It also has the help templates.
 package cmdline
 
 import (
@@ -45,8 +45,8 @@ var PlaceholderHelp = map[string]string{
 	"SHELL":          "bash, zsh or fish",
 }
 
-// CheckArguments compares the arguments with the placeholders in the command's ArgsUsage: brackets
-// make one optional, dots permit any number.
+// CheckArguments compares the arguments with the placeholders in ArgsUsage: brackets make one
+// optional, dots permit any number.
 func CheckArguments(c *cli.Context) error {
 	places := strings.Fields(c.Command.ArgsUsage)
 	given := c.Args().Slice()
@@ -68,8 +68,8 @@ func CheckArguments(c *cli.Context) error {
 	return nil
 }
 
-// tooManyArguments returns the error for the first argument without a placeholder, usually caused
-// by "--bootable false".
+// tooManyArguments returns the error for the first argument without a placeholder, often
+// "--bootable false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
 		return Usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", Prefix(c), extra, extra)
@@ -91,8 +91,8 @@ func OrList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Prefix returns the command without the program's name, to begin an error: "volume show: ". It is
-// "" if no command was given.
+// Prefix returns the command without the program's name, to begin an error: "volume show: ", or
+// "".
 func Prefix(c *cli.Context) string {
 	if name := c.Command.HelpName; len(name) > len(session.Program) {
 		return name[len(session.Program)+1:] + ": "
