@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package unit asks systemd for the state of a Volferry program's unit, and why the program does
-// not start. It does not know requests or their purpose.
+// not start.
 package unit
 
 import (
@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// showTimeout bounds how long systemd may take to answer.
 const showTimeout = 5 * time.Second
 
 // State is the state of a service's unit, in the terms of systemctl show.
@@ -26,12 +25,10 @@ type State struct {
 	Result     string
 	ExitStatus int
 	// Restarts counts systemd's automatic restarts.
-	Restarts int
-	// StatusText is the program's last status text.
+	Restarts   int
 	StatusText string
 }
 
-// properties are the properties in State.
 const properties = "ActiveState,SubState,Result,ExecMainStatus,NRestarts,StatusText"
 
 // Show asks systemd for the state of a service's unit.
