@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// appHelp is the first text that a new user reads.
 var appHelp = fmt.Sprintf(`Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
 that exists already under Volferry's care, and to move one of them while it runs:
 
@@ -69,7 +68,6 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 	return app
 }
 
-// finish sets the common properties of all commands.
 func finish(c *cli.Command) {
 	c.HideHelpCommand = true
 	c.OnUsageError = wrongFlag
@@ -136,7 +134,6 @@ func missingVerb(c *cli.Context) error {
 	return cmdline.Usagef("%s", unknown) // report adds where the commands are listed
 }
 
-// maxSuggested is the greatest number of suggested commands that still helps the user.
 const maxSuggested = 3
 
 // withVerb returns the two-word commands that end with word, for a user who has omitted the noun.
@@ -151,7 +148,6 @@ func withVerb(nouns []*cli.Command, word string) (out []string) {
 	return out
 }
 
-// wrongFlag rewords the parser's error about a flag.
 func wrongFlag(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		unknown := fmt.Sprintf("%sunknown flag %s", cmdline.Prefix(c), flagSpelling(name))
@@ -174,7 +170,6 @@ func wrongFlag(c *cli.Context, err error, _ bool) error {
 	return cmdline.Usagef("%s%w", cmdline.Prefix(c), err)
 }
 
-// valueOf describes the values of a flag that takes a number.
 func valueOf(c *cli.Context, name string) string {
 	for _, f := range c.Command.Flags {
 		if !slices.Contains(f.Names(), strings.TrimLeft(name, "-")) {

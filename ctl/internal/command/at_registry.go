@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// adviseRegistry adds the registry's command to a refusal of what only the registry does, or
-// permits operators. It returns other errors unchanged.
+// adviseRegistry adds the registry's command to a refusal of a request that only the registry
+// serves, or permits operators.
 func adviseRegistry(app *cli.App, argv []string, err error) error {
 	var (
 		advised *session.AdvisedError
@@ -40,7 +40,6 @@ func adviseRegistry(app *cli.App, argv []string, err error) error {
 	return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: advice}
 }
 
-// withoutConnection returns a command line without the flags that choose its target.
 func withoutConnection(app *cli.App, words []string) []string {
 	connection := []string{"socket", "ca", "cert", "key"}
 	var out []string

@@ -9,24 +9,20 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// completionTimeout bounds how long a completion or a suggestion waits for the names of things.
 const completionTimeout = time.Second
 
-// flagCollections are the collections with the names that flags take.
 var flagCollections = map[string]string{
 	"pool": "pools", "to-pool": "pools", "to": "pools", "type": "types", "volume": "volumes", "instance": "instances",
 	"host": "hosts",
 }
 
-// argumentCollections are the collections with the names that arguments take.
 var argumentCollections = map[string]string{
 	"HOST": "hosts", "POOL": "pools", "TYPE": "types", "VOLUME": "volumes", "INSTANCE": "instances",
 	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations", "MOVE": "migrations",
 	"DRAIN": "drains", "POLICY": "policies", "OP": "ops",
 }
 
-// collectionNames returns the names of the things in a collection; for a thing without a name, its
-// id.
+// collectionNames returns the names, or for a thing without a name the id.
 func collectionNames(ctx context.Context, s *session.Session, collection string) []string {
 	if collection == "" {
 		return nil

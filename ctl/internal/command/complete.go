@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// completions returns the completions of the last word.
 func completions(ctx context.Context, s *session.Session, app *cli.App, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -60,8 +59,8 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
 }
 
-// withEqualsJoined joins a flag, "=" and value that bash has split into three words. Parted reports
-// that the last word was split.
+// withEqualsJoined joins a flag, "=" and value that bash has split into three words. Parted
+// reports that the last word was split.
 func withEqualsJoined(words []string) (joined []string, parted bool) {
 	awaits := false // the last joined word awaits its value
 	for i, word := range words {
@@ -95,7 +94,6 @@ func argumentWords(ctx context.Context, s *session.Session, command *cli.Command
 	return collectionNames(ctx, s, argumentCollections[place])
 }
 
-// completedReleased returns the migrations with sources that may be deleted.
 func completedReleased(ctx context.Context, s *session.Session) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

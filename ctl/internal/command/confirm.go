@@ -34,7 +34,6 @@ func confirm(c *cli.Context, s *session.Session, question, noTerminal string) er
 	return nil
 }
 
-// terminal returns the user's terminal, if there is one.
 func terminal(c *cli.Context) (*os.File, bool) {
 	in, ok := c.App.Reader.(*os.File)
 	return in, ok && term.IsTerminal(int(in.Fd()))

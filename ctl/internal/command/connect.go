@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// connect returns the client for the user's socket or registry. The client connects with its first
+// connect returns the client for the user's socket or registry. It connects with its first
 // request.
 func connect(c *cli.Context) (*client.Client, error) {
 	// An empty variable counts as unset; an empty flag comes from an unset variable of a script.
@@ -61,7 +61,6 @@ func newSession(c *cli.Context) (*session.Session, error) {
 	return s, nil
 }
 
-// withSession turns a function that needs a session into an action.
 func withSession(f func(*cli.Context, *session.Session) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		s, err := newSession(c)

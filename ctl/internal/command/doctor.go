@@ -79,7 +79,6 @@ func notAtRegistry(s *session.Session, err error) error {
 	}
 }
 
-// fixDoctor repairs the faults that can be repaired, and prints the repairs.
 func fixDoctor(c *cli.Context, s *session.Session) (session.Response, error) {
 	resp, err := session.Send(c.Context, s, routes.FixDoctor, routes.None{})
 	if err != nil || s.JSON {
@@ -104,7 +103,7 @@ func fixDoctor(c *cli.Context, s *session.Session) (session.Response, error) {
 	return resp, err
 }
 
-// printChecks writes each check with its advice under it: sentences do not fit a table.
+// printChecks writes the advice under each check: sentences do not fit a table.
 func printChecks(s *session.Session, resp session.Response, checks []api.Check) error {
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)

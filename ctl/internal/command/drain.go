@@ -130,7 +130,6 @@ func drainWatch(c *cli.Context, s *session.Session) error {
 	return followDrain(c.Context, s, c.Args().First())
 }
 
-// followDrain reports the progress of each volume, and the result at the end.
 func followDrain(ctx context.Context, s *session.Session, id string) error {
 	view := drainView{s: s, display: s.NewDisplay(), shown: map[string]string{}}
 	f := session.Follower{
@@ -249,8 +248,8 @@ func drainList(c *cli.Context, s *session.Session) error {
 	return printStoppedInDrains(s, drains)
 }
 
-// printStoppedInDrains prints under a list, for each volume with a stopped move, the reason and the
-// commands to continue or cancel it.
+// printStoppedInDrains prints, for each volume with a stopped move, the reason and the commands to
+// continue or cancel it.
 func printStoppedInDrains(s *session.Session, drains []api.Drain) error {
 	for _, d := range drains {
 		for _, v := range d.Volumes {
@@ -296,8 +295,7 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// printDrainVolumes prints the table of a drain's volumes, and under it why some stay: sentences do
-// not fit a table.
+// printDrainVolumes prints under the table why some volumes stay: sentences do not fit a table.
 func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
 	reasons := []string{""}

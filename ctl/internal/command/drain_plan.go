@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// drainPlan is what a drain would do to a volume: its move's plan, the refusal, or the present move
-// that the drain would await. A volume outside the pool that needs an image below the pool's path
-// also has an error.
+// drainPlan is the effect of a drain on a volume: its move's plan, the refusal, or the present
+// move that the drain would await. A volume outside the pool that needs an image below the pool's
+// path also has an error.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
@@ -33,8 +33,8 @@ type drainPlan struct {
 	// drain moves the volume.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
-	// outside reports that the volume is not in the pool; Error names the image below the pool's
-	// path that it needs.
+	// outside: the volume is not in the pool; Error names the image below the pool's path that it
+	// needs.
 	outside bool
 }
 
@@ -43,7 +43,6 @@ func (p *drainPlan) comes(pool string) bool {
 	return p.Migration != nil && p.Migration.Dst.Pool == pool
 }
 
-// drainPlans has the plans of a drain, and the known data of the destination pool.
 type drainPlans struct {
 	pool  string
 	in    api.PoolDrain
@@ -53,7 +52,6 @@ type drainPlans struct {
 	needs poolNeeds
 }
 
-// showDrainPlan prints what a drain would do to each volume of the pool, and changes nothing.
 func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) error {
 	d, err := planDrain(ctx, s, pool, in)
 	if err != nil {
@@ -99,7 +97,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	return nil
 }
 
-// row returns a volume's cells, and the sentence under the table, "" if there is none.
+// row returns a volume's cells, and the sentence under the table, or "".
 func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	switch {
 	case p.outside && p.Error.Details[api.DetailBaseImage] != nil:
@@ -158,7 +156,7 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{pool, in.ToPool} { // the drain itself refuses the same
+	for _, name := range []string{pool, in.ToPool} { // the drain itself refuses the same pool
 		if err := checkPoolIn(pools, name); err != nil {
 			return nil, err
 		}
@@ -201,7 +199,6 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 	return d, nil
 }
 
-// needsPool is api.Volume.NeedsPool for the pool on the volume's host.
 func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	i := slices.IndexFunc(pools, func(p api.Pool) bool { return p.Name == pool && p.Host == v.Host })
 	if i < 0 {
@@ -216,7 +213,6 @@ func underWay(m *api.Migration) bool {
 	return !m.State.Final() && m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned
 }
 
-// ask requests the plan of a volume's move.
 func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, in api.PoolDrain) error {
 	var err error
 	if in.MovesShared() && len(v.Attachments) > 1 {
@@ -235,14 +231,14 @@ func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, 
 type room struct {
 	host               string
 	takes, grown, free int64
-	// comes is the size of the volumes still moving into the drained pool; the space that they will
-	// take is unknown.
+	// comes is the size of the volumes still moving into the drained pool, which will take unknown
+	// space.
 	comes int64
-	known bool // known reports that free is known
+	known bool // free is known
 }
 
-// roomLines returns, for each host, the total and maximal space of its volumes, and the free space.
-// Hosts that share the pool share its space.
+// roomLines returns, for each host, the present and maximal space of its volumes, and the free
+// space. Hosts that share the pool share its space.
 func (d *drainPlans) roomLines() []string {
 	shared := slices.ContainsFunc(d.to, func(p api.Pool) bool { return p.Shared })
 	rooms := map[string]*room{}
@@ -268,7 +264,7 @@ func (d *drainPlans) roomLines() []string {
 		}
 		r.takes, r.grown, r.comes = r.takes+takes, r.grown+grown, r.comes+comes
 		if p.Plan != nil && p.Plan.FreeBytes != nil {
-			r.free, r.known = *p.Plan.FreeBytes, true // the present value
+			r.free, r.known = *p.Plan.FreeBytes, true
 		}
 	}
 	lines := []string{""}
@@ -292,7 +288,6 @@ func (p *drainPlan) room() (takes, grown int64) {
 	return 0, 0
 }
 
-// reportedFree returns the free space of the destination pool that a host has reported.
 func (d *drainPlans) reportedFree(host string) (free int64, known bool) {
 	i := slices.IndexFunc(d.to, func(p api.Pool) bool { return p.Host == host && p.CapacityBytes > 0 })
 	if i < 0 {
@@ -325,7 +320,6 @@ func (r *room) line(pool string, shared bool) string {
 	return line
 }
 
-// mayGrow warns that volumes which fit into a pool now may outgrow it.
 func mayGrow(bytes int64) string {
 	return fmt.Sprintf("They may grow to %s: what guests write may fill it.", api.Bytes(bytes))
 }

@@ -48,13 +48,11 @@ func drainResult(d *api.Drain) (line, stays string) {
 	return line + ".", stays
 }
 
-// poolNeeds counts the other users of a pool besides the volumes in it.
 type poolNeeds struct {
 	readers, below int
 	uses           []api.PoolUse
 }
 
-// add counts a volume outside the pool by its error.
 func (n *poolNeeds) add(why *api.Error) {
 	if v := (api.DrainVolume{Error: why}); v.ReadsBase() {
 		n.readers++
@@ -109,7 +107,6 @@ func (n *poolNeeds) text() string {
 	return strings.Join(parts, ", and ")
 }
 
-// lines returns a sentence for each use.
 func (n *poolNeeds) lines() []string {
 	lines := make([]string, 0, len(n.uses))
 	for i := range n.uses {
@@ -118,7 +115,6 @@ func (n *poolNeeds) lines() []string {
 	return lines
 }
 
-// drainVolumeState returns the state of a drain's volume, for people.
 func drainVolumeState(v *api.DrainVolume) string {
 	switch {
 	case v.ReadsBase():
@@ -129,7 +125,7 @@ func drainVolumeState(v *api.DrainVolume) string {
 	return v.State
 }
 
-// inDrain counts the volumes that a drain moves, or will move.
+// inDrain counts the volumes that a drain moves.
 func inDrain(d *api.Drain) int {
 	n := 0
 	for i := range d.Volumes {

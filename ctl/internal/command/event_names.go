@@ -43,8 +43,8 @@ func (n *eventNames) attachment(id string) string {
 	return n.loaded[nouns][id]
 }
 
-// object returns an event's object, "volume/ID", and its name: the one in the event, given at that
-// time, otherwise the present one.
+// object returns an event's object, "volume/ID", with its name at that time, otherwise its present
+// name.
 func (n *eventNames) object(object string, details map[string]any) string {
 	kind, id, _ := strings.Cut(object, "/")
 	if name := nameIn(kind, details); name != "" {
@@ -69,8 +69,8 @@ func (n *eventNames) object(object string, details map[string]any) string {
 	return object
 }
 
-// nameIn returns the name of an object of this kind from an event's details, or from those that a
-// host posted.
+// nameIn returns the name of an object from an event's details, or from the details that a host
+// posted.
 func nameIn(kind string, details map[string]any) string {
 	posted, _ := details["posted"].(map[string]any)
 	text := func(key string) string {

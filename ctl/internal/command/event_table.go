@@ -13,13 +13,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// eventHeader is the header of eventCells.
 var eventHeader = []string{"   SEQ", "TIME", "WHAT", "OBJECT", "FROM -> TO", "RESULT", "WHO", "HOST", "(REASON)"}
 
 // streamWidths are the widths for events that arrive one by one; most events fit.
 var streamWidths = render.Widths{6, 20, 24, 60, 25, 8, 16, 12, 0}
 
-// printEvents prints a complete list of events as a table, each column as wide as its widest cell.
 func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	if len(all) == 0 {
 		return nil
@@ -39,8 +37,7 @@ func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	return err
 }
 
-// eventCells returns number, time, what and object of an event, then from and to, result, who,
-// where and why as far as known.
+// eventCells returns the cells of eventHeader.
 func eventCells(e api.Event, known *eventNames) []string {
 	change := ""
 	if e.From != "" || e.To != "" {
@@ -61,8 +58,8 @@ func eventCells(e api.Event, known *eventNames) []string {
 	return cells
 }
 
-// eventReasons returns the reasons and the evidence of an event, including those that a host has
-// posted.
+// eventReasons returns the reasons and the evidence of an event, including a host's posted
+// details.
 func eventReasons(e api.Event) (reasons []string) {
 	posted, _ := e.Details["posted"].(map[string]any)
 	for _, details := range []map[string]any{e.Details, posted} {
@@ -75,8 +72,8 @@ func eventReasons(e api.Event) (reasons []string) {
 	return reasons
 }
 
-// postedBy returns who requested the posted action at the host, and whether with force. Only the
-// host knows: the registry has not seen the request.
+// postedBy returns who requested the posted action at the host, and whether with force. The
+// registry has not seen the request.
 func postedBy(e api.Event) string {
 	posted, _ := e.Details["posted"].(map[string]any)
 	who, _ := posted["who"].(string)

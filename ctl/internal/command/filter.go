@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// filterFlags returns flags that filter a list.
 func filterFlags(flags ...string) []cli.Flag {
 	all := map[string]cli.Flag{
 		"host":     &cli.StringFlag{Name: "host", Usage: "only what is on `HOST`"},
@@ -31,13 +30,11 @@ func filterFlags(flags ...string) []cli.Flag {
 	return out
 }
 
-// statusFlag is a filter that takes one of a few words.
 type statusFlag struct {
 	*cli.StringFlag
 	words []string
 }
 
-// filterStatus filters a list by its column STATE or STATUS.
 func filterStatus(words []string) cli.Flag {
 	return statusFlag{words: words, StringFlag: &cli.StringFlag{
 		Name: "status", Usage: "only what is `STATUS`: " + cmdline.OrList(words),
@@ -64,7 +61,7 @@ func matches(c *cli.Context, flag string, values ...string) bool {
 	return asked == "" || slices.Contains(values, asked)
 }
 
-// filterList returns the things that keep accepts, and the answer with only these, their JSON
+// filterList returns the things that keep accepts, and the answer with only these. Their JSON is
 // unchanged, with fields that this version does not know.
 func filterList[T any](things []T, resp session.Response, collection string, keep func(T) bool) ([]T, session.Response, error) {
 	var said []json.RawMessage
@@ -86,8 +83,8 @@ func filterList[T any](things []T, resp session.Response, collection string, kee
 	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
 }
 
-// checkHost refuses a --host that names no host, if nothing was found for it: a list may still have
-// things of a forgotten host.
+// checkHost refuses a --host that names no host, if nothing was found for it: a list may still
+// have things of a forgotten host.
 func checkHost(c *cli.Context, s *session.Session, found int) error {
 	host := c.String("host")
 	if host == "" || found > 0 {
@@ -100,7 +97,6 @@ func checkHost(c *cli.Context, s *session.Session, found int) error {
 	return api.NotFound("host", host)
 }
 
-// checkPool refuses a pool that no host has.
 func checkPool(ctx context.Context, s *session.Session, name string) error {
 	pools, _, err := session.List(ctx, s, routes.ListPools)
 	if err != nil {
@@ -109,7 +105,6 @@ func checkPool(ctx context.Context, s *session.Session, name string) error {
 	return checkPoolIn(pools, name)
 }
 
-// checkPoolIn refuses a pool that is not among these, which are all pools.
 func checkPoolIn(pools []api.Pool, name string) error {
 	if slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
 		return nil
@@ -131,7 +126,6 @@ func volumeHosts(v api.Volume) []string {
 	return hosts
 }
 
-// boolParam returns the value of a query parameter that is either set or not.
 func boolParam(given bool) string {
 	if given {
 		return "1"

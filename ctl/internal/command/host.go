@@ -60,7 +60,6 @@ func hostList(c *cli.Context, s *session.Session) error {
 	return s.PrintList(resp, ids, &t, "No host yet: a daemon registers its host when it starts.")
 }
 
-// hostStatus returns the status of a host, for people.
 func hostStatus(h *api.Host) string {
 	if h.Behind {
 		return h.Status + ", behind"

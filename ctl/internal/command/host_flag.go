@@ -20,9 +20,8 @@ func hostFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "host", Usage: usage + ", if the registry is asked and knows several"}
 }
 
-// requestedHost returns the host of --host, for the registry to forward the request; "" if unset or
-// the answering host itself. A daemon answers only for its own host: another host is an error
-// there.
+// requestedHost returns the host of --host, for the registry to forward the request; "" if unset
+// or the answering host itself. Another host is an error at a daemon.
 func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	host := c.String("host")
 	if host == "" {
@@ -40,7 +39,7 @@ func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	return "", cmdline.Usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", cmdline.Prefix(c), host, s.Client.Target(), st.Host)
 }
 
-// explainHostChoice adds advice to an error that lists several hosts: how to choose one.
+// explainHostChoice adds to an error that lists several hosts how to choose one.
 func explainHostChoice(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {

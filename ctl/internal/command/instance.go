@@ -80,8 +80,8 @@ func instanceList(c *cli.Context, s *session.Session) error {
 	return s.PrintList(resp, ids, &t, empty)
 }
 
-// silentHosts returns, by name of each host that does not report, the age of its instances' states,
-// for output to people. It is nil if the hosts cannot be read.
+// silentHosts returns, by name of each host that does not report, the age of its instances'
+// states. It is nil for scripts, and if the hosts cannot be read.
 func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -102,7 +102,6 @@ func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	return silent
 }
 
-// stateLine returns the state of an instance, and whether it is locked or held by a migration.
 func stateLine(i *api.Instance) string {
 	switch {
 	case i.LockedBy != "":
@@ -147,8 +146,6 @@ func instanceShow(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, i.ID, &r)
 }
 
-// lockLine describes the lock of an instance: whether it is locked, the migration that holds it,
-// and why.
 func lockLine(i *api.Instance) string {
 	if !i.Locked {
 		return render.YesNo(false)
@@ -169,7 +166,6 @@ func whyKeptOff(i *api.Instance) string {
 	return fmt.Sprintf("until migration %s is over, which leaves it as it was before; `%s`", i.LockedBy, api.ShellLine(session.Program, "migration", "watch", i.LockedBy))
 }
 
-// diskLine describes a slot of an instance: its volume, or why it is empty.
 func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]string) string {
 	line := slot.Device
 	if slot.BootIndex != nil {
@@ -188,7 +184,6 @@ func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]s
 	return line
 }
 
-// whySlotEmpty returns why a slot has no volume: its disk is not a volume, or it was detached.
 func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	switch {
 	case slot.Note != "":
@@ -240,8 +235,8 @@ func instanceAdopt(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// printLeftOut prints the disks of an adopted instance that did not become volumes: Volferry does
-// not protect or move them.
+// printLeftOut prints the disks that did not become volumes: Volferry does not protect or move
+// them.
 func printLeftOut(s *session.Session, i api.Instance) {
 	for _, slot := range i.BlockDeviceMappings {
 		if slot.Note != "" {

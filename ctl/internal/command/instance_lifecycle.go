@@ -19,7 +19,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// lifecycleCommands returns the verbs that start, stop, shelve and lock an instance.
 func lifecycleCommands() []*cli.Command {
 	return []*cli.Command{
 		{
@@ -86,8 +85,8 @@ func stopFlags() []cli.Flag {
 	}
 }
 
-// simpleVerb returns a verb that takes only an instance. done is the final text, formatted with the
-// instance's name.
+// simpleVerb returns a verb that takes only an instance. done is the final text, formatted with
+// the instance's name.
 func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usage, description, done string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Usage: usage, ArgsUsage: "INSTANCE", Description: description,
@@ -97,8 +96,7 @@ func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usag
 	}
 }
 
-// actOnInstance carries out a verb on an instance, awaits its end, and prints done's text about the
-// result.
+// actOnInstance carries out a verb on an instance, awaits its end, and prints done's text.
 func actOnInstance[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Instance], in In, done func(*api.Instance) string) error {
 	resp, finished, err := session.Perform(c.Context, s, route, in, c.Args().First())
 	if err != nil || !finished {
@@ -111,7 +109,6 @@ func actOnInstance[In any](c *cli.Context, s *session.Session, route routes.Rout
 	return s.PrintResult(resp, i.ID, done(i))
 }
 
-// instanceAfter returns the instance of an answer in its state after the op.
 func instanceAfter(ctx context.Context, s *session.Session, resp session.Response) (*api.Instance, session.Response, error) {
 	i := new(api.Instance)
 	if err := resp.Decode("instance", i); err != nil || !resp.Has("op") {
@@ -208,7 +205,6 @@ func instanceUnshelve(c *cli.Context, s *session.Session) error {
 	return s.PrintResult(resp, i.ID, fmt.Sprintf("Unshelved instance %s: it is on host %s, %s.", i.Name, render.OrDash(i.Host), i.State))
 }
 
-// awaitStart waits for the op that starts an instance after its unshelve.
 func awaitStart(ctx context.Context, s *session.Session, resp session.Response, name string) error {
 	if !resp.Has("op") {
 		return nil
@@ -235,8 +231,7 @@ func instanceLock(c *cli.Context, s *session.Session) error {
 	})
 }
 
-// stopTimeout parses --timeout as whole seconds: a number, with or without a unit; 0 if the flag is
-// not set.
+// stopTimeout parses --timeout as whole seconds, with or without a unit; 0 if the flag is not set.
 func stopTimeout(c *cli.Context) (int, error) {
 	if !c.IsSet("timeout") {
 		return 0, nil

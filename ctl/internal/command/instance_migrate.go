@@ -58,7 +58,6 @@ func instanceMigrate(c *cli.Context, s *session.Session) error {
 	return run.perform(c.Context)
 }
 
-// againText returns the command that moves the remaining volumes.
 func againText(c *cli.Context, p *instancePlan) string {
 	words := []string{session.Program, "instance", "migrate", p.InstanceName, "--to-pool", p.ToPool}
 	if c.IsSet("bandwidth") {
@@ -89,7 +88,6 @@ type instanceMove struct {
 	ids, names []string
 }
 
-// perform makes the moves, one after the other.
 func (r *instanceMove) perform(ctx context.Context) error {
 	for i := range r.plan.Volumes {
 		v := &r.plan.Volumes[i]
@@ -153,7 +151,6 @@ func (r *instanceMove) add(m *api.Migration, resp session.Response) {
 	r.names = append(r.names, render.VolumeName(m))
 }
 
-// print prints the result: the documents of the migrations, their ids, or lines.
 func (r *instanceMove) print(lines ...string) error {
 	if r.done == nil {
 		r.done = []json.RawMessage{}
@@ -172,8 +169,8 @@ func (r *instanceMove) print(lines ...string) error {
 	return r.s.PrintLines(lines...)
 }
 
-// stoppedAt adds to the error of the volume at i the finished moves, the remaining volumes, and the
-// command that continues.
+// stoppedAt adds to the error of the volume at i the finished moves, the remaining volumes, and
+// the command that continues.
 func (r *instanceMove) stoppedAt(i int, err error) error {
 	var left []string
 	for _, v := range r.plan.Volumes[i:] {
@@ -206,7 +203,7 @@ func (r *instanceMove) stoppedAt(i int, err error) error {
 	return err
 }
 
-// detail adds to the error, for scripts, what its advice tells people.
+// detail adds to the error, for scripts, the facts of its advice.
 func (r *instanceMove) detail(e *api.Error, left []string) *api.Error {
 	with := *e
 	with.Details = maps.Clone(e.Details)

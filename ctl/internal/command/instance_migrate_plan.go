@@ -17,13 +17,12 @@ import (
 
 // The states of a volume in the plan of an instance.
 const (
-	planThere   = "there"   // it is in the pool
+	planThere   = "there"   // in the pool
 	planMoving  = "moving"  // a migration brings it there
 	planPending = "pending" // it can be moved
 	planRefused = "refused" // it cannot be moved
 )
 
-// instancePlan is what a move of all volumes of an instance would do, or what prevents it.
 type instancePlan struct {
 	InstanceID   string       `json:"instance_id"`
 	InstanceName string       `json:"instance_name"`
@@ -36,7 +35,6 @@ type instancePlan struct {
 	grown       int64  // the maximal size of the moved volumes
 }
 
-// volumePlan is a volume of the instance, and its move.
 type volumePlan struct {
 	Device     string `json:"device"`
 	VolumeID   string `json:"volume_id"`
@@ -49,7 +47,6 @@ type volumePlan struct {
 	Error     *api.Error         `json:"error,omitempty"`
 }
 
-// planInstance requests the plan of each volume of an instance.
 func planInstance(ctx context.Context, s *session.Session, ref string, target api.MigrationTarget) (*instancePlan, error) {
 	i, _, err := session.Show(ctx, s, routes.ShowInstance, ref)
 	if err != nil {
@@ -116,7 +113,6 @@ func goesBySelf(m *api.Migration) bool {
 	return false
 }
 
-// refusal returns why the moves must not begin, nil if they may.
 func (p *instancePlan) refusal() error {
 	var why []string
 	var first *api.Error

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package command has the commands of volferryctl: their flags, arguments, help and completion,
-// requests and output. It does not know how requests are sent, repeated or followed: package
-// session does.
+// requests and output.
 package command
 
 import (

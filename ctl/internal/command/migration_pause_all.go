@@ -15,8 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// pauseFlags returns the flags of the registry's moves: with all guests paused, or while they
-// write.
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
@@ -31,7 +29,6 @@ func maxPauseFlag() cli.Flag {
 	return &cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"}
 }
 
-// readLive sets the flags of a move while all guests write in its request.
 func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	if !c.Bool("live-shared") {
 		if c.IsSet("max-pause") {
@@ -63,8 +60,8 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	return nil
 }
 
-// confirmPause prints the expected cost of such a move, and asks the user to agree unless --yes was
-// given.
+// confirmPause prints the expected cost of such a move, and asks the user to agree unless --yes
+// was given.
 func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	switch {
 	case target.Method == api.MethodLive:
@@ -134,7 +131,6 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	return lines
 }
 
-// flagDiscard is the flag that discards the saved memory of guests.
 const flagDiscard = "discard-memory"
 
 func discardFlags() []cli.Flag {
@@ -143,8 +139,6 @@ func discardFlags() []cli.Flag {
 	}}
 }
 
-// endWithoutMemory ends a move with all guests paused, discarding the memory of guests that could
-// not be restored.
 func endWithoutMemory(c *cli.Context, s *session.Session, end routes.Route[api.PauseEnd, api.Migration]) error {
 	return ofMove(c.Context, s, c.Args().First(), func(ref string) error {
 		return runMigration(c.Context, s, end, api.PauseEnd{DiscardMemory: true}, ref)

@@ -19,7 +19,6 @@ func dryRunFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, or why it is refused, and do nothing"}
 }
 
-// showPlan prints what a move would do.
 func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	if target.PauseAll || target.Method == api.MethodLive {
 		return showPausePlan(c, s, target)
@@ -36,7 +35,6 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	return nil
 }
 
-// planRecord returns the plan of a move as a record.
 func planRecord(p *api.MigrationPlan) *render.Record {
 	r := &render.Record{}
 	r.Add("volume", p.VolumeName+", "+volumeSize(p.Src.SizeBytes, p.Src, api.Bytes))
@@ -50,7 +48,6 @@ func planRecord(p *api.MigrationPlan) *render.Record {
 	return r
 }
 
-// showPausePlan prints the cost of a move with all guests paused, or while they write.
 func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	e, resp, err := session.Ask(c.Context, s, routes.EstimateMigration, target, c.Args().First())
 	if err != nil {
@@ -97,7 +94,6 @@ func instanceOf(p *api.MigrationPlan) string {
 	return p.Device + " of " + p.InstanceName
 }
 
-// destinationText describes what the move does to its destination.
 func destinationText(p *api.MigrationPlan) string {
 	text := "which is there and is overwritten"
 	switch {

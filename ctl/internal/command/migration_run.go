@@ -26,7 +26,6 @@ func runMigration[In any](ctx context.Context, s *session.Session, route routes.
 	return followPaused(ctx, s, resp, cancels)
 }
 
-// printMigration prints the outcome of a migration with a done op.
 func printMigration(s *session.Session, resp session.Response) error {
 	var m api.Migration
 	if err := resp.Decode("migration", &m); err != nil {
@@ -55,8 +54,8 @@ func overBefore(s *session.Session, resp session.Response, m *api.Migration) str
 	}
 }
 
-// isNotFound reports whether a request was answered with not_found, not counting an operation that
-// began and then failed with it.
+// isNotFound reports whether the answer to a request was not_found. An operation that began and
+// then failed with not_found does not count.
 func isNotFound(err error) bool {
 	var ended *session.AdvisedError
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
@@ -135,7 +134,6 @@ func migrationSettled(m *api.Migration) bool {
 	}
 }
 
-// endWatch reads the state of a migration after it was watched.
 func endWatch(ctx context.Context, s *session.Session, d *session.Display, id string) (*api.Migration, session.Response, error) {
 	m, resp, err := session.ShowRetrying(ctx, s, routes.ShowMigration, id)
 	if err != nil {

@@ -67,8 +67,8 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	return printStopped(s, migrations)
 }
 
-// printStopped prints, under a list, reason and remedies for each migration that has stopped, has a
-// guest that does not run, or a disk changed by another program.
+// printStopped prints reason and remedies for each migration that has stopped, has a guest that
+// does not run, or a disk changed by another program.
 func printStopped(s *session.Session, migrations []api.Migration) error {
 	for i := range migrations {
 		m := &migrations[i]
@@ -160,8 +160,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	return &r
 }
 
-// pauseLine describes, phase by phase, how the pause of a move's guests was spent; "" before the
-// pause.
+// pauseLine describes, phase by phase, the pause of a move's guests; "" before the pause.
 func pauseLine(steps []api.PauseStep) string {
 	var (
 		parts []string

@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// targetFlags returns the flags for a volume's destination and the way of its move.
 func targetFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "to-pool", Usage: "move it into `POOL`"},
@@ -40,7 +39,6 @@ func targetFlags() []cli.Flag {
 	}
 }
 
-// verifyFlag returns the flag for the verification of a copy.
 func verifyFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "verify", DefaultText: "full; none for a mirror", Action: cmdline.CheckWord("verify"),
@@ -48,7 +46,6 @@ func verifyFlag() cli.Flag {
 	}
 }
 
-// checkVerify refuses to delete the source of an unverified copy.
 func checkVerify(c *cli.Context) error {
 	if c.Bool("delete-source") && c.String("verify") == api.VerifyNone {
 		return cmdline.Usagef("%s--delete-source needs a verified copy: leave --verify none out", cmdline.Prefix(c))
@@ -56,7 +53,6 @@ func checkVerify(c *cli.Context) error {
 	return nil
 }
 
-// paceFlag returns the flag that throttles a copy in favour of its guest.
 func paceFlag() cli.Flag { return paceFlagOr(api.PaceGentle) }
 
 // paceFlagOr returns that flag with unset as the documented default.
@@ -71,7 +67,6 @@ func checkpointsFlag() cli.Flag {
 	return &cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps that the destination would not have: drop loses those of a volume that no guest writes to, and those that were made while the volume moved; without this they are refused"}
 }
 
-// readTarget returns the body of a start or migrate request from the flags.
 func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 	t := api.MigrationTarget{
 		ToPool:       c.String("to-pool"),
@@ -104,7 +99,6 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 	return t, err
 }
 
-// moveTo makes a move, and asks the user first if the move overwrites something.
 func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.MigrationTarget, api.Migration], target api.MigrationTarget) error {
 	return askingOverwrite(c, s, target.Overwrite, func(overwrite bool) error {
 		target.Overwrite = overwrite
@@ -147,8 +141,8 @@ func parseRate(text string) (int64, error) {
 	return n, nil
 }
 
-// absolute returns an error for a relative path, because the daemon has another working directory
-// than the user.
+// absolute refuses a relative path, because the daemon has another working directory than the
+// user.
 func absolute(flag, path string) (string, error) {
 	if path == "" || filepath.IsAbs(path) || api.IsNetwork(path) {
 		return path, nil

@@ -42,8 +42,8 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 	return do(m.ID)
 }
 
-// findMove returns the open, otherwise the newest migration of the volume or source attachment ref;
-// nil if there is none or if they cannot be read.
+// findMove returns the open, otherwise the newest migration of the volume or source attachment
+// ref; nil if there is none or if they cannot be read.
 func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migration, error) {
 	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
 		moves, _, err := session.List(ctx, s, list)

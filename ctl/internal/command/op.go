@@ -62,7 +62,6 @@ func opList(c *cli.Context, s *session.Session) error {
 	return s.PrintList(resp, ids, &t, emptyText(c, "operation", "No operation runs, waits or needs an operator.", "status"))
 }
 
-// opState returns the state of an op, and what it waits for, if anything.
 func opState(o *api.Op) string {
 	if o.WaitingFor == "" {
 		return o.State

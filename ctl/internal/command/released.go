@@ -21,7 +21,6 @@ import (
 
 const deleteSourceName = "delete-source"
 
-// releasedCommands returns the commands for the sources that moves have left.
 func releasedCommands() []*cli.Command {
 	return []*cli.Command{
 		{
@@ -89,7 +88,6 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 	return s.PrintLines(why...)
 }
 
-// deleteSourceCommand returns the command that deletes the source of a migration.
 func deleteSourceCommand(migration string) string {
 	return api.ShellLine(session.Program, "migration", deleteSourceName, migration)
 }
@@ -161,7 +159,6 @@ func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) er
 	return remove(true)
 }
 
-// confirmDeleteSource asks before an image is deleted. A script gives --yes.
 func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 	if c.Bool(flagYes) {
 		return nil
@@ -215,8 +212,8 @@ func listLeft(ctx context.Context, s *session.Session, hosts []string, volume st
 	return out
 }
 
-// releasedLines returns a line for each released source of a volume, and for each host with unknown
-// sources.
+// releasedLines returns a line for each released source of a volume, and for each host with
+// unknown sources.
 func releasedLines(left leftSources) []string {
 	var lines []string
 	for i := range left.known {
@@ -286,7 +283,7 @@ func leaverHosts(ctx context.Context, s *session.Session, d *api.Drain) []string
 	}
 	pools, _, err := session.List(ctx, s, routes.ListPools)
 	if err != nil {
-		return nil // this is only additional information
+		return nil
 	}
 	for _, p := range pools {
 		if p.Name == d.Pool {

@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// poolSources deletes the released sources of a pool, one after the other.
 type poolSources struct {
 	s    *session.Session
 	pool string
@@ -29,7 +28,6 @@ type poolSources struct {
 	bytes   int64
 }
 
-// deleteSourcesOf deletes the released sources of the pool of --pool.
 func deleteSourcesOf(c *cli.Context, s *session.Session) error {
 	if c.NArg() > 0 {
 		return cmdline.Usagef("%sgive a migration, or --pool, not both", cmdline.Prefix(c))
@@ -88,7 +86,6 @@ func (p *poolSources) perform(c *cli.Context) error {
 	return p.stays()
 }
 
-// print prints the deleted sources: the documents, the ids of the migrations, or a line.
 func (p *poolSources) print() error {
 	done := fmt.Sprintf("Deleted %s of pool %s, %s.", api.Count(len(p.ids), "released source"), p.pool, api.Bytes(p.bytes))
 	if len(p.ids)+len(p.stay) == 0 {
@@ -103,7 +100,7 @@ func (p *poolSources) print() error {
 	return p.s.PrintLines(done)
 }
 
-// stays returns the error for the sources that were not deleted, nil if there are none.
+// stays returns the error for the sources that were not deleted, or nil.
 func (p *poolSources) stays() error {
 	if len(p.stay) == 0 {
 		return nil

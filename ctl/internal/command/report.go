@@ -54,7 +54,6 @@ func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	return exit
 }
 
-// classify returns the code and message of an error for the user, and the exit status.
 func classify(err error) (*api.Error, int) {
 	var (
 		usage   *cmdline.UsageError

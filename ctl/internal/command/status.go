@@ -31,7 +31,7 @@ func status(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	var r render.Record
-	peer, _ := s.Client.Peer() // it has answered
+	peer, _ := s.Client.Peer()
 	r.Add("program", st.Program+" "+st.Version+lacking(peer.LacksOfOurs()))
 	if st.Host != "" {
 		r.Add("host", fmt.Sprintf("%s (%s)", st.Host, st.HostID))
@@ -58,7 +58,6 @@ func status(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, st.HostID, &r)
 }
 
-// checkLines formats a check without its name: status, message and advice.
 func checkLines(c api.Check) []string {
 	line := c.Status
 	if c.Message != "" {

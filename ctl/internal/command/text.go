@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// nameWithID returns "name (id)", or the id alone.
 func nameWithID(names map[string]string, id string) string {
 	if n := names[id]; n != "" {
 		return n + " (" + id + ")"
@@ -38,7 +37,6 @@ func addLocation(r *render.Record, prefix string, l api.Location) {
 	r.Add(prefix+"base images", lines...)
 }
 
-// hostOrNone formats the host of an instance for the end of a sentence.
 func hostOrNone(host string) string {
 	if host == "" {
 		return "no host"
@@ -46,7 +44,6 @@ func hostOrNone(host string) string {
 	return "host " + host
 }
 
-// onHostText formats the host of something for the end of a sentence.
 func onHostText(host string) string {
 	if host == "" {
 		return ""
@@ -68,7 +65,6 @@ func timeOrDash(t *time.Time) string {
 	return render.Time(*t)
 }
 
-// atMost formats a limit of the rate.
 func atMost(rate int64) string {
 	if rate == 0 {
 		return "no limit"
@@ -76,7 +72,6 @@ func atMost(rate int64) string {
 	return "at most " + render.Rate(rate)
 }
 
-// atMostEach is atMost for a limit that applies to each of several moves.
 func atMostEach(rate int64) string {
 	if rate == 0 {
 		return atMost(rate)
@@ -84,7 +79,6 @@ func atMostEach(rate int64) string {
 	return atMost(rate) + " each"
 }
 
-// startedOf returns the start time of a migration, zero if it is unknown.
 func startedOf(m *api.Migration) time.Time {
 	if m.StartedAt == nil {
 		return time.Time{}

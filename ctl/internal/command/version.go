@@ -27,7 +27,6 @@ func versionCommand() *cli.Command {
 	}
 }
 
-// versions is the value of "version" in the JSON document.
 type versions struct {
 	Client string          `json:"client"`
 	Go     string          `json:"go"`
@@ -35,8 +34,8 @@ type versions struct {
 	// Protocol and Features are this program's.
 	Protocol int      `json:"protocol"`
 	Features []string `json:"features"`
-	// ServerProtocol is the other side's, ServerLacks the features that it lacks. Both are missing
-	// while it does not answer.
+	// ServerProtocol and ServerLacks, the features that the other side lacks, are missing while it
+	// does not answer.
 	ServerProtocol int      `json:"server_protocol,omitempty"`
 	ServerLacks    []string `json:"server_lacks,omitempty"`
 }
@@ -69,7 +68,6 @@ func showVersion(c *cli.Context, s *session.Session) error {
 	return s.PrintLines(fmt.Sprintf("%s %s (%s)", session.Program, v.Client, v.Go), serverLine(s, v.Server)+lacking(v.ServerLacks))
 }
 
-// lacking formats the missing features, to follow the other side's version.
 func lacking(features []string) string {
 	if len(features) == 0 {
 		return ""
@@ -77,7 +75,6 @@ func lacking(features []string) string {
 	return ", which lacks " + strings.Join(features, ", ")
 }
 
-// serverLine describes the program that answers at the socket, and its version.
 func serverLine(s *session.Session, server json.RawMessage) string {
 	var known struct {
 		Program string `json:"program"`

@@ -145,7 +145,7 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 		return err
 	case unasked:
 	case v.MigrationID != "", len(v.Attachments) > 0:
-		return refuseDelete(v) // without a question
+		return refuseDelete(v)
 	case v.Adopted:
 		if err := confirmDelete(c, s, v); err != nil {
 			return err
@@ -192,8 +192,8 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
 }
 
-// keptByDelete describes an image that stays when its volume is deleted, "" if it is deleted: a
-// device is deleted only in its pool, an image at an address never.
+// keptByDelete describes an image that stays when its volume is deleted, or "": a device is
+// deleted only in its pool, an image at an address never.
 func keptByDelete(l api.Location) string {
 	switch {
 	case api.IsNetwork(l.Path):

@@ -66,7 +66,6 @@ func volumeAttach(c *cli.Context, s *session.Session) error {
 	return s.PrintResult(resp, at.ID, fmt.Sprintf("Attached %s %s to instance %s as %s (attachment %s).", what, volume, instance, at.Device, at.ID))
 }
 
-// attachmentAfter returns the attachment of an answer in its state after the op.
 func attachmentAfter(ctx context.Context, s *session.Session, resp session.Response) (api.Attachment, session.Response, error) {
 	var at api.Attachment
 	if err := resp.Decode("attachment", &at); err != nil {

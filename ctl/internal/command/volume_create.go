@@ -63,7 +63,6 @@ func volumeAdopt(c *cli.Context, s *session.Session) error {
 	return addVolume(c, s, routes.AdoptVolume, in.Name, in, "Adopted")
 }
 
-// addVolume sends the request that creates or adopts the volume name, and prints the volume.
 func addVolume[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, verb string) error {
 	host, err := requestedHost(c, s)
 	if err != nil {
@@ -83,7 +82,7 @@ func performOnVolume[In any](ctx context.Context, s *session.Session, route rout
 	if err != nil || !finished {
 		return nil, resp, false, err
 	}
-	if !resp.Has("volume") { // the op's answer lacks it
+	if !resp.Has("volume") {
 		if resp, err = session.Get(ctx, s, routes.ShowVolume, name); err != nil {
 			return nil, resp, false, err
 		}

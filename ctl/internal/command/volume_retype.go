@@ -39,7 +39,6 @@ func volumeRetypeCommand() *cli.Command {
 	}
 }
 
-// readRetype returns the body of a retype from the flags.
 func readRetype(c *cli.Context) (api.VolumeRetype, error) {
 	in := api.VolumeRetype{
 		Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), ToPool: c.String("to-pool"), ToFormat: api.Format(c.String("to-format")),
@@ -87,7 +86,6 @@ func volumeRetype(c *cli.Context, s *session.Session) error {
 	})
 }
 
-// retype changes the type of a volume, and prints the result.
 func retype(c *cli.Context, s *session.Session, in api.VolumeRetype) error {
 	resp, finished, err := session.Perform(c.Context, s, routes.RetypeVolume, in, c.Args().First())
 	if err != nil || !finished {
@@ -103,7 +101,6 @@ func retype(c *cli.Context, s *session.Session, in api.VolumeRetype) error {
 	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s has the type %s now; it stays at %s.", v.Name, v.Type, render.Location(v.Location)))
 }
 
-// showRetypePlan prints what a retype would do.
 func showRetypePlan(c *cli.Context, s *session.Session, in api.VolumeRetype) error {
 	p, resp, err := session.Ask(c.Context, s, routes.PlanRetype, in, c.Args().First())
 	if err != nil {
