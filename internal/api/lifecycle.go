@@ -30,8 +30,8 @@ type InstanceShelve struct {
 }
 
 // InstanceUnshelve takes an instance from the shelf and starts it on Host (POST
-// /v1/instances/{instance}/unshelve). The default is the instance's last host, and at a daemon its
-// own host.
+// /v1/instances/{instance}/unshelve). If Host is empty, the registry chooses the instance's last
+// host, and a daemon its own host.
 type InstanceUnshelve struct {
 	Host string `json:"host,omitempty"`
 }
