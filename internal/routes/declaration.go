@@ -59,15 +59,15 @@ type AtRegistry struct {
 type Part int
 
 const (
-	// Answers: the host serves the call, also by a task. A change is refused while the host is
-	// fenced.
+	// Answers means that the host serves the call, also by a task. A change is refused while the
+	// host is fenced.
 	Answers Part = iota + 1
-	// Streams: the host answers with a stream, which a task cannot transport.
+	// Streams means that the host answers with a stream, which a task cannot transport.
 	Streams
-	// PassesOn: the registry serves the call. A task would return it to the registry.
+	// PassesOn means that the registry serves the call. A task would return it to the registry.
 	PassesOn
-	// Remembers: the registry serves the call, or while it is unavailable the daemon, with the
-	// registry's last answer.
+	// Remembers means that the registry serves the call, or while it is unavailable the daemon,
+	// with the registry's last answer.
 	Remembers
 )
 

@@ -51,6 +51,7 @@ type Health struct {
 	tasks []Task // nil before Run
 }
 
+// NewHealth returns a Health with these probes and conditions.
 func NewHealth(probes []Probe, conditions ...Condition) *Health {
 	h := &Health{conditions: conditions}
 	for _, p := range probes {
