@@ -7,10 +7,9 @@ import (
 	"errors"
 )
 
-// Compare reads both images, for a copy that another program made. Nil means that they hold the
-// same bytes. A *MismatchError has the first different offset, a *SizeError two different sizes.
-// Src may be an overlay over Dst. Compare uses Src, Dst, Passphrase, Network, Files and Progress of
-// spec.
+// Compare reads both images, for a copy that another program made. Nil means equal bytes. A
+// *MismatchError has the first different offset, a *SizeError two different sizes. Src may be an
+// overlay over Dst. Compare uses only Src, Dst, Passphrase, Network, Files and Progress of spec.
 func Compare(ctx context.Context, spec Spec) error {
 	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Files: spec.Files, Passphrase: spec.Passphrase, Progress: spec.Progress})
 }
@@ -40,8 +39,7 @@ func compare(ctx context.Context, spec *Spec) error {
 	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, sizeBytes))
 }
 
-// compareOverlaid is compare where Src is an overlay and this process reads the image below it, or
-// Dst, at an address.
+// compareOverlaid is compare for an overlay Src where Dst or the image below Src has an address.
 func compareOverlaid(ctx context.Context, spec *Spec) error {
 	dst, err := spec.open(ctx, spec.Dst)
 	if err != nil {
@@ -56,16 +54,15 @@ func compareOverlaid(ctx context.Context, spec *Spec) error {
 	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, dst.Size()))
 }
 
-// compareStored compares the content of both ends on stable storage.
+// compareStored compares the ends on stable storage.
 func compareStored(ctx context.Context, spec *Spec, src, dst End, m *meter) error {
-	// Data of the other program in the page cache is not stored yet.
+	// Another program's data in the page cache is not stored yet.
 	if err := errors.Join(src.Flush(), dst.Flush()); err != nil {
 		return err
 	}
 	return compareEnds(ctx, spec, src, dst, m)
 }
 
-// compareEnds reads both ends where either has data.
 func compareEnds(ctx context.Context, spec *Spec, src, dst End, m *meter) error {
 	src, dst = spec.paced(src, dst)
 	m.begin(PhaseVerify, 0)

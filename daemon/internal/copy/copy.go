@@ -18,12 +18,11 @@ type Result struct {
 	BytesResumed   int64
 	// Cloned: dst shares the space of src.
 	Cloned bool
-	// Offloaded: the storage copied by itself, so no byte passed through this host.
+	// Offloaded: no byte passed through this host.
 	Offloaded bool
-	// Verified: dst was read back and is equal.
-	Verified bool
-	// Digest is the XXH3-128, in hex, of the hashes of all 1 MiB chunks. It is empty for a clone,
-	// an offloaded copy, and a copy that keeps the base images: these hash no chunks.
+	Verified  bool
+	// Digest is the XXH3-128, in hex, of the hashes of all 1 MiB chunks. It is empty if no chunks
+	// were hashed: for a clone, an offloaded copy, and a copy that keeps the base images.
 	Digest string
 }
 
@@ -57,8 +56,8 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyEnds copies between two ends; lock is the locked file of dst. It clones if the ends support
-// that, lets the storage copy if it can, and otherwise streams.
+// copyEnds clones if the ends support that, lets the storage copy if it can, and otherwise
+// streams. lock is the locked file of dst.
 func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {
@@ -74,7 +73,7 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 		return Result{}, err
 	}
 	spec.askThin(lock, dst)
-	// On some filesystems, data of src's last writer in the page cache has no extents yet.
+	// On some filesystems, data in the page cache has no extents yet.
 	if err := src.Flush(); err != nil {
 		return Result{}, err
 	}
@@ -119,7 +118,6 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 	return result, err
 }
 
-// compareOffloaded verifies an offloaded copy, which is flushed already.
 func compareOffloaded(ctx context.Context, spec *Spec, src, dst End, m *meter) (Result, error) {
 	result := Result{BytesTotal: src.Size(), Offloaded: true}
 	if !spec.Verify {

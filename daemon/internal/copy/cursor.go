@@ -9,12 +9,12 @@ import (
 )
 
 // Cursor records the completed parts of a copy, so that another process can continue it. It is a
-// log: 16 bytes for each chunk with data. It belongs to one dst, and one src in its present state:
-// if either may have changed, start with an empty cursor. Only one copy at a time may use it.
+// log of 16 bytes for each chunk with data. It belongs to one dst and one unchanged src; if either
+// may have changed, start with an empty cursor. Only one copy at a time may use it.
 type Cursor interface {
-	// Load returns all appended records in order; nothing if there are none.
+	// Load returns all appended records in order, or nothing.
 	Load() ([]byte, error)
-	// Append adds a record. When it returns nil, the record is on stable storage. If the process
+	// Append adds a record, which is on stable storage when Append returns nil. If the process
 	// dies in Append, the record is complete or absent.
 	Append(record []byte) error
 }
@@ -37,7 +37,6 @@ func beginRecord(src, dst string, sizeBytes int64) []byte {
 	return binary.BigEndian.AppendUint64(b, xxh3.HashString(src+"\x00"+dst))
 }
 
-// appendRun appends the record of a run with hashes in the table.
 func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	kind := byte(recordData)
 	if r.zero {
@@ -55,9 +54,8 @@ func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	return b
 }
 
-// restore marks the chunks done that the log records for the copy of begin, and returns the runs in
-// the recorded order. found is false, and nothing is marked, if the log is empty, of another copy,
-// or not a log.
+// restore marks the chunks done that the log records for the copy of begin, and returns the runs
+// in the recorded order. found is false if the log is empty, of another copy, or not a log.
 func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 	log = afterOffload(log, len(begin))
 	for len(log) > 0 {
@@ -83,16 +81,16 @@ func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 	return runs, found
 }
 
-// runHeadBytes is the size of a run record before its hashes.
+// runHeadBytes is the size of a run record without its hashes.
 const runHeadBytes = 17
 
-// parseRun parses a run record and returns its size; size 0 means that it is not a run record.
+// parseRun returns a run and the size of its record, 0 if it is no run record.
 func parseRun(log []byte) (r run, size int) {
 	if len(log) < runHeadBytes || log[0] != recordData && log[0] != recordZero {
 		return run{}, 0
 	}
 	first, count := binary.BigEndian.Uint64(log[1:]), binary.BigEndian.Uint64(log[9:])
-	const maxChunks = 1 << 40 // more than any image has
+	const maxChunks = 1 << 40
 	if first > maxChunks || count > maxChunks {
 		return run{}, 0
 	}
@@ -121,13 +119,12 @@ func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 	return true
 }
 
-// The cursor records of an offloaded copy. They precede the records of a copy by chunks, if the
-// copy became one.
+// The cursor records of an offloaded copy precede the records of a copy by chunks that continued
+// it.
 const (
 	// recordOffload starts an offload, and invalidates all records before it.
 	recordOffload = 'O'
-	// recordAsked: the storage was requested to copy a range. The range is open until another
-	// record follows.
+	// recordAsked: the storage was requested to copy a range, which is open until the next record.
 	recordAsked = 'A'
 	// recordCopied has the end of the range where dst equals src on stable storage.
 	recordCopied = 'C'
@@ -135,10 +132,10 @@ const (
 	recordRefused = 'R'
 )
 
-// offloadRecordBytes is the size of all of them except the first, which is longer.
+// offloadRecordBytes is the size of the records above, except recordOffload.
 const offloadRecordBytes = 17
 
-// offloadRecordSize returns the size of the log's first record; 0 if it is not an offload record.
+// offloadRecordSize returns the size of the log's first record; 0 if it is no offload record.
 func offloadRecordSize(log []byte, headBytes int) int {
 	size := 0
 	switch log[0] {
@@ -153,7 +150,6 @@ func offloadRecordSize(log []byte, headBytes int) int {
 	return size
 }
 
-// afterOffload returns the log without its leading offload records.
 func afterOffload(log []byte, headBytes int) []byte {
 	for len(log) > 0 {
 		size := offloadRecordSize(log, headBytes)

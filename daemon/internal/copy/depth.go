@@ -17,19 +17,17 @@ const (
 	// depthEvery is how often an adaptive depth checks the rate. Each interval contains a flush of
 	// dst (saveInterval).
 	depthEvery = time.Second
-	// depthStep is how many chunks a trial adds or removes.
-	depthStep = 4
-	// A larger depth must raise the rate by moreIsWorth. A smaller depth must keep lessIsWorth of
-	// the rate; it shortens the queue for other users. Changes in between are a disk's noise.
+	depthStep  = 4
+	// A larger depth must raise the rate by moreIsWorth. A smaller depth, which shortens the queue
+	// for other users, must keep lessIsWorth of the rate. Changes in between are a disk's noise.
 	moreIsWorth, lessIsWorth = 1.1, 0.95
-	// depthRest is how many checks pass between a failed trial and the next trial.
+	// depthRest is the number of checks between a failed trial and the next trial.
 	depthRest = 10
 )
 
-// depth is the number of chunks in flight: as many workers take chunks, one at a time. For storage
-// with a long latency that works in parallel, such as a network, an adaptive depth tries up to
-// maxWorkers. It keeps a larger depth only if the rate rises enough. It never goes below
-// defaultWorkers: slowing down for a guest is the task of a Pacer.
+// depth is the number of chunks in flight, one for each worker. For parallel storage with a long
+// latency, such as a network, an adaptive depth tries more. It never goes below defaultWorkers:
+// slowing down for a guest is the task of a Pacer.
 type depth struct {
 	most int // existing workers
 
@@ -59,8 +57,6 @@ func adaptiveDepth() *depth {
 	return d
 }
 
-// enter waits until this worker, counted from 0, may take a chunk. It returns false when there are
-// no more chunks.
 func (d *depth) enter(worker int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +74,6 @@ func (d *depth) end() {
 	d.changed.Broadcast()
 }
 
-// done adds the bytes of a completed chunk.
 func (d *depth) done(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +84,7 @@ func (d *depth) done(bytes int64) {
 	}
 }
 
-// look starts or judges a trial by the rate since the last check.
+// look starts a trial, or checks it, by the rate since the last check.
 func (d *depth) look(rate float64) {
 	switch {
 	case d.trying:

@@ -4,16 +4,14 @@
 // copy by reading dst back. It knows images, but no volumes, guests or migrations: the guest's
 // needs are a Pacer, the operator's a Limiter.
 //
-// The engine works on End, one side of a copy, and asks an end for its abilities, never for its
-// type. Raw files and block devices are ends. Images of other formats are ends too: QEMU opens them
-// and serves them by NBD (package qemuimg).
+// Raw files and block devices are ends of a copy. Images of other formats are ends too: QEMU
+// serves them by NBD (package qemuimg).
 //
-// An image is divided into chunks of 1 MiB. Each chunk is read once, hashed (XXH3-128) as read, and
-// written; zeros are deallocated instead. A Cursor records completed chunks, but only after a flush
+// An image is divided into chunks of 1 MiB. Each chunk is read once, hashed (XXH3-128) as read,
+// and written; zeros are deallocated instead. A Cursor records completed chunks only after a flush
 // of dst, so that a recorded chunk is on stable storage whatever crashes.
 //
-// Verification reads dst back and compares hashes. It reads a chunk back as soon as it is on stable
-// storage, while other chunks are still copied, so that both directions of a device are busy. At
-// the end it reads the remaining chunks, and a sample of the earlier ones to detect a device that
-// has put later bytes over them.
+// Verification reads dst back and compares hashes. It reads a chunk back as soon as it is on
+// stable storage, so that both directions of a device are busy. At the end it reads the remaining
+// chunks, and a sample of the earlier ones to detect a device that has put later bytes over them.
 package copy

@@ -4,12 +4,12 @@ package copy
 
 import "io"
 
-// End is one side of a copy: an open raw image. Its methods may be called concurrently. If an end
-// lacks an ability, its method falls back (Zero writes zeros, Extent reports only data), so that
-// the engine need not ask. Abilities without a fallback have their own interface (Cloner).
+// End is one side of a copy: an open raw image. Its methods may be called concurrently. A method
+// falls back if the end lacks an ability: Zero writes zeros, Extent reports only data. Abilities
+// without a fallback have their own interface (Cloner).
 type End interface {
-	// ReaderAt and WriterAt transfer whole buffers: fewer bytes come with an error. They accept all
-	// buffers, and are fast for buffers from newBuffer at multiples of 4 KiB.
+	// ReaderAt and WriterAt transfer whole buffers: fewer bytes come with an error. They are fast
+	// for buffers from newBuffer at multiples of 4 KiB.
 	io.ReaderAt
 	io.WriterAt
 	// Size returns the size in bytes, which never changes.
@@ -28,7 +28,7 @@ type End interface {
 // Cloner is an End that may be able to share the space of another End.
 type Cloner interface {
 	// CloneFrom makes the end's content equal to src without moving bytes. It returns
-	// errors.ErrUnsupported, and changes nothing, if these two ends cannot share.
+	// errors.ErrUnsupported, and changes nothing, if these ends cannot share.
 	CloneFrom(src End) error
 }
 

@@ -11,8 +11,8 @@ import (
 
 // The errors that this package shares with package qemuimg.
 type (
-	// SizeError reports that an image does not have its required size: the size of src, or the size
-	// that the caller stated.
+	// SizeError reports that an image does not have the size of src, or the size that the caller
+	// stated.
 	SizeError = qemuimg.SizeError
 	// MismatchError has the first offset where dst differs from src.
 	MismatchError = qemuimg.MismatchError
@@ -63,8 +63,8 @@ func (e *FlushError) Error() string { return fmt.Sprintf("flush %s: %v", e.Path,
 
 func (e *FlushError) Unwrap() error { return e.Err }
 
-// UnansweredError reports that the storage has not answered a request to copy a range. It may still
-// write to dst, so no other user may get dst.
+// UnansweredError reports that the storage has not answered a request to copy a range. It may
+// still write to dst, so no other user may get dst.
 type UnansweredError struct {
 	Path   string
 	Offset int64

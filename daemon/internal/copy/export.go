@@ -12,16 +12,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/network"
 )
 
-// exportEnd is the image at an address: an export of an NBD server, or a served RBD image. Unlike a
-// file's locks, nothing excludes other writers; the caller must know that there are none.
+// exportEnd is the image at an address: an export of an NBD server, or a served RBD image. It has
+// no locks; the caller must know that there are no other writers.
 type exportEnd struct {
 	*nbd.Export
 
 	path string
 }
 
-// openExport opens the image at an address. Reads end when ctx ends: a server that does not answer
-// does not block a cancel.
+// openExport opens the image at an address. Reads end with ctx: a silent server does not block a
+// cancel.
 func openExport(ctx context.Context, access network.Access, path string, writable bool) (End, error) {
 	export, err := access.Open(ctx, path, writable)
 	if err != nil {
@@ -51,8 +51,7 @@ func (e exportEnd) Zero(off, n int64) error {
 	return nil
 }
 
-// Flush makes the server flush the written data. The server decides whether later reads come from
-// the storage.
+// Flush makes the server flush. The server decides whether later reads come from the storage.
 func (e exportEnd) Flush() error {
 	if err := e.Export.Flush(); err != nil {
 		return &FlushError{e.path, err}

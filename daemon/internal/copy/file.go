@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// fileEnd is a regular file or a block device. It has two descriptors: one with O_DIRECT for whole
-// aligned blocks, and a buffered one for the rest: a tail shorter than a block, and filesystems
-// that refuse O_DIRECT.
+// fileEnd is a regular file or a block device: one descriptor with O_DIRECT for whole aligned
+// blocks, and a buffered one for a tail shorter than a block and for filesystems that refuse
+// O_DIRECT.
 type fileEnd struct {
 	path     string
 	sizeByte int64
@@ -64,7 +64,6 @@ func openFile(files openfile.Files, path string, writable bool, directFlag int) 
 	return f, nil
 }
 
-// imageError converts the error of a refused path to this package's type.
 func imageError(err error) error {
 	if bad := (*openfile.Error)(nil); errors.As(err, &bad) {
 		return &ImageError{Path: bad.Path, Reason: bad.Reason}
@@ -90,8 +89,8 @@ func (f *fileEnd) WriteAt(p []byte, off int64) (int, error) {
 	return f.transfer((*os.File).WriteAt, p, off)
 }
 
-// transfer transfers the whole aligned blocks of p directly and the rest through the page cache.
-// The two never share a page.
+// transfer moves the whole aligned blocks of p directly and the rest through the page cache. The
+// two never share a page.
 func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []byte, off int64) (int, error) {
 	n := 0
 	if head := f.directBytes(p, off); head > 0 {
@@ -99,8 +98,8 @@ func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []
 		n, err = move(f.direct, p[:head], off)
 		switch {
 		case errors.Is(err, unix.EINVAL):
-			// Either some filesystems refuse the first direct transfer, or a short transfer
-			// continued off a block border. The buffered descriptor then gets the true error.
+			// Some filesystems refuse the first direct transfer. Otherwise a short transfer
+			// continued off a block border, and the buffered descriptor gets the true error.
 			f.directOff.CompareAndSwap(false, n == 0)
 		case err != nil || n == len(p):
 			return n, err
@@ -120,8 +119,8 @@ func (f *fileEnd) directBytes(p []byte, off int64) int {
 	return len(p) &^ (alignBytes - 1)
 }
 
-// Extent asks the filesystem. A block device is all data, as is a file on a filesystem without
-// support for extents.
+// Extent asks the filesystem. A block device is all data, as is a file without support for
+// extents.
 func (f *fileEnd) Extent(off int64) (int64, bool, error) {
 	if !f.regular {
 		return f.sizeByte, true, nil

@@ -19,7 +19,7 @@ import (
 type FoldSpec struct {
 	// Overlay is the path of the overlay.
 	Overlay string
-	// Into is the target of the fold: raw, at an address, with a stated size that is the overlay's.
+	// Into is the target of the fold: raw, at an address, with the overlay's size stated.
 	Into Image
 	// Network reaches the image at the address.
 	Network network.Access
@@ -31,8 +31,8 @@ type FoldSpec struct {
 
 // Fold writes the overlay's own data into the image at an address, and flushes that image. It
 // returns ErrInUse if another program has the overlay open. The overlay does not change, so an
-// interrupted fold is simply repeated. Until a fold succeeds, only overlay and image together have
-// the content.
+// interrupted fold is repeated. Until a fold succeeds, only overlay and image together have the
+// content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
 	sizeBytes := f.Into.SizeBytes
 	overlay, err := openOverlay(f.Overlay, f.Files, sizeBytes)
@@ -67,7 +67,6 @@ func openOverlay(path string, files openfile.Files, sizeBytes int64) (*qemuimg.O
 	})
 }
 
-// overlaySpans returns the chunks where the overlay may have data.
 func overlaySpans(overlay *qemuimg.Overlay, sizeBytes int64) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		for off := overlay.Next(0); off < sizeBytes; off = overlay.Next(off + chunkBytes) {
@@ -78,7 +77,6 @@ func overlaySpans(overlay *qemuimg.Overlay, sizeBytes int64) iter.Seq2[span, err
 	}
 }
 
-// foldSpan writes the overlay's pieces in a span.
 func (e *pair) foldSpan(overlay *qemuimg.Overlay, s span, buf []byte) error {
 	pieces, err := overlay.Pieces(s.off, s.n)
 	for _, p := range pieces {

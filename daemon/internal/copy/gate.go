@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// gate bounds the copy's bytes in flight to the pacer's limit. A guest's request waits for the
-// requests that the device got before it. The gate bounds these; pauses between large requests
-// would only make long waits rarer.
+// gate bounds the copy's bytes in flight to the pacer's limit, because a guest's request waits for
+// the earlier requests at the device. Pauses between large requests would only make long waits
+// rarer.
 type gate struct {
 	pace Pacer
 
@@ -54,8 +54,8 @@ func (g *gate) leave(n int64) {
 	g.left.Signal()
 }
 
-// pieceBytes returns the size of the next request. Two of them fit into the limit, so that one is
-// written while another is read.
+// pieceBytes returns the size of the next request. Two requests fit into the limit: a write and a
+// read.
 func (g *gate) pieceBytes() int {
 	allowed, _ := g.pace.Allow()
 	piece := int64(chunkBytes)

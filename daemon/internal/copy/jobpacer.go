@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// Constants of the pacer of a block job.
 const (
 	// jobLimitPerByte converts bytes in flight to a speed limit in bytes per second: QEMU chooses
-	// the bytes in flight itself, and only its speed can be set. The bytes in flight move in 10 ms,
+	// a job's bytes in flight, and only its speed can be set. The bytes in flight move in 10 ms,
 	// so the lowest limit is 6.25 MiB/s.
 	jobLimitPerByte = 100
-	// A limit changes only by at least this factor: each change is a libvirt call.
+	// A limit changes by at least this factor: each change is a libvirt call.
 	jobLimitStep = 1.2
 	// convergenceMargin is the factor over the speed that the job needs to end in time.
 	convergenceMargin = 1.25
-	// After stuckAfter without progress the job gets no limit, for liftFor the first time. The time
-	// doubles with each repetition.
+	// After stuckAfter without progress the job gets no limit, for liftFor the first time, and
+	// twice as long each next time.
 	stuckAfter = 3 * time.Second
 	liftFor    = 30 * time.Second
-	// A job with a bound and at most briefBytes left has no limit for briefTime. It copies the
-	// guest's own overlay, which is slower for the guest than a disk with a copy. A short job
-	// disturbs the guest less than measuring a limit would.
+	// A job with a bound and at most briefBytes left has no limit for briefTime: a short job
+	// disturbs the guest less than measuring a limit would. It copies the guest's own overlay,
+	// which is slower for the guest than a disk with a copy.
 	briefBytes = 32 << 20
 	briefTime  = 300 * time.Millisecond
 	briefTick  = 25 * time.Millisecond
@@ -39,9 +38,9 @@ type JobProgress struct {
 	Synchronous bool
 }
 
-// JobPacer slows a QEMU block job down for its guest. GuestPacer computes the limit, and JobPacer
-// sets it as the speed of the job. Without further calls of Look the job keeps its last limit,
-// which is never below 6.25 MiB/s.
+// JobPacer slows a QEMU block job down for its guest: it sets GuestPacer's limit as the speed of
+// the job. Without further calls of Look the job keeps its last limit, which is never below 6.25
+// MiB/s.
 //
 // A job must end however much the guest writes. So it gets at least the speed that it needs to end
 // within a bound, and a job without progress gets no limit.
@@ -66,8 +65,8 @@ type JobPacer struct {
 }
 
 // NewJobPacer returns the pacer of a job that starts, or was found, at now. guest has the counters
-// of the guest's disk; ok is false if they could not be read. The job keeps keepShare of its speed,
-// and ends within bound if bound is not 0.
+// of the guest's disk; ok is false if they could not be read. The job keeps keepShare of its
+// speed, and ends within bound if bound is not 0.
 func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, bound time.Duration) *JobPacer {
 	p := &JobPacer{guest: NewGuestPacer(nil, keepShare), at: now, least: math.MaxInt64, leastAt: now, lift: liftFor}
 	if bound > 0 {
@@ -77,7 +76,7 @@ func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, 
 	return p
 }
 
-// begin starts to measure the guest's latency, before the latency limits the job.
+// begin measures the guest's latency before the latency limits the job.
 func (p *JobPacer) begin(guest GuestLatency, ok bool) {
 	p.guest.mu.Lock()
 	defer p.guest.mu.Unlock()
@@ -87,7 +86,7 @@ func (p *JobPacer) begin(guest GuestLatency, ok bool) {
 	p.guest.begin(guest, ok)
 }
 
-// SetKeepShare changes the share of its speed that the job keeps. With 1 the job has no limit.
+// SetKeepShare changes the kept share of the job's speed; 1 means no limit.
 func (p *JobPacer) SetKeepShare(share float64) { p.guest.SetKeepShare(share) }
 
 // Paced returns how long the job had a limit.
@@ -104,8 +103,8 @@ func (p *JobPacer) State() PaceState {
 	return p.guest.State()
 }
 
-// Tick returns the time until the next Look. It is short while the job may end within a moment, so
-// that Look sees the end promptly.
+// Tick returns the time until the next Look. It is short while the job may end soon, so that Look
+// sees the end promptly.
 func (p *JobPacer) Tick(now time.Time) time.Duration {
 	if now.Before(p.brief) || !p.looked && now.Sub(p.at) < briefTime {
 		return briefTick
@@ -154,7 +153,6 @@ func (p *JobPacer) moved(job JobProgress) int64 {
 	return max(0, job.Done-p.last.Done)
 }
 
-// converging raises a limit to the speed that the job needs to end.
 func (p *JobPacer) converging(now time.Time, limit int64) int64 {
 	p.catching = false
 	if limit == 0 {
@@ -191,7 +189,7 @@ func (p *JobPacer) set(limit int64) {
 	}
 }
 
-// jobLimit converts the allowed bytes in flight to the speed of a job; 0 means no limit.
+// jobLimit converts the allowed bytes in flight to a job's speed; 0 means no limit.
 func (p *GuestPacer) jobLimit() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Layered is an End over other images. Their bytes show through where the image has none.
+// Layered is an End over other images. Their bytes show through where it has none.
 type Layered interface {
 	End
-	// Own reports whether the image itself has the bytes at off, data or zeros, and the end of that
-	// range.
+	// Own reports whether the image itself has the bytes at off, data or zeros, and the end of
+	// that range.
 	Own(off int64) (until int64, own bool, err error)
 }
 
 // keptBase is a copy between two images over the same base images. It writes only the bytes that
-// src itself has to dst; the rest shows through in both.
+// src itself has; the rest shows through in both.
 type keptBase struct {
 	src, dst Layered
 	// inherited marks the chunks that src does not have.
@@ -34,7 +34,6 @@ func newKeptBase(spec *Spec, src, dst End) (*keptBase, error) {
 	return &keptBase{src: s, dst: d, inherited: make([]bool, (src.Size()+chunkBytes-1)/chunkBytes)}, nil
 }
 
-// sameChain reports whether two non-nil backing chains are equal.
 func sameChain(a, b *qemuimg.Image) bool {
 	if a == nil || b == nil {
 		return false
@@ -110,15 +109,13 @@ func (k *keptBase) write(p []byte, off int64, write func(p []byte, off int64) (i
 	return written, left, nil
 }
 
-// inherit marks the chunks of a span as inherited.
 func (k *keptBase) inherit(s span) {
 	for i := range s.chunks() {
 		k.inherited[s.firstChunk()+i] = true // each by one worker
 	}
 }
 
-// verify checks that dst has no bytes of its own where src has none: there both show the same
-// bytes.
+// verify checks that dst has no bytes of its own where src has none.
 func (k *keptBase) verify(ctx context.Context, table *chunkTable, mismatch *firstMismatch) error {
 	for chunk, inherited := range k.inherited {
 		if !inherited {

@@ -7,14 +7,13 @@ import "time"
 const (
 	// The copy slows down if the mean latency exceeds tolerated times the idle latency.
 	// toleratedSlack, and the spread of the idle latency, avoid a reaction to a disk's noise.
-	tolerated      = 1.5
-	toleratedSlack = 300 * time.Microsecond
-	// minSampleRequests are enough requests for a mean.
+	tolerated         = 1.5
+	toleratedSlack    = 300 * time.Microsecond
 	minSampleRequests = 4
 )
 
-// latencyWatch compares the mean latency of one kind of guest requests with the latency while the
-// copy is paused.
+// latencyWatch compares the latency of one kind of requests with their latency while the copy is
+// paused.
 type latencyWatch struct {
 	before   Latency
 	measured bool // before is set
@@ -26,13 +25,12 @@ type latencyWatch struct {
 	means []time.Duration
 }
 
-// restart starts to count from now on.
 func (w *latencyWatch) restart(now Latency, ok bool) {
 	w.before, w.measured, w.means = now, ok, nil
 }
 
-// mean returns the mean latency since its last known result or since restart. known is false before
-// there were enough requests.
+// mean returns the mean latency since its last known result or since restart. known is false
+// without enough requests.
 func (w *latencyWatch) mean(now Latency, ok bool) (time.Duration, bool) {
 	before := w.before
 	// Lower counters belong to a new process of the guest.
@@ -47,15 +45,14 @@ func (w *latencyWatch) mean(now Latency, ok bool) (time.Duration, bool) {
 	return (now.Total - before.Total) / time.Duration(now.Requests-before.Requests), true
 }
 
-// learn takes a look while the copy is paused.
 func (w *latencyWatch) learn(now Latency, ok bool) {
 	if mean, known := w.mean(now, ok); known {
 		w.means = append(w.means, mean)
 	}
 }
 
-// learned ends a quiet time. With too few requests nothing is known: the guest's activity after a
-// pause is not compared with an old value.
+// learned ends a quiet time. With too few requests the latency is unknown: an old value is not
+// used after a pause.
 func (w *latencyWatch) learned() {
 	w.idle, w.tolerated = 0, 0
 	if len(w.means) == 0 {
@@ -75,7 +72,7 @@ type Latency struct {
 	Total    time.Duration
 }
 
-// GuestLatency has the counters of a guest's disk since the guest's process started.
+// GuestLatency has the counters of a guest's disk since its process started.
 type GuestLatency struct {
 	Reads, Writes, Flushes Latency
 }
@@ -83,12 +80,12 @@ type GuestLatency struct {
 func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
 
 // strain is the highest latency of all kinds of requests. known is true if one kind had enough
-// requests. learned is false if the guest makes requests of a kind that it did not make while the
-// copy was paused.
+// requests. learned is false if the guest makes requests of a kind that was absent while the copy
+// was paused.
 type strain struct {
 	worst          float64 // 1 is the tolerated latency
 	known, learned bool
-	kind           int // kind of the highest latency
+	kind           int
 	mean           time.Duration
-	excess         float64 // relative excess of the mean over the latency without the copy
+	excess         float64 // relative excess over the latency without the copy
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limiter caps the bytes per second of the copies that share it. The cap may change at any time;
-// waiting copies notice the change at once. A nil Limiter caps nothing.
+// Limiter caps the bytes per second of the copies that share it. Waiting copies notice a changed
+// cap at once. A nil Limiter caps nothing.
 type Limiter struct {
 	mu      sync.Mutex
 	bucket  *rate.Limiter // nil means no cap
@@ -63,7 +63,6 @@ func (l *Limiter) wait(ctx context.Context, n int64) error {
 	}
 }
 
-// waitAll is wait for any number of bytes.
 func (l *Limiter) waitAll(ctx context.Context, n int64) error {
 	for n > 0 {
 		part := min(n, chunkBytes)
@@ -75,7 +74,6 @@ func (l *Limiter) waitAll(ctx context.Context, n int64) error {
 	return ctx.Err()
 }
 
-// bytesPerSecond returns the present cap, 0 if there is none.
 func (l *Limiter) bytesPerSecond() int64 {
 	if l == nil {
 		return 0

@@ -14,20 +14,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The locked bytes of an image. They need not exist: locks ignore the file's size.
+// The locked bytes of an image need not exist: locks ignore the file's size.
 const (
 	// copyLockOffset is a byte that copies lock to exclude each other.
 	copyLockOffset = 1 << 62
-	// QEMU locks single bytes from 100 on for its own use of an image, and from 200 on for the uses
-	// that it denies to others. Locking all of them excludes every guest and every QEMU tool.
+	// QEMU locks single bytes from 100 on for its own use of an image, and from 200 on for the
+	// uses that it denies to others. Locking all of them excludes every guest and every QEMU tool.
 	qemuLockOffset = 100
 	qemuLockBytes  = 200
 )
 
-// lockDst excludes all other writers of dst: other copies, and guests. If QEMU serves dst, QEMU
-// takes its own locks against guests. A block device is opened exclusively, which mounts and volume
-// managers respect. It returns ErrInUse if another program has dst. The locks end with the returned
-// file, even after a crash. An image at an address has no locks: the file is nil.
+// lockDst excludes other copies and guests from writing to dst. If QEMU serves dst, QEMU takes its
+// own locks against guests. A block device is opened exclusively, which mounts and volume managers
+// respect. It returns ErrInUse if another program has dst. The locks end with the returned file,
+// even after a crash. An image at an address has no locks: the file is nil.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 
 // lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other only.
@@ -67,8 +67,8 @@ func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	return f, nil
 }
 
-// stillNamed checks that the path still names the written image. An image that was unlinked or
-// replaced during the copy disappears when its last descriptor is closed.
+// stillNamed checks that the path still names the written image. An unlinked or replaced image
+// disappears when its last descriptor is closed.
 func stillNamed(f *os.File) error {
 	if f == nil {
 		return nil
@@ -84,8 +84,8 @@ func stillNamed(f *os.File) error {
 	return err
 }
 
-// lockBytes locks bytes for the open file, not for the process, so that copies in one process
-// exclude each other too.
+// lockBytes locks for the open file, not for the process, so that copies in one process exclude
+// each other too.
 func lockBytes(f *os.File, kind int16, off, n int64) error {
 	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: off, Len: n}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)

@@ -22,7 +22,6 @@ func (f *firstMismatch) found(offset int64) {
 	f.offset = min(f.offset, offset)
 }
 
-// before reports whether a byte below off is known to differ.
 func (f *firstMismatch) before(off int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

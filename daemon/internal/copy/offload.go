@@ -4,8 +4,8 @@ package copy
 
 import "context"
 
-// Offload lets the storage that has both ends copy between them. The storage gets one range after
-// the other; cursor, cap and pace stay in this package (DESIGN.md of package connector, section 5).
+// Offload lets the storage that has both ends copy between them, range by range. Cursor, cap and
+// pace stay in this package (DESIGN.md of package connector, section 5).
 type Offload struct {
 	// GranularityBytes: the offset and length of every range are multiples of it.
 	GranularityBytes int64
@@ -13,9 +13,9 @@ type Offload struct {
 	// again.
 	Offered bool
 	// Ask requests a copy of n bytes from off, and returns where dst ceases to equal src after a
-	// flush. answered is true if the storage answered and has stopped. errors.ErrUnsupported is the
-	// answer of a storage that does not copy between these ends.
+	// flush. answered is true if the storage answered and has stopped. errors.ErrUnsupported means
+	// that the storage does not copy between these ends.
 	Ask func(ctx context.Context, off, n int64) (until int64, answered bool, err error)
-	// Refused, if set, is called with the reason why Volferry and not the storage copies.
+	// Refused, if set, gets the reason why Volferry and not the storage copies.
 	Refused func(error)
 }

@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	// offloadStep is the size of the first request, and the least size unless a cap requires less.
 	offloadStep = 16 << 20
 	// A piece takes pieceTime, or guestPieceTime if a guest must be spared. A rest follows each
 	// piece.
@@ -27,7 +26,6 @@ var (
 	maxOffloadPiece int64 = 256 << 20
 )
 
-// offloader is one offloaded copy.
 type offloader struct {
 	*Offload
 
@@ -71,7 +69,6 @@ func (s *Spec) offload(ctx context.Context, src, dst End, m *meter) (done bool, 
 	return true, nil
 }
 
-// piece copies the next piece, at the pace of the spec.
 func (o *offloader) piece(ctx context.Context, sizeBytes int64) (supported bool, err error) {
 	off := o.log.until
 	n := min(o.pieceBytes(), sizeBytes-off)
@@ -95,7 +92,6 @@ func (o *offloader) piece(ctx context.Context, sizeBytes int64) (supported bool,
 	return true, o.rest(ctx, took)
 }
 
-// pieceBytes returns the size of the next piece.
 func (o *offloader) pieceBytes() int64 {
 	n := int64(offloadStep)
 	if o.bytesPerSecond > 0 {
@@ -116,8 +112,8 @@ func (o *offloader) pieceBytes() int64 {
 	return max(n-n%unit, unit)
 }
 
-// rest leaves the storage to the guest after a piece, for a time that follows from took and the
-// pacer. The piece itself cannot be slowed down.
+// rest leaves the storage to the guest after a piece, which itself cannot be slowed down. The time
+// follows from took and the pacer.
 func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 	pace := o.spec.Pace
 	for began := time.Now(); pace != nil; {
@@ -139,7 +135,7 @@ func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 }
 
 // ask requests a copy of a range, and logs the result. If ctx ends during the request, ask still
-// waits for the answer: without it the range must be requested again.
+// waits for the answer: otherwise the range must be requested again.
 func (o *offloader) ask(ctx context.Context, off, n int64) (supported bool, err error) {
 	if err := o.log.asked(off, n); err != nil {
 		return false, err

@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// offloadLog is the state of an offloaded copy in a cursor.
 type offloadLog struct {
 	cursor Cursor
 	head   []byte
@@ -22,7 +21,6 @@ type offloadLog struct {
 	streamed bool
 }
 
-// openOffloadLog reads the state of this copy from a cursor, which may be nil.
 func openOffloadLog(cursor Cursor, src, dst string, sizeBytes int64) (*offloadLog, error) {
 	l := &offloadLog{cursor: cursor, head: beginRecord(src, dst, sizeBytes)}
 	l.head[0] = recordOffload
@@ -60,7 +58,6 @@ func (l *offloadLog) read(log []byte) {
 	}
 }
 
-// begin starts the log, unless it has begun.
 func (l *offloadLog) begin() error {
 	if l.begun {
 		return nil
@@ -96,7 +93,7 @@ func offloadRecord(kind byte, a, b int64) []byte {
 	return binary.BigEndian.AppendUint64(record, uint64(b))
 }
 
-// openError returns the error of an open range, nil if there is none.
+// openError returns the error of an open range, or nil.
 func (l *offloadLog) openError(dst string, err error) error {
 	if !l.open {
 		return nil
@@ -104,9 +101,9 @@ func (l *offloadLog) openError(dst string, err error) error {
 	return &UnansweredError{Path: dst, Offset: l.off, Bytes: l.n, Err: err}
 }
 
-// Restart makes the next copy with this cursor start again. That copy still repeats the request for
-// an unanswered range. needed is false if there is no such range: the cursor may then be removed
-// instead.
+// Restart makes the next copy with this cursor start again. That copy still repeats the request
+// for an unanswered range. needed is false if there is no such range: the cursor may then be
+// removed instead.
 func Restart(cursor Cursor) (needed bool, err error) {
 	log, err := cursor.Load()
 	if err != nil {

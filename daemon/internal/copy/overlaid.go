@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overlaid is an overlay together with the raw image below it. It ignores the backing file name in
-// the overlay's header.
+// overlaid is an overlay over the given raw image. It ignores the backing file name in the
+// overlay's header.
 type overlaid struct {
 	End // the image below
 
@@ -36,7 +36,6 @@ func (o *overlaid) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Extent reports data wherever the overlay may have some.
 func (o *overlaid) Extent(off int64) (until int64, data bool, err error) {
 	next := o.overlay.Next(off)
 	if next <= off {
@@ -59,7 +58,7 @@ func (s *Spec) atAddress() bool {
 		(api.IsNetwork(below.Path) || api.IsNetwork(s.Dst.Path))
 }
 
-// openOverlaid opens Src for a comparison with dst; atAddress must be true. It returns ErrInUse if
+// openOverlaid opens Src for a comparison with dst, if atAddress is true. It returns ErrInUse if
 // another program has the overlay open.
 func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	is := s.Src.Backing

@@ -10,9 +10,9 @@ import (
 // PaceDoing is the activity of a pacer.
 type PaceDoing string
 
-// The activities of a pacer. PaceKeepsShare: the guest still suffers, but the copy keeps its share
-// of speed. PaceDoesNotHelp: the copy is not limited, because the guest suffers as much from a slow
-// copy. PaceCatchesUp: a block job must be faster than the guest's writes.
+// PaceKeepsShare: the guest still suffers, but the copy keeps its share of speed. PaceDoesNotHelp:
+// the copy is not limited, because the guest suffers as much from a slow copy. PaceCatchesUp: a
+// block job must be faster than the guest's writes.
 const (
 	PaceFree        PaceDoing = "free"
 	PaceMeasures    PaceDoing = "measures"
@@ -22,7 +22,6 @@ const (
 	PaceCatchesUp   PaceDoing = "catches_up"
 )
 
-// requestKinds are the kinds of GuestLatency, in its order.
 var requestKinds = [...]string{"reads", "writes", "flushes"}
 
 // PacedStates returns all states of a copy that affects its guest, without latencies.

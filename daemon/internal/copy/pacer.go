@@ -18,49 +18,44 @@ type Pacer interface {
 	Allow() (inFlightBytes int64, rest time.Duration)
 	// Moved is called with the bytes of every finished request. It must not block.
 	Moved(bytes int64)
-	// Duty returns the share of time that a child process may work, because its single requests
-	// cannot be delayed.
+	// Duty returns the share of time that a child process may work: its single requests cannot be
+	// delayed.
 	Duty() float64
 }
 
-// Constants of the guest's pacer.
 const (
 	// paceTick is how often the pacer reads the guest's latency.
 	paceTick = 100 * time.Millisecond
 	// quietEvery is how often the copy pauses to measure the guest's latency without it, because
-	// the guest's activity changes. quietTicks is the length of the pause: one tick to drain the
-	// requests in flight, the others to measure. That is 1.3 % of the time. Before the copy starts
-	// there is nothing to drain.
+	// the guest's activity changes. The pause takes quietTicks: one tick to drain the requests in
+	// flight, the others to measure. That is 1.3 % of the time. Before the copy starts there is
+	// nothing to drain.
 	quietEvery      = 30 * time.Second
 	quietTicks      = 4
 	firstQuietTicks = quietTicks - 1
 	// fullTicks is how long the copy then has no limit, to measure its full speed: 0.7 % of the
-	// time. It continues, up to maxFullTicks, while each look shows more than stillFaster times the
-	// previous speed: a copy starts slowly, and would be held to a share of that speed for half a
-	// minute.
+	// time. It continues, up to maxFullTicks, while each look shows more than stillFaster times
+	// the previous speed: a copy starts slowly.
 	fullTicks    = 2
 	maxFullTicks = 6
 	stillFaster  = 1.2
 	// relearnAfter is how long the guest may suffer from the slowest copy, or make requests of a
-	// kind that is new since the last pause, before the copy pauses again to measure the latency.
+	// new kind, before the copy pauses again to measure the latency.
 	relearnAfter = 5 * time.Second
 	// If the copy has less than outdated times its kept share, the measured full speed is too old:
 	// the pacer did not cause the slowness. A copy with up to shareMargin times the share is not
 	// slowed further.
 	outdated    = 0.5
 	shareMargin = 1.1
-	// A guest is idle after idleTicks without a request. After fewer ticks its requests may just be
-	// very slow.
-	idleTicks = 3
-	// The bytes in flight start at startInFlight, unless the unlimited copy did not affect the
-	// guest. Each look adds an eighth if the guest is well, and doubles them if it is idle.
-	// Otherwise they shrink by the factor of the excess latency, at most by half.
+	// A guest is idle after idleTicks without a request. After fewer ticks its requests may just
+	// be slow.
+	idleTicks     = 3
 	startInFlight = 1 << 20
 	maxInFlight   = 16 << 20
 	minInFlight   = minPieceBytes
-	// Requests rest only if a single smallest request in flight is still too much. With maxRest, 64
-	// KiB are read or written in a millisecond or two. A copy that never ends would harm the guest
-	// too: its newest writes stay in its overlay.
+	// Requests rest only if a single smallest request in flight is still too much. With maxRest,
+	// 64 KiB move in a millisecond or two. A copy that never ends would harm the guest too: its
+	// newest writes stay in its overlay.
 	restStep = 125 * time.Microsecond
 	maxRest  = time.Millisecond
 )
@@ -68,8 +63,8 @@ const (
 // GuestPacer slows a copy down for a guest. It controls the copy's bytes in flight, because a
 // guest's request waits for these. It compares the mean latency of the guest's reads, writes and
 // flushes with their latency while the copy is paused. Each look at a latency over 1.5 times as
-// high reduces the bytes in flight, at most by half; each other look adds an eighth (multiplicative
-// increase, multiplicative decrease).
+// high reduces the bytes in flight by the factor of the excess, at most by half. Each other look
+// adds an eighth, or doubles them if the guest is idle.
 //
 // The copy keeps a share of its unlimited speed. If the guest waits for another resource of the
 // copy, above all the processors, fewer bytes in flight help the guest little, and a slower copy
@@ -105,9 +100,8 @@ type GuestPacer struct {
 
 // NewGuestPacer returns a pacer that measures with sample. sample returns the counters of the
 // guest's disk, and false if they could not be read. Only Run calls sample, which may block. Run
-// begins with a short pause of the copy, to learn the guest's latency without it. The copy keeps
-// keepShare, from 0 to 1, of its speed, however much the guest suffers. With 0 the copy's duration
-// has no bound.
+// begins with a short pause of the copy. The copy keeps keepShare, from 0 to 1, of its speed,
+// however much the guest suffers. With 0 the copy's duration has no bound.
 func NewGuestPacer(sample func() (GuestLatency, bool), keepShare float64) *GuestPacer {
 	return &GuestPacer{sample: sample, keepShare: keepShare, inFlight: startInFlight, heldTo: startInFlight, sinceFull: quietEvery, relearn: relearnAfter}
 }
@@ -133,7 +127,6 @@ func (p *GuestPacer) Run(ctx context.Context) {
 	}
 }
 
-// begin takes the first counters. Nothing is in flight.
 func (p *GuestPacer) begin(now GuestLatency, ok bool) {
 	p.last = now
 	for i, kind := range now.kinds() {
@@ -151,7 +144,7 @@ func (p *GuestPacer) Allow() (inFlightBytes int64, rest time.Duration) {
 	return p.inFlight, max(p.rest, time.Until(p.quietUntil))
 }
 
-// SetKeepShare changes the share of its speed that the copy keeps. With 1 the copy has no limit.
+// SetKeepShare changes the kept share of the copy's speed; 1 means no limit.
 func (p *GuestPacer) SetKeepShare(share float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +169,7 @@ func (p *GuestPacer) Duty() float64 {
 	return max(p.keepShare, float64(p.inFlight)/maxInFlight)
 }
 
-// Paced returns how long the copy was limited for the guest so far.
+// Paced returns how long the copy was limited for the guest.
 func (p *GuestPacer) Paced() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +183,6 @@ func (p *GuestPacer) State() PaceState {
 	return p.state
 }
 
-// look is one tick.
 func (p *GuestPacer) look() { p.lookAt(p.sample()) }
 
 // lookAt is a tick with these counters; ok is false if they could not be read.
@@ -248,7 +240,6 @@ func (p *GuestPacer) lookAt(now GuestLatency, ok bool) {
 	}
 }
 
-// learn is a look while the copy is paused. An idle guest has no latency to learn.
 func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	p.quietLeft--
 	if idle {
@@ -279,16 +270,15 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	}
 }
 
-// measureFull removes the copy's limit for a while. Afterwards held bytes are in flight if the
-// unlimited copy affects the guest. Hold mu.
+// measureFull removes the copy's limit for a while. held is the limit after that. Hold mu.
 func (p *GuestPacer) measureFull(held int64) {
 	p.full, p.sinceFull, p.heldTo = 1, 0, held
 	p.rest, p.inFlight, p.speed, p.relief = 0, maxInFlight, speedWatch{}, reliefWatch{}
 	p.state = PaceState{Doing: PaceMeasures}
 }
 
-// lookAtFull measures the speed of the copy without a limit. The copy stays unlimited if it does
-// not affect the guest, and gets its previous limit otherwise.
+// lookAtFull measures the speed of the unlimited copy. The copy gets its previous limit back if it
+// affects the guest.
 func (p *GuestPacer) lookAtFull(moved int64, s strain) {
 	before := p.speed.full
 	p.speed.learn(max(moved, int64(before))) // a look may contain a flush

@@ -7,7 +7,6 @@ import (
 	"context"
 )
 
-// pair is both ends of a copy, and the hashes of src.
 type pair struct {
 	spec  *Spec
 	src   End
@@ -31,8 +30,8 @@ func (e *pair) readBack(ctx context.Context, chunk int, buf []byte) (differs boo
 	return hashOf(p) != e.table.get(chunk), nil
 }
 
-// locate returns the offset of the first byte of a chunk of dst that differs from src, or the
-// chunk's offset if src does not show the difference.
+// locate returns the offset of the first byte of a chunk that differs from src, or the chunk's
+// offset if src does not show the difference.
 func (e *pair) locate(got []byte, off int64) int64 {
 	want := newBuffer(len(got))
 	if readFull(e.src, e.spec.Src.Path, want, off) != nil {
@@ -44,7 +43,6 @@ func (e *pair) locate(got []byte, off int64) int64 {
 	return off
 }
 
-// firstDifference returns the index of the first different byte, or the length.
 func firstDifference(a, b []byte) int {
 	n := 0
 	for step := 4096; n < len(a); n += step {

@@ -10,8 +10,8 @@ import (
 // Phase is the activity of a copy.
 type Phase string
 
-// The phases, in their order. A copy has one of the first three, or an offload that the storage
-// refuses and then a copy.
+// A copy has one of the first three phases, or an offload that the storage refuses and then a
+// copy.
 const (
 	PhaseClone Phase = "clone"
 	// PhaseOffload: the storage copies by itself.
@@ -30,12 +30,12 @@ type Progress struct {
 	RateBytesPerSecond int64
 }
 
-// reportInterval is how often progress is reported within a phase. A phase's start and end are
-// always reported.
+// reportInterval is how often progress is reported within a phase, in addition to its start and
+// end.
 const reportInterval = 200 * time.Millisecond
 
 // rateWindow smooths the rate. In the first rateWindow of a phase the rate is the mean since its
-// start: the first bytes go into memory and do not show the storage's speed.
+// start: the first bytes go into memory.
 const rateWindow = 10 * time.Second
 
 // meter counts and reports. Reports never overlap.
@@ -57,7 +57,6 @@ func newMeter(report func(Progress), totalBytes int64) *meter {
 	return &meter{report: report, now: Progress{BytesTotal: totalBytes}}
 }
 
-// begin starts a phase with doneBytes already done.
 func (m *meter) begin(phase Phase, doneBytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

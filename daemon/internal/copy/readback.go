@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// readbackWorkers read dst back during the copy, in addition to its own workers. Writes keep one
-// direction of a device busy, reads the other.
+// readbackWorkers read dst back during the copy: its own workers keep one direction of a device
+// busy, these the other.
 const readbackWorkers = 4
 
-// readback verifies chunks of dst while others are still copied. It gets chunks only after a flush
-// has put them on stable storage. The final verification checks the chunks that remain when the
-// copy ends.
+// readback verifies chunks that a flush has put on stable storage, while others are still copied.
+// The final verification checks the chunks that remain.
 type readback struct {
 	pair *pair
 
@@ -32,8 +31,8 @@ func newReadback(p *pair) *readback {
 	return r
 }
 
-// add queues runs that are on stable storage. It leaves holes of dst to the final verification,
-// which need not read them.
+// add queues runs that are on stable storage. The final verification checks holes of dst without
+// reading them.
 func (r *readback) add(runs []run) {
 	runs = slices.DeleteFunc(runs, r.isHole)
 	r.mu.Lock()
@@ -51,7 +50,6 @@ func (r *readback) isHole(zeros run) bool {
 	return err == nil && !data && until >= min(off+int64(zeros.count)*chunkBytes, r.pair.dst.Size())
 }
 
-// stop ends run after the chunks that are being read.
 func (r *readback) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +57,6 @@ func (r *readback) stop() {
 	r.changed.Broadcast()
 }
 
-// next takes a chunk from the queue; it waits for one.
 func (r *readback) next() (chunk int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +75,8 @@ func (r *readback) next() (chunk int, ok bool) {
 	return chunk, true
 }
 
-// run verifies queued chunks until stop is called or ctx ends. A different chunk is a
-// *MismatchError at once: a wrong copy need not be finished.
+// run verifies queued chunks until stop is called or ctx ends. It returns a *MismatchError at
+// once: a wrong copy need not be finished.
 func (r *readback) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.stop)()
 	arena, free := newArena(readbackWorkers * chunkBytes)

@@ -4,10 +4,9 @@ package copy
 
 const (
 	// reliefLooks is how many looks (one second) at a copy that keeps its share come before the
-	// pacer judges whether the limit is worth it. An unlimited copy is judged after letGoLooks.
-	reliefLooks = 10
-	letGoLooks  = 5
-	// reliefSmoothing is the weight of a look when there were many.
+	// pacer checks whether the limit is worth it. An unlimited copy is checked after letGoLooks.
+	reliefLooks     = 10
+	letGoLooks      = 5
 	reliefSmoothing = 0.1
 	// The limit is removed if the guest would then lose less than letGoBelow times as much, by the
 	// few unlimited looks, which may be wrong. The limit returns if the guest loses less than
@@ -16,27 +15,26 @@ const (
 	letGoBelow, holdBelow = 2.0, 0.8
 )
 
-// reliefWatch judges whether a limit on the copy helps the guest. A limit shortens the extra
+// reliefWatch checks whether a limit on the copy helps the guest. A limit shortens the extra
 // latency of each guest request, but lengthens the copy, during which all requests have it. The
 // guest's loss is the product of the two. If guest and copy share a disk, a limit reduces the loss
-// much: the disk's queue grows faster than the speed. If the guest waits for the processors, or for
-// its own overlay, a slow copy hardly changes its latency, and its loss rises.
+// much: the disk's queue grows faster than the speed. If the guest waits for the processors, or
+// for its own overlay, a slow copy hardly changes its latency, and its loss rises.
 type reliefWatch struct {
 	held, full lossMean
-	// letGo: the limit was found not to be worth it, and was removed.
+	// letGo: the limit was not worth it, and was removed.
 	letGo bool
 	// again: the limit was removed and set again; full has the looks of the time without it.
 	again bool
 }
 
-// lossMean is the mean of several looks at a guest and a copy.
 type lossMean struct {
 	looks  int
-	excess float64 // relative excess of the requests' latency over the latency without the copy
+	excess float64 // relative excess over the latency without the copy
 	bytes  float64 // moved by the copy per look
 }
 
-// add adds a look. Beyond some number of looks, older looks count less.
+// add adds a look. After many looks, older looks count less.
 func (m *lossMean) add(s strain, moved int64) {
 	if s.worst == 0 { // no learned latency is known
 		return
@@ -52,7 +50,6 @@ func (m *lossMean) less(times float64, other lossMean) bool {
 	return m.excess*other.bytes < times*other.excess*m.bytes
 }
 
-// whileHeld adds a look at a guest while the copy keeps its share.
 func (w *reliefWatch) whileHeld(s strain, moved int64) {
 	w.held.add(s, moved)
 	times := letGoBelow
@@ -64,7 +61,6 @@ func (w *reliefWatch) whileHeld(s strain, moved int64) {
 	}
 }
 
-// whileLetGo adds a look at a guest while the copy is unlimited.
 func (w *reliefWatch) whileLetGo(s strain, moved int64) {
 	w.full.add(s, moved)
 	if w.full.looks >= letGoLooks && w.held.less(holdBelow, w.full) {

@@ -21,7 +21,6 @@ func sameFile(lock *os.File, dst End) error {
 	return nil
 }
 
-// sameOpenFile checks that the opened file is the locked file.
 func sameOpenFile(lock, open *os.File) error {
 	want, err := lock.Stat()
 	if err != nil {

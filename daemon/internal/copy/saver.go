@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// After saveAfterBytes of data the cursor is saved, while the other workers continue.
+	// After saveAfterBytes of data the cursor is saved while the other workers continue.
 	saveAfterBytes = 128 << 20
 	// saveInterval bounds the loss of a slow copy.
 	saveInterval = time.Second
@@ -21,16 +21,14 @@ const (
 	maxSaveChunks = 1 << 16
 )
 
-// saver records completed runs in the cursor once they are on stable storage: it takes the list of
-// completed runs, flushes, and records the list. Without a cursor it records nothing; without
-// cursor and flushed it does not flush either. After a failed flush it never flushes again: the
-// kernel reports lost pages once, and a second flush would succeed.
+// saver records completed runs in the cursor after a flush. Without a cursor it records nothing;
+// without cursor and flushed it does not flush either. After a failed flush it never flushes
+// again: the kernel reports lost pages once, and a second flush would succeed.
 type saver struct {
 	cursor Cursor
 	dst    End
 	table  *chunkTable
-	// flushed, if set, is called with the runs that a flush has put on stable storage. It must not
-	// block.
+	// flushed, if set, is called with the runs on stable storage after a flush. It must not block.
 	flushed func([]run)
 
 	mu       sync.Mutex
@@ -50,7 +48,7 @@ func newSaver(cursor Cursor, dst End, table *chunkTable) *saver {
 }
 
 // resume restores the table from the cursor and returns the chunks to check: the last recorded
-// chunks, up to maxUnsavedBytes.
+// ones, up to maxUnsavedBytes.
 func (s *saver) resume(srcPath, dstPath string) (window []int, err error) {
 	if s.cursor == nil {
 		return nil, nil
@@ -97,7 +95,6 @@ func (s *saver) claim(n int64) error {
 	return s.failure
 }
 
-// done adds a written run, and saves if a save is due.
 func (s *saver) done(r run, dataBytes int64) error {
 	if s.idle() {
 		return nil
@@ -123,8 +120,7 @@ func (s *saver) save() error {
 	return s.failure
 }
 
-// saveLocked flushes dst and records the runs from before the flush. It releases the lock during
-// that.
+// saveLocked flushes dst and records the runs from before the flush, without the lock.
 func (s *saver) saveLocked() {
 	runs, bytes := s.pending, s.due
 	s.pending, s.due, s.saving = nil, 0, true
@@ -143,7 +139,6 @@ func (s *saver) saveLocked() {
 	s.saved.Broadcast()
 }
 
-// appendRuns encodes runs and joins adjacent ones.
 func (t *chunkTable) appendRuns(runs []run) []byte {
 	if len(runs) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// openServed opens an image of one of QEMU's own formats. QEMU serves it, so that it reads and
-// writes like a raw image. With layered, the end is Layered.
+// openServed opens an image of one of QEMU's own formats: QEMU serves it as a raw image. With
+// layered, the end is Layered.
 func openServed(ctx context.Context, i qemuimg.Image, layered bool, opts qemuimg.ServeOptions) (End, error) {
 	conn, err := qemuimg.Serve(ctx, i, opts)
 	if errors.Is(err, qemuimg.ErrLocked) {

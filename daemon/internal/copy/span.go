@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chunkBytes is the unit of reading, hashing and recording. Arrays have the same speed from 512 KiB
-// to 2 MiB; with 32 MiB they are a quarter slower.
+// chunkBytes is the unit of reading, hashing and recording. Arrays have the same speed from 512
+// KiB to 2 MiB; with 32 MiB they are a quarter slower.
 const chunkBytes = 1 << 20
 
 // ChunkBytes is the transfer unit of a copy with a cap, and so the step of its progress.
@@ -28,7 +28,6 @@ type span struct {
 	inherited bool
 }
 
-// dataBytes returns how many bytes of a span are read.
 func (s span) dataBytes() int64 {
 	if s.hole || s.inherited {
 		return 0
@@ -39,7 +38,6 @@ func (s span) dataBytes() int64 {
 func (s span) firstChunk() int { return int(s.off / chunkBytes) }
 func (s span) chunks() int     { return int((s.n + chunkBytes - 1) / chunkBytes) }
 
-// extentReader caches the present extent.
 type extentReader struct {
 	end   End
 	until int64
@@ -60,8 +58,8 @@ func (x *extentReader) holeUntil(off int64) (int64, error) {
 	return x.until, nil
 }
 
-// spans divides images of one size into spans, in order. A hole is a hole in all of the images. It
-// omits a chunk if skip returns true.
+// spans divides images of one size into spans, in order. A hole is a hole in all of the images. A
+// chunk is omitted if skip returns true.
 func spans(sizeBytes int64, skip func(chunk int) bool, ends ...End) iter.Seq2[span, error] {
 	readers := make([]extentReader, len(ends))
 	for i := range ends {
@@ -113,12 +111,10 @@ func cutAtSkipped(s span, skip func(chunk int) bool) span {
 	return s
 }
 
-// noSkip skips nothing.
 func noSkip(int) bool { return false }
 
-// sweep lets the workers of inFlight visit the spans, in order, each worker with its own buffer.
-// After the first error sweep hands out no more spans. Visits in progress finish; ctx ends their
-// waits.
+// sweep lets the workers of inFlight visit the spans, in order, each with its own buffer. After
+// the first error it hands out no more spans, and waits for the visits in progress.
 func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {

@@ -21,28 +21,27 @@ type Spec struct {
 	// Src is read; it has no writers. Dst exists and has the same size. Both may be raw NBD
 	// exports.
 	Src, Dst Image
-	// IsDst, if set, checks the open file or device of dst before anything is written to it. Its
-	// error ends the copy.
+	// IsDst, if set, checks the open file or device of dst before the first write to it. Its error
+	// ends the copy.
 	IsDst func(dst *os.File) error
 	// Begins, if set, is called right before the first write, with dst open. Its error ends the
 	// copy.
 	Begins func() error
-	// ThinBlockBytes, if set, is called with the open dst if that is a block device. It returns the
-	// size of the blocks that read as zeros from a discard to the next write (package thin), or 0
-	// if dst does not promise that.
+	// ThinBlockBytes, if set, is called with the open dst if that is a block device. It returns
+	// the size of the blocks that read as zeros from a discard to the next write (package thin),
+	// or 0.
 	ThinBlockBytes func(dst *os.File) int64
 	// Offload, if set, lets the storage that has both ends copy between them.
 	Offload *Offload
 	// KeepBase: Src and Dst are qcow2 images over the same base images. Only the bytes that Src
-	// itself has are copied; the rest shows through in both. Dst itself has only bytes of earlier
-	// runs of this copy.
+	// itself has are copied. Dst itself has only bytes of earlier runs of this copy.
 	KeepBase bool
 	// Verify reads dst back after the copy.
 	Verify bool
-	// DstIsZero: dst reads as zeros everywhere, because the caller has just created it and only
-	// this copy has written to it since.
+	// DstIsZero: dst reads as zeros, because the caller has just created it and only this copy has
+	// written to it since.
 	DstIsZero bool
-	// Thick: dst keeps its own allocated space and must not share the space of src.
+	// Thick: dst must not share the space of src.
 	Thick bool
 	// Limit caps the copy and its verification.
 	Limit *Limiter
@@ -58,8 +57,8 @@ type Spec struct {
 	// Workers is the number of chunks in flight, 1 to 16. 0 means 8; a copy and its verification
 	// then use more if that raises the rate enough.
 	Workers int
-	// OpenEnd opens raw images. Nil means OpenFile, and an NBD client for an address. It exists for
-	// other kinds of ends, and for ends with faults.
+	// OpenEnd opens raw images. Nil means OpenFile, and an NBD client for an address. It exists
+	// for other kinds of ends, and for ends with faults.
 	OpenEnd OpenEnd
 	// Files opens files and devices.
 	Files openfile.Files
@@ -75,7 +74,6 @@ func (s *Spec) depth() *depth {
 	return fixedDepth(min(s.Workers, maxWorkers))
 }
 
-// bestDepth returns an adaptive depth, unless Workers is set.
 func (s *Spec) bestDepth() *depth {
 	if s.Workers <= 0 {
 		return adaptiveDepth()
@@ -83,17 +81,14 @@ func (s *Spec) bestDepth() *depth {
 	return s.depth()
 }
 
-// image returns the image for QEMU's programs.
 func (s *Spec) image(i Image) qemuimg.Image {
 	img := i.image()
 	img.Files = s.Files
 	return img
 }
 
-// open opens an image for reading.
 func (s *Spec) open(ctx context.Context, i Image) (End, error) { return s.openFor(ctx, i, false, nil) }
 
-// openDst opens Dst and checks that it is the locked file.
 func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
 	return s.openFor(ctx, s.Dst, true, func(opened *os.File) error { return sameOpenFile(lock, opened) })
 }
@@ -124,8 +119,8 @@ func (s *Spec) askThin(file *os.File, dst End) {
 	}
 }
 
-// sizeBytes checks everything that can be checked without opening for writing, and returns the size
-// of both images.
+// sizeBytes checks everything that can be checked without opening for writing, and returns the
+// size of both images.
 func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	n, err := s.sameSize(ctx)
 	if err != nil {
@@ -149,7 +144,6 @@ func (s *Spec) notDst(path string) error {
 	return err
 }
 
-// sameSize returns the size of both images.
 func (s *Spec) sameSize(ctx context.Context) (int64, error) {
 	srcBytes, err := s.statedSize(ctx, s.Src)
 	if err != nil {
@@ -165,7 +159,6 @@ func (s *Spec) sameSize(ctx context.Context) (int64, error) {
 	return srcBytes, nil
 }
 
-// statedSize reads the size of an image and compares it with the stated size.
 func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 	if api.IsNetwork(i.Path) {
 		n, err = s.Network.SizeBytes(ctx, i.Path)

@@ -4,7 +4,7 @@ package copy
 
 import "math"
 
-// speedSmoothing is the weight of the last look in the speed of a copy: the mean of about three
+// speedSmoothing is the weight of the last look in the speed of a copy: a mean of about three
 // looks.
 const speedSmoothing = 1.0 / 3
 
@@ -14,13 +14,10 @@ type speedWatch struct {
 	now  float64
 }
 
-// learn takes a look while the copy is unlimited.
 func (w *speedWatch) learn(bytes int64) { w.full, w.now = float64(bytes), float64(bytes) }
 
-// add takes a look.
 func (w *speedWatch) add(bytes int64) { w.now += speedSmoothing * (float64(bytes) - w.now) }
 
-// spare returns the copy's speed as a multiple of the kept share of its unlimited speed.
 func (w *speedWatch) spare(share float64) float64 {
 	if w.full == 0 || share == 0 {
 		return math.Inf(1)

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// stream copies chunk by chunk between two open ends.
 type stream struct {
 	pair
 	saver *saver
@@ -91,7 +90,6 @@ func (s *stream) resume(ctx context.Context) error {
 	return nil
 }
 
-// spans returns the spans of src that are not done.
 func (s *stream) spans() iter.Seq2[span, error] {
 	if s.base != nil {
 		return s.base.spans(s.table.isDone)
@@ -141,7 +139,6 @@ func (s *stream) writeChunk(p []byte, off int64) (written, left int64, err error
 	return written, 0, err
 }
 
-// copyHole makes the same hole in dst.
 func (s *stream) copyHole(ctx context.Context, sp span) error {
 	if err := ctx.Err(); err != nil {
 		return err

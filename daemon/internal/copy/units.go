@@ -51,10 +51,8 @@ func Units(ctx context.Context, spec UnitsSpec) (UnitsResult, error) {
 	return UnitsResult{CopiedBytes: u.copied, Differing: u.differing}, err
 }
 
-// windowBytes are copied, flushed, read back and recorded together.
 const windowBytes = 128 << 20
 
-// units is a copy of units between two open ends.
 type units struct {
 	pair
 	spec  *UnitsSpec
@@ -115,7 +113,6 @@ func bytesOf(ranges []Range) (sum int64) {
 	return sum
 }
 
-// windowsOf divides ranges into windows of pieces of at most a chunk.
 func windowsOf(ranges []Range) (windows [][]Range) {
 	var window []Range
 	var sum int64
@@ -175,7 +172,6 @@ func (u *units) window(ctx context.Context, pieces []Range) ([]Differing, error)
 	return u.checkDiffering(found.offsets)
 }
 
-// checkDiffering returns the different units with their counts, or an error.
 func (u *units) checkDiffering(offsets map[int64]bool) (differing []Differing, err error) {
 	for off := range offsets {
 		d := Differing{Range{off, min(u.spec.UnitBytes, u.dst.Size()-off)}, u.times[off] + 1}
@@ -188,7 +184,6 @@ func (u *units) checkDiffering(offsets map[int64]bool) (differing []Differing, e
 	return differing, nil
 }
 
-// differingUnits collects the offsets of units from several workers.
 type differingUnits struct {
 	mu      sync.Mutex
 	offsets map[int64]bool
@@ -200,7 +195,6 @@ func (d *differingUnits) add(off int64) {
 	d.offsets[off] = true
 }
 
-// copyPiece reads a piece into p, and writes it. It does not read a hole of src.
 func (u *units) copyPiece(ctx context.Context, r Range, p []byte) error {
 	until, data, err := u.src.Extent(r.Offset)
 	if err != nil {
@@ -220,7 +214,6 @@ func (u *units) copyPiece(ctx context.Context, r Range, p []byte) error {
 	return err
 }
 
-// hashes returns the hashes of a piece's grains.
 func (u *units) hashes(p []byte) []hash {
 	all := make([]hash, 0, int64(len(p))/u.grain+1)
 	for off := int64(0); off < int64(len(p)); off += u.grain {
@@ -229,7 +222,7 @@ func (u *units) hashes(p []byte) []hash {
 	return all
 }
 
-// each lets the workers visit the pieces by index, each with a buffer of the piece's size.
+// each lets the workers visit the pieces by index, with a buffer of the piece's size.
 func (u *units) each(ctx context.Context, pieces []Range, visit func(ctx context.Context, i int, p []byte) error) error {
 	numbered := func(yield func(span, error) bool) {
 		for i := range pieces {

@@ -17,23 +17,19 @@ type unitsRecord struct {
 	Differing []Differing `json:"differing,omitempty"`
 }
 
-// unitsCursor is the state of a copy of units in a cursor.
 type unitsCursor struct {
-	cursor Cursor // nil if there is none
-	// windows counts the windows that are on stable storage and verified.
+	cursor    Cursor
 	windows   int
 	differing []Differing
 }
 
-// unitsIdentity distinguishes copies of different images or ranges.
 func unitsIdentity(s *UnitsSpec) string {
 	h := xxh3.New()
 	_, _ = fmt.Fprint(h, s.Src.Path, "\x00", s.Dst.Path, "\x00", s.UnitBytes, s.Verify, s.Again, s.Ranges)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// loadUnits reads the progress of a copy. A cursor of another copy is an error: each copy needs its
-// own cursor.
+// loadUnits reads the progress of a copy. The cursor of another copy is an error.
 func loadUnits(s *UnitsSpec) (*unitsCursor, error) {
 	c := &unitsCursor{cursor: s.Cursor}
 	if s.Cursor == nil {
@@ -63,7 +59,6 @@ func loadUnits(s *UnitsSpec) (*unitsCursor, error) {
 	return c, nil
 }
 
-// add records that the next window is complete.
 func (c *unitsCursor) add(differing []Differing) error {
 	c.windows++
 	if c.cursor == nil {

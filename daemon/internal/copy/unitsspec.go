@@ -16,7 +16,6 @@ type Range struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// end returns the first byte after the range.
 func (r Range) end() int64 { return r.Offset + r.Bytes }
 
 // Differing is a unit that did not have the written content when the copy read it back.
@@ -41,8 +40,8 @@ type UnitsSpec struct {
 	Ranges []Range
 	// Again are the units that the previous copy found different. They are copied too.
 	Again []Differing
-	// Still: src has no writers any more, so all copies of a unit have the same bytes. A difference
-	// is then an error.
+	// Still: src has no writers any more, so all copies of a unit have the same bytes. A
+	// difference is then an error.
 	Still bool
 }
 
@@ -75,7 +74,6 @@ func (s *UnitsSpec) check(sizeBytes int64) error {
 	return nil
 }
 
-// asked returns the ranges to copy, as given.
 func (s *UnitsSpec) asked() []Range {
 	ranges := slices.Clone(s.Ranges)
 	for _, d := range s.Again {

@@ -5,16 +5,14 @@ package copy
 import "cmp"
 
 const (
-	// defaultZeroGrainBytes is the smallest run of zeros inside a chunk that is deallocated instead
-	// of written: at most 16 operations per chunk.
+	// defaultZeroGrainBytes is the smallest deallocated run of zeros inside a chunk: at most 16
+	// operations per chunk.
 	defaultZeroGrainBytes = 64 << 10
 	// fileBlockBytes is the smallest run of zeros that is not written to a file of zeros, so that
-	// the file takes no more space than src. Skipping needs no operation; a chunk needs at most 128
-	// writes.
+	// the file takes no more space than src. A chunk needs at most 128 writes.
 	fileBlockBytes = 4 << 10
 )
 
-// write writes the data in p and deallocates its zeros.
 func (e *pair) write(p []byte, off int64) (written int64, err error) {
 	grain := cmp.Or(e.zeroGrainBytes, defaultZeroGrainBytes)
 	for start := 0; start < len(p); {
@@ -45,7 +43,6 @@ func zeroRun(p []byte, start, bytes int) (end int, zero bool) {
 	return min(end, len(p)), zero
 }
 
-// zero makes a range of dst read as zeros, unless dst is known to read so.
 func (e *pair) zero(off, n int64) error {
 	if e.spec.DstIsZero {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ways to make a range read as zeros, from the way that frees most space to the way that always
-// works. An end starts with the first and permanently moves on when a way is not supported.
+// The ways to make a range read as zeros. Each frees less space than the one before; the last
+// always works. An end starts with the first and permanently moves on when a way is not supported.
 const (
 	// zeroPunch deallocates. On a block device the kernel does it only if the device promises that
 	// unmapped blocks read as zeros.
@@ -23,11 +23,9 @@ const (
 	// zeroRange keeps the space: an unwritten extent of a file, or WRITE ZEROES of a device. If it
 	// must, the kernel writes zeros instead.
 	zeroRange
-	// zeroWrite writes zeros.
 	zeroWrite
 )
 
-// zeroBlock is a chunk of zeros, for comparing and writing.
 var zeroBlock = newBuffer(chunkBytes)
 
 // isZero reports whether p, at most a chunk, is all zeros.
@@ -67,9 +65,8 @@ func (f *fileEnd) zeroBy(way int32, off, n int64) error {
 	return nil
 }
 
-// discard discards the whole blocks of a range and checks that they read as zeros. It returns
-// ErrUnsupported if dst has no such blocks or they do not read as zeros; another way must then zero
-// them.
+// discard discards the whole blocks of a range. It returns ErrUnsupported if dst has no such
+// blocks or they do not read as zeros; another way must then zero them.
 func (f *fileEnd) discard(off, n int64) error {
 	block := f.thinBlockBytes.Load()
 	if block <= 0 {
@@ -92,7 +89,6 @@ func (f *fileEnd) discard(off, n int64) error {
 	return zeroDevice(fd, end, off+n-end)
 }
 
-// readsZero reports whether the stored bytes from off to end are zeros.
 func (f *fileEnd) readsZero(off, end int64) (bool, error) {
 	buf := newBuffer(chunkBytes)
 	for ; off < end; off += chunkBytes {
@@ -104,7 +100,6 @@ func (f *fileEnd) readsZero(off, end int64) (bool, error) {
 	return true, nil
 }
 
-// zeroDevice makes the kernel write zeros.
 func zeroDevice(fd int, off, n int64) error {
 	if n == 0 {
 		return nil
@@ -115,7 +110,6 @@ func zeroDevice(fd int, off, n int64) error {
 	return nil
 }
 
-// requestRange makes an ioctl request on a range of a block device.
 func requestRange(fd int, request uintptr, off, n int64) error {
 	span := [2]uint64{uint64(off), uint64(n)}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&span))); errno != 0 {

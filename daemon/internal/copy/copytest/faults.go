@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package copytest has ends with faults, for tests of the copy engine and of its callers. Each
-// embeds a real end and overrides one method. It does not know how the engine works.
+// embeds a real end and overrides one method.
 package copytest
 
 import (
