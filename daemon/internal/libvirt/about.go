@@ -64,7 +64,6 @@ func (c *Conn) readAbout(ctx context.Context, about *hv.About) error {
 	return nil
 }
 
-// modelsInCapabilities reads the models that confine QEMU.
 func modelsInCapabilities(caps string) ([]string, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(caps); err != nil {
@@ -79,11 +78,10 @@ func modelsInCapabilities(caps string) ([]string, error) {
 	return models, nil
 }
 
-// daemonNames are the programs that start QEMU domains.
 var daemonNames = []string{"libvirtd", "virtqemud"}
 
 // daemonProcess finds the process that serves the socket. With socket activation the kernel names
-// systemd, so daemonProcess also reads libvirt's PID files.
+// systemd, so it also reads libvirt's PID files.
 func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	pids := []int{}
 	for _, path := range c.sockets {
@@ -94,7 +92,7 @@ func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	for _, name := range daemonNames {
 		text, err := os.ReadFile("/run/" + name + ".pid")
 		if err != nil {
-			continue // it does not run
+			continue
 		}
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 			pids = append(pids, pid)
@@ -108,7 +106,6 @@ func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	return nil
 }
 
-// readDaemon reads the description of a process; nil if it is not a libvirt daemon.
 func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
 	p, err := c.about(ctx, pid)
 	if err != nil || !slices.Contains(daemonNames, p.Name) {
@@ -130,10 +127,9 @@ func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
 	return &hv.DaemonProcess{PID: pid, ID: id, Name: p.Name, Since: time.Now().Add(-age)}
 }
 
-// ticksPerSecond is the kernel's unit of times in /proc (USER_HZ).
+// ticksPerSecond is the kernel's USER_HZ, the unit of times in /proc.
 const ticksPerSecond = 100
 
-// listener returns the process that started to listen at a socket, 0 if unknown.
 func listener(ctx context.Context, path string) int {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)

@@ -55,8 +55,8 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	return c.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
 }
 
-// checkLivePort refuses a disk that the definition could take and the running guest could not:
-// libvirt would add a port to the definition, which stays when the disk is removed again.
+// checkLivePort refuses a disk that the running guest cannot take: libvirt would add a port to the
+// definition, which stays when the disk is removed again.
 func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
 	live, err := c.describedXML(ctx, id, hv.Live)
 	if errors.Is(err, hv.ErrNotActive) {
@@ -68,7 +68,6 @@ func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
 	return domainxml.CheckPort(live, disk)
 }
 
-// keptBy returns libvirt's files of one of the descriptions.
 func keptBy(where hv.Where) kept {
 	if where == hv.Config {
 		return keptDefinitions
@@ -76,8 +75,8 @@ func keptBy(where hv.Where) kept {
 	return keptNothing
 }
 
-// explainAttach finds the reason of a refusal if libvirt has one code for several reasons, or a
-// different code for each description.
+// explainAttach finds the reason of a refusal where libvirt has one code for several reasons, or
+// another code for each description.
 func (c *Conn) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrUnavailable) || errors.Is(err, hv.ErrNotFound) {
 		return err
@@ -138,8 +137,8 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 	if el := disk.SelectElement("alias"); el != nil {
 		alias = el.SelectAttrValue("name", "")
 	}
-	// By alias, because that call returns when the guest has got the request. The other call waits
-	// for the guest's answer and blocks all other calls on the domain for seconds.
+	// By alias: that call returns when the guest has got the request. The other call waits for the
+	// guest's answer and blocks all other calls on the domain for seconds.
 	err = c.modify(ctx, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDetachDeviceAlias(dom, alias, uint32(golibvirt.DomainDeviceModifyLive))
 	})

@@ -50,8 +50,8 @@ func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 
 // CommitActive starts to commit the top image into its direct backing image.
 func (c *Conn) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
-	// SHALLOW with an explicit base: libvirt checks that the two agree. Without either it would
-	// commit into the bottom of the chain, which may be a template that others use.
+	// With SHALLOW and an explicit base, libvirt checks that the two agree. Without either it
+	// would commit into the bottom of the chain, which may be a template that others use.
 	const flags = golibvirt.DomainBlockCommitActive | golibvirt.DomainBlockCommitShallow |
 		golibvirt.DomainBlockCommitBandwidthBytes
 	base, image, err := c.directBacking(ctx, id, target)
@@ -115,11 +115,11 @@ func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 }
 
 // tracking reports whether a job follows all writes of the guest, from libvirt's version of QEMU's
-// counters. QEMU's mirror sets its length (len in query-block-jobs) each time before it copies. It
-// starts to copy after it has told its filter to report the guest's writes (mirror_run sets
-// mirror_top_opaque->job, and then calls job_progress_set_remaining in its loop). Until then the
-// length is 0. It is also 0 if there is nothing to copy, but then the job is ready at once. libvirt
-// converts a length of 0 to 1, and for a ready job also the current value to 1
+// counters. QEMU's mirror sets its length (len in query-block-jobs) before it copies, and copies
+// after it has told its filter to report the guest's writes (mirror_run sets
+// mirror_top_opaque->job, then calls job_progress_set_remaining in its loop). Until then the
+// length is 0. It is also 0 if there is nothing to copy, but then the job is ready at once.
+// libvirt converts a length of 0 to 1, and for a ready job also the current value to 1
 // (qemuBlockJobInfoTranslate). Every other length is a multiple of at least 512.
 func tracking(cur, end uint64) bool { return end > 1 || end == 1 && cur == end }
 
@@ -144,9 +144,9 @@ func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerS
 		})
 }
 
-// Pivot ends a ready job by making its target the live disk. The call is synchronous: libvirt
-// answers when it has closed the old images. If the persistent definition named the disk's old
-// chain, it then names the new one.
+// Pivot ends a ready job by making its target the live disk. libvirt answers when it has closed
+// the old images. If the persistent definition named the disk's old chain, it then names the new
+// one.
 func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 	err := c.leavingNoLease(ctx, id, target, true, func() error {
 		return c.endJob(ctx, "pivot", id, target, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {

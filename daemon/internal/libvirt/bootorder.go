@@ -19,7 +19,7 @@ func isBootClash(err error) bool {
 
 // defineWithDisk adds a disk with a boot order to a definition if only libvirt's own <boot
 // dev='hd'/> prevents that. libvirt has no call for it, so the whole definition is read and
-// written. A concurrent edit of the definition may be lost.
+// written, and a concurrent edit may be lost.
 func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 	s, err := c.changes()
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 		return err
 	}
 	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
-		// With the secrets, which would be lost otherwise.
+		// Without SECURE the secrets would be lost.
 		return lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	})
 	if err != nil {

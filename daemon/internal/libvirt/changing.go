@@ -14,7 +14,6 @@ import (
 // error it must be called again.
 func (c *Conn) MakeDurable() error { return c.library.makeDurable() }
 
-// changing is call for a call that may change libvirt's files.
 func changing[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	value, err := call(ctx, s, limit, do)
 	c.library.note(what, err)

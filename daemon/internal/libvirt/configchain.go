@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// SetConfigChain replaces the images of one disk of the persistent definition. The whole <disk>
-// goes to libvirt, which replaces the old one in one step. It is edited as text, so that elements
-// unknown to Go types stay as they are.
+// SetConfigChain replaces the images of one disk of the persistent definition: libvirt replaces
+// the whole <disk> in one step. It is edited as text, which keeps elements unknown to Go types.
 func (c *Conn) SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error {
 	if err := c.setConfigChain(ctx, id, target, chain); err != nil {
 		return fmt.Errorf("set persistent chain of disk %s of domain %s: %w", target, id, err)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libvirt is hv.Hypervisor on a real libvirtd. It owns the connection (opening, losing,
-// watching and reopening it) and the translation between libvirt's XML and errors and the nouns of
-// package hv. It decides nothing, remembers nothing of a domain, and must not know what a migration
-// is. It is the only importer of go-libvirt and libvirtxml.
+// Package libvirt is hv.Hypervisor on a real libvirtd. It owns the connection, and translates
+// between libvirt's XML and errors and the nouns of package hv. It decides nothing, remembers
+// nothing of a domain, and must not know what a migration is. It is the only importer of
+// go-libvirt and libvirtxml.
 package libvirt
 
 import (
@@ -24,8 +24,8 @@ import (
 var _ hv.Hypervisor = (*Conn)(nil)
 
 const (
-	// defaultCallTimeout is above libvirt's own wait of 30 s for a domain that is busy with another
-	// job, so that libvirt answers first.
+	// defaultCallTimeout is above libvirt's own wait of 30 s for a domain that is busy with
+	// another job, so that libvirt answers first.
 	defaultCallTimeout = 45 * time.Second
 	// defaultListedTimeout is the default of Conn.listedTimeout.
 	defaultListedTimeout = 5 * time.Second
@@ -47,25 +47,24 @@ var defaultSockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqem
 
 // Config is the configuration of a Conn.
 type Config struct {
-	// Socket is the path of libvirtd's read-write socket. Empty means the usual paths.
+	// Socket is the path of libvirtd's read-write socket, empty for the usual paths.
 	Socket string
 	// CallTimeout is how long libvirtd may take to answer before it counts as hung. 0 means 45 s.
 	CallTimeout time.Duration
-	// DefinitionsDir is the directory of libvirt's domain definitions, and StateDir the directory
-	// of the domains' state (managed saves, NVRAM), as this process sees them. Empty means
-	// libvirt's own paths.
+	// DefinitionsDir has libvirt's domain definitions, and StateDir the domains' state (managed
+	// saves, NVRAM), as this process sees them. Empty means libvirt's own paths.
 	DefinitionsDir, StateDir string
 	// Clusters are the Ceph clusters with images at addresses.
 	Clusters rbd.Clusters
-	// Processes reads what the kernel knows of processes. If it is nil, this process reads /proc
+	// Processes reads what the kernel knows of processes; nil means that this process reads /proc
 	// itself.
 	Processes Processes
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Conn is a Hypervisor on libvirtd. Until Run has connected, and while libvirtd is down, every call
-// returns hv.ErrUnavailable at once.
+// Conn is a Hypervisor on libvirtd. Until Run has connected, and while libvirtd is down, every
+// call returns hv.ErrUnavailable at once.
 type Conn struct {
 	sockets     []string
 	callTimeout time.Duration
@@ -90,9 +89,9 @@ type Conn struct {
 }
 
 // link is the sessions of a connection. libvirtd processes five requests of a client at a time, so
-// a few calls that wait for storage block all others of their session. To keep another guest's
-// storage from prolonging a guest's pause for a switch, the calls that begin and end a pause have
-// their own session. Longer calls, and pool calls, have a connection for each call (byItself).
+// a few calls that wait for storage block all others of their session. The calls that begin and
+// end a guest's pause have their own session, so that another guest's storage does not prolong the
+// pause. Longer calls, and pool calls, have a connection for each call (byItself).
 type link struct {
 	reads   *session // calls that return soon
 	changes *session // changes of domains, within callTimeout
@@ -102,12 +101,11 @@ type link struct {
 	// jobEnds is for Pivot and AbortJob, which drain and flush.
 	jobEnds *session
 
-	// poolReads may be lost and made again: a pool may hang for as long as its server is down,
-	// which does not mean that libvirtd hangs.
+	// poolReads may be lost and made again: a pool may hang while its server is down, which does
+	// not mean that libvirtd hangs.
 	poolReads lane
 }
 
-// core returns the sessions without which there is no connection.
 func (l *link) core() []**session {
 	return []**session{&l.reads, &l.changes, &l.windows, &l.jobEnds}
 }
@@ -121,7 +119,7 @@ func (l *link) close() {
 	l.poolReads.close()
 }
 
-// New returns a Conn that is not connected yet. Run connects it.
+// New returns a Conn that Run connects.
 func New(cfg Config) *Conn {
 	c := &Conn{
 		sockets: defaultSockets, callTimeout: cfg.CallTimeout, listedTimeout: defaultListedTimeout,
@@ -179,7 +177,6 @@ func (c *Conn) setLink(l *link) {
 	c.link = l
 }
 
-// reads returns the session for calls that change nothing and return soon.
 func (c *Conn) reads() (*session, error) {
 	l, err := c.current()
 	if err != nil {
@@ -188,7 +185,6 @@ func (c *Conn) reads() (*session, error) {
 	return l.reads, nil
 }
 
-// changes returns the session for calls that change something and answer within callTimeout.
 func (c *Conn) changes() (*session, error) {
 	l, err := c.current()
 	if err != nil {
@@ -197,7 +193,6 @@ func (c *Conn) changes() (*session, error) {
 	return l.changes, nil
 }
 
-// windows returns the session for the calls that begin and end the pause of a guest.
 func (c *Conn) windows() (*session, error) {
 	l, err := c.current()
 	if err != nil {
@@ -206,7 +201,6 @@ func (c *Conn) windows() (*session, error) {
 	return l.windows, nil
 }
 
-// jobEnds returns the session for the ends of block jobs.
 func (c *Conn) jobEnds() (*session, error) {
 	l, err := c.current()
 	if err != nil {

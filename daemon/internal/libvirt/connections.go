@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// yanked identifies a QEMU connection by its block node.
 type yanked struct {
 	Type string `json:"type"`
 	Node string `json:"node-name"`

@@ -89,7 +89,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	if err != nil {
 		return err
 	}
-	// The check above used this program's reading of the XML. libvirt's reading counts.
+	// libvirt's reading of the XML counts, not this program's.
 	dump, err := c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure)
 	if err == nil {
 		err = n.CheckDefined(dump)
@@ -109,7 +109,6 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	return nil
 }
 
-// wantNoDomain returns ErrExists if an id or a name is taken.
 func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) error {
 	_, byID := c.lookup(ctx, s, id)
 	_, byName := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
@@ -126,7 +125,6 @@ func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) er
 	return nil
 }
 
-// keptOfDefinition are the files of a definition.
 const keptOfDefinition = keptDefinitions | keptAutostart
 
 // UndefineDomain implements hv.Hypervisor. Without the flags for managed save images, snapshots and
@@ -135,7 +133,7 @@ func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 	dom, err := c.Domain(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		c.library.note(keptOfDefinition, nil) // whichever program undefined it
+		c.library.note(keptOfDefinition, nil)
 		return nil
 	case err == nil && dom.State.Active():
 		err = hv.ErrActive // libvirt would make it a transient domain

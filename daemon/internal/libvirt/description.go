@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// modifyFlag returns libvirt's flag for one of the descriptions. Without a flag libvirt would use
-// the live one, or the definition of a domain that is off.
+// modifyFlag returns libvirt's flag for a description. Without a flag libvirt would use the live
+// one, or the definition of a domain that is off.
 func modifyFlag(where hv.Where) (golibvirt.DomainDeviceModifyFlags, error) {
 	switch where {
 	case hv.Live:
@@ -25,7 +25,6 @@ func modifyFlag(where hv.Where) (golibvirt.DomainDeviceModifyFlags, error) {
 	return 0, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
 }
 
-// describedXML reads one description of a domain.
 func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (string, error) {
 	if _, err := modifyFlag(where); err != nil {
 		return "", err
@@ -40,8 +39,8 @@ func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (str
 	return c.configXML(ctx, s, dom)
 }
 
-// liveXML reads the description of a domain's process. For a domain that is off libvirt would
-// return the definition instead.
+// liveXML reads the description of a domain's process. libvirt would return the definition of a
+// domain that is off.
 func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
 	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
 	if err != nil {
@@ -54,8 +53,8 @@ func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (s
 	return doc, err
 }
 
-// configXML reads the persistent definition. For a transient domain libvirt would return the live
-// description instead.
+// configXML reads the persistent definition. libvirt would return the live description of a
+// transient domain.
 func (c *Conn) configXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
 	return c.definitionXML(ctx, s, dom, 0)
 }
@@ -74,7 +73,6 @@ func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Doma
 	return doc, err
 }
 
-// diskElement reads a <disk> of one description of a domain.
 func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, target string) (*etree.Element, error) {
 	text, err := c.describedXML(ctx, id, where)
 	if err != nil {

@@ -12,14 +12,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// bitmapArgs are the arguments of the commands on one bitmap.
 type bitmapArgs struct {
 	Node        string `json:"node"`
 	Name        string `json:"name"`
 	Granularity int64  `json:"granularity,omitempty"`
 }
 
-// The commands on one bitmap.
 const (
 	addBitmap     = "block-dirty-bitmap-add"
 	disableBitmap = "block-dirty-bitmap-disable"
@@ -39,7 +37,6 @@ func (c *Conn) StartTracking(ctx context.Context, id, target, name string, unitB
 	return c.monitor(ctx, what, id, target, command{addBitmap, bitmapArgs{disk.node, name, unitBytes}}, nil)
 }
 
-// action is a part of a QEMU transaction, which does all parts or none.
 type action struct {
 	Type string     `json:"type"`
 	Data bitmapArgs `json:"data"`

@@ -25,13 +25,11 @@ const (
 	// exportName names Volferry's export, and socketName the socket of its server.
 	exportName = "volferry-bitmap"
 	socketName = "volferry-nbd.sock"
-	// exportPoll is how often awaitNoExport checks for exports.
-	exportPoll = 5 * time.Millisecond
-	// exportTimeout bounds that wait.
+	// exportPoll is how often awaitNoExport checks for exports, for up to exportTimeout.
+	exportPoll    = 5 * time.Millisecond
 	exportTimeout = 10 * time.Second
 )
 
-// export is one entry of the answer of query-block-exports.
 type export struct {
 	ID   string `json:"id"`
 	Node string `json:"node-name"`
@@ -61,8 +59,8 @@ func (c *Conn) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.Di
 	return dirty, errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
-// CanTrack implements hv.DirtyTracker. Something may keep QEMU from listening at the socket, such
-// as a security profile. CanTrack finds that out by letting QEMU listen there.
+// CanTrack implements hv.DirtyTracker. It lets QEMU listen at the socket, which a security profile
+// may prevent, for example.
 func (c *Conn) CanTrack(ctx context.Context, id, target string) error {
 	const what = "see whether to track writes of"
 	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
@@ -80,7 +78,6 @@ func (c *Conn) CanTrack(ctx context.Context, id, target string) error {
 	return errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
-// listen makes the process serve its exports, and returns the socket.
 func (c *Conn) listen(ctx context.Context, what, id, target string) (socket string, err error) {
 	socket, err = c.exportSocket(ctx, id)
 	if err != nil {
@@ -118,7 +115,7 @@ func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *
 	for _, r := range ranges {
 		dirty = append(dirty, hv.DirtyRange(r))
 	}
-	// A bitmap that no longer records does not change: both counts must agree.
+	// The bitmap does not change any more: both counts must agree.
 	unit := disk.bitmap(name).Granularity
 	if got, want := dirtyBytes(dirty, unit, sizeBytes), disk.bitmap(name).Count; got != want {
 		return nil, fmt.Errorf("%s %s: bitmap %s has %d dirty bytes, and %d were read", what, nameOf(id, target), name, want, got)
@@ -207,7 +204,7 @@ func (c *Conn) exports(ctx context.Context, what, id, target string) (all []expo
 	return all, err
 }
 
-// exportSocket returns a path where the process of a domain can listen. It is in the directory that
+// exportSocket returns a path where the process of a domain can listen, in the directory that
 // libvirt makes for each process, and removes with it.
 func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
 	_, dom, err := c.find(ctx, id)
@@ -224,8 +221,8 @@ func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
 	return filepath.Join(dirs[0], socketName), nil
 }
 
-// processDirs returns the directories of a process's name: libvirt shortens the domain's name after
-// its number.
+// processDirs returns the directories of a process's name: libvirt shortens the domain's name
+// after its number.
 func (c *Conn) processDirs(dom golibvirt.Domain) ([]string, error) {
 	if dom.ID <= 0 {
 		return nil, hv.ErrNotActive

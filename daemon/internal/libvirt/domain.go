@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// maxReads is how often a domain is read while its state changes.
 const maxReads = 5
 
 // Domains lists every domain, active or defined.
@@ -51,8 +50,8 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 	return found, nil
 }
 
-// readListed reads a domain for the list, within a time limit. It does not ask libvirt again while
-// an earlier call on the domain is unanswered: every such call occupies a slot of the session until
+// readListed reads a domain for the list, within a time limit. It does not ask libvirt while an
+// earlier call on the domain is unanswered: every such call occupies a slot of the session until
 // the session is closed.
 func (c *Conn) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
 	id := domainID(dom)
@@ -84,7 +83,7 @@ func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 }
 
 // handle returns a domain handle for libvirt, which finds a domain by its UUID alone. It does not
-// check that the domain exists: the call that uses the handle does. The name stays empty.
+// check that the domain exists: the call that uses the handle does.
 func handle(id string) (golibvirt.Domain, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
@@ -103,7 +102,6 @@ func (c *Conn) find(ctx context.Context, id string) (*session, golibvirt.Domain,
 	return s, dom, err
 }
 
-// lookup finds a domain by UUID.
 func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error) {
 	dom, err := handle(id)
 	if err != nil {
@@ -145,8 +143,8 @@ func (c *Conn) RunState(ctx context.Context, id string) (hv.RunState, error) {
 
 func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String() }
 
-// readDomain reads a consistent description of a domain: state and XML come from separate calls, so
-// it reads again if they contradict each other.
+// readDomain reads a consistent description of a domain: state and XML come from separate calls,
+// so it reads again if they contradict each other.
 func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, *domainFacts, error) {
 	for range maxReads {
 		facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
@@ -171,7 +169,6 @@ func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain)
 	return nil, nil, fmt.Errorf("read domain %s: %w: its state keeps changing", domainID(dom), hv.ErrBusy)
 }
 
-// domainFacts are libvirt's answers about one domain.
 type domainFacts struct {
 	dom         golibvirt.Domain
 	state       golibvirt.DomainState
@@ -277,8 +274,8 @@ func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {
 	return nil
 }
 
-// domain translates the facts. consistent is false if the domain started or stopped while they were
-// gathered.
+// domain translates the facts. consistent is false if the domain started or stopped while they
+// were gathered.
 func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters) (d *hv.Domain, consistent bool, err error) {
 	current, err := domainxml.ParseDomain(f.xml, known, clusters)
 	if err != nil {
@@ -286,7 +283,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 	}
 	d = &hv.Domain{
 		ID:          domainID(f.dom),
-		Name:        current.Name, // not from the handle, which may have none
+		Name:        current.Name,
 		Persistent:  f.persistent,
 		Autostart:   f.autostart,
 		ManagedSave: f.managedSave,
@@ -332,8 +329,7 @@ func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReaso
 }
 
 // isStarting reports whether a domain's process exists and its start is not finished. If libvirtd
-// died during the start, nothing continues it: the next libvirtd connects to the process and ends
-// it.
+// died during the start, the next libvirtd connects to the process and ends it.
 func isStarting(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp
 }
@@ -344,13 +340,13 @@ func isBooted(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
 }
 
-// movedAway reports whether a domain is off because it was migrated to another host.
+// movedAway reports whether a domain was migrated to another host.
 func movedAway(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainShutoff && golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffMigrated
 }
 
 // pausedState distinguishes a domain that waits for a Resume from a domain that libvirt paused for
-// an operation of its own.
+// its own operation.
 func pausedState(reason golibvirt.DomainPausedReason) (hv.State, hv.PauseReason) {
 	switch reason {
 	case golibvirt.DomainPausedUser:

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/domainfiles"
 )
 
-// addFiles adds the files in these descriptions of a domain, and those in its managed save image: a
-// start needs them.
+// addFiles adds the files in these descriptions of a domain and in its managed save image: a start
+// needs them.
 func (c *Conn) addFiles(ctx context.Context, s *session, dom golibvirt.Domain, d *hv.Domain, docs ...string) {
 	if d.ManagedSave {
 		saved, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// kinds has the meaning of libvirt error codes that do not depend on the call.
+// kinds has the libvirt error codes with one meaning in all calls.
 var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrNoDomain:             hv.ErrNotFound,
 	golibvirt.ErrNoStoragePool:        hv.ErrNotFound,
@@ -50,8 +50,8 @@ var sayings = []struct {
 	{"domain has active block job", hv.ErrBusy},
 	// A backup is a block job too. It ends by itself or by virDomainAbortJob.
 	{"already in active block job", hv.ErrBusy},
-	// Another client creates a volume there, which takes as long as the storage needs. Until then
-	// the pool answers nothing.
+	// Another client creates a volume there, for as long as the storage needs. Until then the pool
+	// answers nothing.
 	{"has asynchronous jobs running", hv.ErrUnavailable},
 	// The other end of QEMU's monitor is gone.
 	{"Unable to read from monitor", hv.ErrProcessEnds},
@@ -70,9 +70,9 @@ func kindOf(answer golibvirt.Error) error {
 	return kinds[golibvirt.ErrorNumber(answer.Code)]
 }
 
-// classify wraps the error of a call in its hv error, and keeps libvirt's message. An error that is
-// not libvirt's answer (EINVAL and ErrInterrupted of go-libvirt's socket, an answer that cannot be
-// decoded) leaves the outcome unknown: ErrUnavailable.
+// classify wraps the error of a call in its hv error, and keeps libvirt's message. An error that
+// is not libvirt's answer (EINVAL and ErrInterrupted of go-libvirt's socket, an answer that cannot
+// be decoded) leaves the outcome unknown: ErrUnavailable.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -94,8 +94,8 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// hookWords returns the hook's own message, without the command line and environment that libvirt
-// puts before it.
+// hookWords returns the hook's message, without the command line and environment that libvirt puts
+// before it.
 func hookWords(message string) string {
 	if _, words, found := strings.Cut(message, "unexpected exit status "); found {
 		if _, words, found = strings.Cut(words, ": "); found && strings.TrimSpace(words) != "" {
@@ -105,13 +105,11 @@ func hookWords(message string) string {
 	return message
 }
 
-// said reports whether libvirt answered with this code.
 func said(err error, code golibvirt.ErrorNumber) bool {
 	var answer golibvirt.Error
 	return errors.As(err, &answer) && golibvirt.ErrorNumber(answer.Code) == code
 }
 
-// saidText reports whether libvirt's message contains this text.
 func saidText(err error, text string) bool {
 	var answer golibvirt.Error
 	return errors.As(err, &answer) && strings.Contains(answer.Message, text)

@@ -21,14 +21,13 @@ var eventIDs = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDDeviceRemovalFailed,
 }
 
-// subscribe subscribes to the events of every domain and passes them to the feed for the life of
-// the session. go-libvirt ignores a domain given to SubscribeEvents, so one subscription serves
-// all.
+// subscribe passes the events of every domain to the feed for the life of the session. go-libvirt
+// ignores a domain given to SubscribeEvents, so one subscription serves all.
 func (c *Conn) subscribe(ctx context.Context, s *session) error {
 	for _, id := range eventIDs {
 		events, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (<-chan any, error) {
 			// Never cancelled, and drained to the end below: an unsubscribe deadlocks go-libvirt's
-			// reader if an event arrives meanwhile. The channel closes when the connection closes.
+			// reader if an event arrives meanwhile. The channel closes with the connection.
 			return lv.SubscribeEvents(context.WithoutCancel(ctx), id, nil)
 		})
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// graphNode is a node of QEMU's block graph, in the answer of query-named-block-nodes.
+// graphNode is a node of QEMU's block graph (query-named-block-nodes).
 type graphNode struct {
 	Name     string `json:"node-name"`
 	Driver   string `json:"drv"`
@@ -27,8 +27,8 @@ type graphNode struct {
 	DirtyBitmaps []blockBitmap `json:"dirty-bitmaps"`
 }
 
-// The drivers of nodes: of NBD exports, of RBD images, and of the format node that libvirt before
-// 9.10 puts over them.
+// The drivers of nodes: NBD exports, RBD images, and the format node that libvirt before 9.10 puts
+// over them.
 const (
 	driverNBD = "nbd"
 	driverRBD = "rbd"
@@ -36,7 +36,7 @@ const (
 )
 
 // openNodes lists the process's nodes for the images at these addresses, from QEMU's own block
-// graph. libvirt only passes the command on: a libvirtd that died inside a call, and shows old
+// graph. libvirt only passes the command on, so a libvirtd that died inside a call, and shows old
 // chains since, does not affect the answer. If /proc has the process but libvirt does not, QEMU
 // cannot be queried, and all addresses count as open for writing.
 func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
@@ -59,7 +59,6 @@ func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []st
 	return found, nil
 }
 
-// blockNodes queries the process of a domain for its block graph.
 func (c *Conn) blockNodes(ctx context.Context, id string) (nodes []graphNode, err error) {
 	err = c.monitor(ctx, "list the block nodes of", id, "", command{"query-named-block-nodes", map[string]bool{"flat": true}}, &nodes)
 	return nodes, err
@@ -90,8 +89,8 @@ func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []
 	return names, writable || writers > 0
 }
 
-// address returns the network image of a node, or of the node below it, as the path of a location;
-// empty if it has none.
+// address returns the location path of the network image of a node, or of the node below it, or
+// "".
 func (n *graphNode) address(clusters rbd.Clusters) string {
 	switch n.Driver {
 	case driverNBD:
@@ -114,9 +113,8 @@ func (n *graphNode) address(clusters rbd.Clusters) string {
 	return ""
 }
 
-// export returns the address of the NBD export in QEMU's file name of a node.
 func (n *graphNode) export() string {
-	// The default export of a server; QEMU writes no name for it.
+	// QEMU writes no name for the default export of a server.
 	file := strings.Replace(n.File, "nbd+unix://?", api.NBDScheme+"?", 1)
 	if server, is := strings.CutPrefix(file, api.NBDTCPScheme); is && !strings.Contains(server, "/") {
 		file += "/"
@@ -128,8 +126,8 @@ func (n *graphNode) export() string {
 	return export.URI()
 }
 
-// exportIn returns the address of the NBD export in a node's options: for a node that is the
-// beginning of an export QEMU writes these options, and no address.
+// exportIn returns the address of the NBD export in a node's options, which QEMU writes instead of
+// an address for a node that is the beginning of an export.
 func exportIn(options []byte) string {
 	var named struct {
 		Driver string `json:"driver"`

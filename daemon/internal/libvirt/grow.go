@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// GrowDisk makes the top image of the live disk larger. Only QEMU may do it, because QEMU has the
-// image open.
+// GrowDisk makes the top image of the live disk larger, which only QEMU may do: it has the image
+// open.
 func (c *Conn) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
 	// Without this flag the size is in KiB.
 	const flags = golibvirt.DomainBlockResizeBytes

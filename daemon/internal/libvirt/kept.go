@@ -23,9 +23,9 @@ const (
 	DefaultStateDir = "/var/lib/libvirt/qemu"
 )
 
-// kept is a set of libvirt directories with files that a journal relies on. libvirt makes, renames
-// and removes these files. It syncs a file before the rename, but never the directory, so a power
-// cut may restore an old definition while a journal on another filesystem records the new one.
+// kept is a set of libvirt directories with files that a journal relies on. libvirt syncs a file
+// before it renames the file, but never the directory, so a power cut may restore an old
+// definition while a journal on another filesystem records the new one.
 type kept uint8
 
 const (
@@ -46,14 +46,14 @@ type library struct {
 	sync               func(dir string) error
 	syncAll            func(dir string) error // syncs the filesystem of a directory
 
-	// syncing is held during a sync: a caller that finds nothing left to sync may then rely on
-	// another caller's sync.
+	// syncing is held during a sync: a caller that finds nothing to sync may rely on another
+	// caller's finished sync.
 	syncing sync.Mutex
 
 	mu      sync.Mutex
 	changed kept
-	// doubtful directories may change at any time: a call had no answer, so libvirtd may still work
-	// on it.
+	// doubtful directories may change at any time: libvirtd may still work on a call without an
+	// answer.
 	doubtful kept
 }
 
@@ -70,8 +70,8 @@ func newLibrary(definitions, state string) *library {
 	return l
 }
 
-// note is called after a call that may have changed what, with its error. After an unknown outcome,
-// what counts as changed until the daemon restarts.
+// note is called after a call that may have changed what, with its error. After an unknown
+// outcome, what counts as changed until the daemon restarts.
 func (l *library) note(what kept, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +104,8 @@ func (l *library) take() (due kept) {
 	return due
 }
 
-// syncDirs syncs the existing directories. If the configured directory of definitions does not
-// exist, it syncs the filesystems that probably have libvirt's files.
+// syncDirs syncs the existing directories. Without the configured directory of definitions it
+// syncs the filesystems that probably have libvirt's files.
 func (l *library) syncDirs(due kept) error {
 	if _, err := os.Stat(l.definitions); err != nil {
 		return errors.Join(l.syncAll("/etc"), l.syncAll("/var/lib"))
@@ -139,7 +139,6 @@ func (l *library) dirs(of kept) []string {
 	return paths
 }
 
-// nvram returns the directory of the variables of UEFI guests.
 func (l *library) nvram() string { return filepath.Join(l.state, "nvram") }
 
 func syncFilesystem(path string) error {

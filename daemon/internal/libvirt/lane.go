@@ -10,14 +10,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// lane is a separate session that may be lost on its own. It is made when needed, and again after a
-// loss. The zero value is ready.
+// lane is a separate session that may be lost on its own. It is made when needed, and again after
+// a loss.
 type lane struct {
 	mu     sync.Mutex
 	s      *session
 	closed bool
-	// making is closed when the attempt to make a session has ended; nil without an attempt. stop
-	// ends the attempt.
 	making chan struct{}
 	stop   context.CancelFunc
 }
@@ -37,8 +35,6 @@ func (l *lane) session(ctx context.Context, dial func(context.Context) (*session
 	}
 }
 
-// begin returns the session, and makes it if no other caller does. Otherwise it returns the channel
-// that is closed when the other caller has finished.
 func (l *lane) begin(ctx context.Context, dial func(context.Context) (*session, error)) (*session, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +83,7 @@ func (l *lane) close() {
 }
 
 // gate permits one call at a time for each thing, so that a hanging thing blocks only one call of
-// libvirtd. The zero value is ready.
+// libvirtd.
 type gate struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}

@@ -60,7 +60,7 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
 		return err
 	}
-	// libvirt refuses a running domain with the same error as every other refusal.
+	// libvirt refuses a running domain with the error of every other refusal.
 	dom, readErr := c.Domain(ctx, id)
 	if readErr == nil && dom.State == hv.StateRunning {
 		return nil
@@ -68,8 +68,8 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resumeWithLeases resumes a suspended domain that libvirt refused to resume because a lease of the
-// domain is taken. A suspended domain must have none of the leases that libvirt takes at the
+// resumeWithLeases resumes a suspended domain after libvirt refused the resume because a lease of
+// the domain is taken. A suspended domain must have none of the leases that libvirt takes at the
 // resume.
 func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
 	conf, err := readLockConf(c.library.definitions)
@@ -93,9 +93,9 @@ func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, r
 	return c.takingAgain(ctx, id, leases, resume)
 }
 
-// takingImage makes a call that lets libvirt take the lease of an image for the process of a
-// running domain. If the process has the lease already, from an aborted job or a libvirtd that
-// died, takingImage drops it first.
+// takingImage makes a call that lets libvirt take the lease of an image for a running domain. If
+// the process has the lease already, from an aborted job or a libvirtd that died, it drops the
+// lease first.
 func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
 	err := do()
 	if !said(err, golibvirt.ErrResourceBusy) {
@@ -113,7 +113,7 @@ func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do fu
 }
 
 // takingAgain drops the process's holds on these leases, and makes a call that lets libvirt take
-// them. If the call fails, takingAgain takes them again.
+// them. If the call fails, it takes them again.
 func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
 	ctx = context.WithoutCancel(ctx) // dropped leases must be taken again
 	pid, dropped, err := c.drop(ctx, id, leases, true)
@@ -192,14 +192,14 @@ func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop boo
 			_, _, err = c.drop(ctx, id, leases, false)
 		}
 	}
-	if err != nil { // the change is made, and Resume and takingImage can handle the lease
+	if err != nil { // Resume and takingImage can handle the lease
 		c.log.Warn("a guest may have a lease that it does not need", "domain", id, "disk", target, "err", err)
 	}
 	return nil
 }
 
-// virtlockdSocket returns the socket of virtlockd. As libvirt does, it expects the socket in the
-// directory of libvirt's own.
+// virtlockdSocket returns the socket of virtlockd, which libvirt too expects in the directory of
+// its own socket.
 func (c *Conn) virtlockdSocket() string {
 	return filepath.Join(filepath.Dir(c.sockets[0]), "virtlockd-sock")
 }

@@ -30,10 +30,10 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 	return result, nil
 }
 
-// modify makes one call that changes something. It makes no call if ctx has ended, but the end of
-// ctx does not interrupt a call, which would take effect later, unnoticed by a caller that has
-// looked in between. The end of the session interrupts it. what lists the libvirt files that the
-// call may change.
+// modify makes one changing call. It makes no call if ctx has ended, but the end of ctx does not
+// interrupt a call, which would take effect later, unnoticed by a caller that has looked in
+// between. The end of the session interrupts it. what lists the libvirt files that the call may
+// change.
 func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) error {
 	s, err := c.changes()
 	if err != nil {
@@ -42,10 +42,8 @@ func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) 
 	return c.modifyOn(ctx, s, c.callTimeout, id, what, do)
 }
 
-// domainCall is a call on a domain.
 type domainCall = func(*golibvirt.Libvirt, golibvirt.Domain) error
 
-// modifyOn is modify on a given session, within limit.
 func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, what kept, do domainCall) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
@@ -65,7 +63,7 @@ func (c *Conn) modifyByItself(ctx context.Context, limit time.Duration, id strin
 }
 
 // change is modify for a call on a domain's process, or on a live disk of it if target is not
-// empty, that changes no libvirt files. what starts the error text.
+// empty, that changes no libvirt files.
 func (c *Conn) change(ctx context.Context, what, id, target string, do domainCall) error {
 	return c.changed(ctx, what, id, target, c.modify(ctx, id, keptNothing, do))
 }
@@ -96,7 +94,6 @@ func (c *Conn) endJob(ctx context.Context, what, id, target string, changes kept
 	return c.changed(ctx, what, id, target, err)
 }
 
-// nameOf names a domain, or a disk of it, in an error text.
 func nameOf(id, target string) string {
 	if target == "" {
 		return "domain " + id

@@ -23,11 +23,11 @@ const (
 type lockConf struct {
 	// manager is the lock manager; empty for none.
 	manager string
-	// auto: disk images have leases, in addition to the <lease> elements of a definition. required:
-	// a guest without leases is refused.
+	// auto: disk images have leases, in addition to a definition's <lease> elements. required: a
+	// guest without leases is refused.
 	auto, required bool
-	// files is the lockspace of image files, empty for leases on the images themselves. volumes and
-	// luns are the lockspaces of logical volumes and SCSI devices.
+	// files is the lockspace of image files, empty for leases on the images themselves. volumes
+	// and luns are the lockspaces of logical volumes and SCSI devices.
 	files, volumes, luns string
 }
 
@@ -54,8 +54,8 @@ func readLockConf(definitions string) (lockConf, error) {
 	return c, nil
 }
 
-// unswitchable returns why a running guest may not be switched to these images: libvirt would not
-// resume it with its disk on one of them. It is empty if the guest may be switched.
+// unswitchable returns why libvirt would not resume a guest with its disk on one of these images.
+// It is empty if a running guest may be switched to them.
 func (c lockConf) unswitchable(images ...string) string {
 	switch {
 	case c.manager == "":
@@ -73,7 +73,7 @@ func (c lockConf) unswitchable(images ...string) string {
 	return ""
 }
 
-// leaseOf returns the lease of a disk, nil if the disk has none or the lease's name is unknown.
+// leaseOf returns the lease of a disk, nil if it has none or the lease's name is unknown.
 func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 	top := disk.Top()
 	if !c.auto || disk.ReadOnly || top.Path == "" || top.Type != hv.SourceFile && top.Type != hv.SourceBlock ||
@@ -88,10 +88,10 @@ func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 	return l
 }
 
-// needless lists the leases of a disk's images, before and after a change, that the domain does not
-// need after the change. A suspended guest does not need the lease of its top image, which libvirt
-// has dropped at the suspend, unless the change has put the image there (newTop). Only with newTop
-// can the lease be dropped without checking that the guest was not resumed meanwhile.
+// needless lists the leases of a disk's images, before and after a change, that the domain does
+// not need after the change. A suspended guest does not need the lease of its top image, which
+// libvirt has dropped at the suspend, unless the change has put the image there (newTop). Only
+// with newTop can the lease be dropped without checking that the guest was not resumed meanwhile.
 func (c lockConf) needless(before, after *hv.Domain, target string, newTop bool) []lease {
 	now := after.LiveDisk(target)
 	if now == nil {

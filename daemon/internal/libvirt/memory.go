@@ -23,7 +23,7 @@ import (
 )
 
 // memoryCallTimeout bounds the calls that write or read a guest's RAM, which may be terabytes on a
-// slow disk. The heartbeat notices a hung libvirtd.
+// slow disk.
 const memoryCallTimeout = 6 * time.Hour
 
 // SaveMemory implements hv.Hypervisor.
@@ -213,7 +213,6 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	return c.verifyRestored(context.WithoutCancel(ctx), id, opts)
 }
 
-// restoredXML returns the definition for restoring a saved domain.
 func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (string, error) {
 	doc, err := domainxml.ParseDoc(saved)
 	if err != nil {
@@ -241,8 +240,8 @@ func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (s
 // definition for the life of the process.
 const tokenNamespace = "urn:volferry:pass"
 
-// setStartToken sets the start token in a domain's metadata, and removes the token of an earlier
-// restore. libvirt would drop one of two elements of the same namespace.
+// setStartToken replaces the start token in a domain's metadata. libvirt would drop one of two
+// elements of the same namespace.
 func setStartToken(domain *etree.Element, token string) {
 	metadata := domain.SelectElement("metadata")
 	if metadata == nil {

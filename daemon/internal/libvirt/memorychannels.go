@@ -11,12 +11,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// maxChannels bounds the channels that write or read the RAM of one guest: more do not make a disk
-// faster.
+// maxChannels bounds the channels for the RAM of one guest: more do not make a disk faster.
 const maxChannels = 8
 
 // sparseImage is libvirt's name for a file with a fixed place for each page of the RAM (QEMU's
-// mapped-ram). Channels need such a file.
+// mapped-ram), which channels need.
 const sparseImage = "sparse"
 
 var (
@@ -27,8 +26,8 @@ var (
 	qemuWithChannels = hv.Version{Major: 9, Minor: 1}
 )
 
-// saveChannels returns how many channels can write the RAM of a running domain; 0 means one stream.
-// The process's QEMU counts, which may be older than the installed one.
+// saveChannels returns how many channels can write the RAM of a running domain; 0 means one
+// stream. The process's QEMU counts, which may be older than the installed one.
 //
 // Channels are for files that are written past the page cache. A file on a tmpfs gets none: the
 // process of a guest with QEMU 10.0 may end there.
@@ -44,8 +43,7 @@ func (c *Conn) saveChannels(ctx context.Context, id string, past golibvirt.Domai
 	return channels, nil
 }
 
-// restoreChannels returns how many channels can read the RAM of a domain that channels wrote; 0
-// means none.
+// restoreChannels returns how many channels can read RAM that channels wrote; 0 means none.
 func (c *Conn) restoreChannels(ctx context.Context) (int, error) {
 	s, err := c.reads()
 	if err != nil {
@@ -58,8 +56,8 @@ func (c *Conn) restoreChannels(ctx context.Context) (int, error) {
 	return min(runtime.NumCPU(), maxChannels), nil
 }
 
-// saveDomain writes the RAM of a domain into a file, with channels if libvirt accepts them for this
-// domain.
+// saveDomain writes the RAM of a domain into a file, with channels if libvirt accepts them for
+// this domain.
 func saveDomain(lv *golibvirt.Libvirt, dom golibvirt.Domain, path string, channels int, flags golibvirt.DomainSaveRestoreFlags) error {
 	if channels > 0 {
 		err := lv.DomainSaveParams(dom, []golibvirt.TypedParam{

@@ -10,7 +10,6 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// command is a command of QEMU's machine protocol.
 type command struct {
 	Execute   string `json:"execute"`
 	Arguments any    `json:"arguments,omitempty"`
@@ -25,9 +24,9 @@ type refusedByQEMU struct {
 
 func (e *refusedByQEMU) Error() string { return "QEMU refuses " + e.Execute + ": " + e.Desc }
 
-// monitor lets the process of a domain execute a command, and decodes its result into out, unless
-// out is nil. libvirt passes both through unread, and marks the domain as tainted until its process
-// ends. Use it only if libvirt has no call. what starts the error text.
+// monitor lets the process of a domain execute a command, and decodes its result into out, if not
+// nil. libvirt passes both through unread, and marks the domain as tainted until its process ends.
+// Use it only if libvirt has no call. what starts the error text.
 func (c *Conn) monitor(ctx context.Context, what, id, target string, cmd command, out any) error {
 	text, err := json.Marshal(cmd)
 	if err != nil {

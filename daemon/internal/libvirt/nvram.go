@@ -25,8 +25,8 @@ const (
 	nvramMode = 0o600
 )
 
-// readNVRAM returns the variables of a UEFI guest, nil if it has none. QEMU may write to the
-// directory, so readNVRAM follows no link there.
+// readNVRAM returns the variables of a UEFI guest, or nil. It follows no link: QEMU may write to
+// the directory.
 func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	_, file, err := domainxml.NVRAMElement(domain)
 	if err != nil || file == "" {
@@ -48,7 +48,7 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open directory of NVRAM: %w", err)
 	}
-	defer func() { _ = dir.Close() }() // only read
+	defer func() { _ = dir.Close() }()
 	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // libvirt makes it at the first start
@@ -56,7 +56,7 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open NVRAM: %w", err)
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }()
 	return readVariables(f)
 }
 
@@ -85,7 +85,7 @@ func (c *Conn) writeNVRAM(name string, variables []byte) error {
 	if err != nil {
 		return fmt.Errorf("open directory of NVRAM: %w", err)
 	}
-	defer func() { _ = dir.Close() }() // its content was synced
+	defer func() { _ = dir.Close() }()
 	temp := name + "." + uuid.NewString()
 	if err := writeNew(dir, temp, variables); err != nil {
 		return errors.Join(fmt.Errorf("write NVRAM: %w", err), dir.RemoveAll(temp))
@@ -99,7 +99,6 @@ func (c *Conn) writeNVRAM(name string, variables []byte) error {
 	return nil
 }
 
-// writeNew writes a new file durably.
 func writeNew(dir *os.Root, name string, content []byte) error {
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, nvramMode)
 	if err != nil {

@@ -44,8 +44,8 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	if err != nil {
 		return nil, err
 	}
-	// Of all processes that claim to be the domain: a claim can be false, but an open file is open.
-	// A false claim cannot hide the open files of the true process.
+	// Of all processes that claim to be the domain: a claim can be false, but an open file is
+	// open. A false claim cannot hide the open files of the true process.
 	var found []hv.OpenFile
 	pid := 0
 	for _, p := range claims {
@@ -64,9 +64,9 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	return append(found, nodes...), err
 }
 
-// oneIsTrue returns nil if one of the processes that claim to be a domain is the true one. It
-// returns ErrNotActive if the domain is off, and ErrNoProcess or ErrUnavailable if its process is
-// not among them or that is unknown.
+// oneIsTrue returns nil if the true process is among those that claim to be a domain. It returns
+// ErrNotActive if the domain is off, and ErrNoProcess or ErrUnavailable if its process is not
+// among them or that is unknown.
 func (c *Conn) oneIsTrue(ctx context.Context, id string, claims []process.Claim) error {
 	as := func(uid uint32) bool {
 		return slices.ContainsFunc(claims, func(p process.Claim) bool { return p.UID == uid })

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// byItself makes calls on their own connection, so that they neither wait for other calls nor delay
-// them. The connection is closed when the shared one is lost.
+// byItself makes calls on their own connection, so that they neither wait for other calls nor
+// delay them. The connection is closed when the shared one is lost.
 func (c *Conn) byItself(ctx context.Context, do func(context.Context, *session) error) error {
 	l, err := c.current()
 	if err != nil {
@@ -54,8 +54,8 @@ func (c *Conn) askPool(ctx context.Context, pool string, do func(context.Context
 	}
 }
 
-// changePool is askPool for calls that change something: if ctx has ended, they are not made, but
-// the end of ctx does not interrupt them; see modify.
+// changePool is askPool for changing calls: if ctx has ended, they are not made, but the end of
+// ctx does not interrupt them; see modify.
 func (c *Conn) changePool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
 	leave, err := c.pools.enter(ctx, "pool "+pool)
 	if err != nil {

@@ -118,8 +118,8 @@ func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, for
 	return nil, errors.Join(err, c.deleteVolume(ctx, s, vol))
 }
 
-// extentProbe is the volume that shows the size of a pool's extents. If a killed daemon leaves one,
-// the next daemon deletes it.
+// extentProbe is the volume that shows the size of a pool's extents. If a killed daemon leaves
+// one, the next daemon deletes it.
 const extentProbe = "volferry-extent"
 
 // RoundedBytes implements hv.Hypervisor. libvirt does not report the extent size of a pool. Pools
@@ -147,7 +147,6 @@ func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int6
 	return rounded, nil
 }
 
-// extentBytes returns the size of the smallest volume of a pool of logical volumes.
 func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool) (int64, error) {
 	doc, err := volumeXML("logical", extentProbe, "raw", 1, nil)
 	if err != nil {
@@ -169,7 +168,6 @@ func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.Stora
 	return v.CapacityBytes, nil
 }
 
-// filePools are the pool types with files as volumes.
 var filePools = map[string]bool{"dir": true, "fs": true, "netfs": true, "vstorage": true}
 
 func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Image) (string, error) {
@@ -192,7 +190,7 @@ func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Imag
 			Path: backing[0].Path, Format: &libvirtxml.StorageVolumeTargetFormat{Type: backing[0].Format},
 		}
 	}
-	// Other pools get no allocation: a value below the capacity would make libvirt's logical pools
+	// Other pools get no allocation: for a value below the capacity libvirt's logical pools would
 	// create a thin snapshot that fills up.
 	doc, err := vol.Marshal()
 	if err != nil {
@@ -220,7 +218,7 @@ func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 }
 
 // VolumeAt finds the pool of a volume by its path. If libvirt does not know the path, it first
-// refreshes the active device pools above the path, because other programs make volumes too.
+// refreshes the active device pools above the path: other programs make volumes too.
 func (c *Conn) VolumeAt(ctx context.Context, path string) (string, error) {
 	pool, err := c.poolOf(ctx, path)
 	if !errors.Is(err, hv.ErrNotFound) {
@@ -290,8 +288,8 @@ func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 	return nil
 }
 
-// syncPool makes the names in a pool of files durable: libvirt unlinks a file and does not sync its
-// directory, so a deleted volume could reappear after a power cut.
+// syncPool makes the names in a pool of files durable: libvirt unlinks a file and does not sync
+// its directory, so a deleted volume could reappear after a power cut.
 func (c *Conn) syncPool(ctx context.Context, s *session, name string) error {
 	_, info, err := c.activePool(ctx, s, name)
 	if err != nil || !filePools[info.Type] {
@@ -319,14 +317,13 @@ func (*Conn) CopyDevice(context.Context, hv.DeviceCopy, int64, int64) (int64, er
 	return 0, fmt.Errorf("%w: pools of libvirt copy nothing", hv.ErrUnsupported)
 }
 
-// ConnectDevice implements hv.Hypervisor.
 func (*Conn) ConnectDevice(context.Context, string) error { return nil }
 
 // DisconnectDevice implements hv.Hypervisor.
 func (*Conn) DisconnectDevice(context.Context, string) error { return nil }
 
-// findVolume first refreshes the pool: libvirt's list of a pool may be stale, and other programs
-// make and delete volumes too.
+// findVolume first refreshes the pool: libvirt's list may be stale, and other programs make and
+// delete volumes too.
 func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {
 	pool, _, err := c.activePool(ctx, s, poolName)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// poolSourcesIn looks up the pool sources in descriptions of a domain. It returns ErrUnavailable if
-// a pool does not answer.
+// poolSourcesIn looks up the pool sources in descriptions of a domain. It returns ErrUnavailable
+// if a pool does not answer.
 func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.PoolSources, error) {
 	known := domainxml.PoolSources{}
 	for _, doc := range docs {
-		if !strings.Contains(doc, "type='volume'") { // few have one
+		if !strings.Contains(doc, "type='volume'") {
 			continue
 		}
 		var dom libvirtxml.Domain
@@ -47,8 +47,8 @@ func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.Poo
 	return known, nil
 }
 
-// poolImage returns the image of a pool volume, from libvirt's present list of the pool. An error
-// other than ErrUnavailable means that the pool has no such volume with a path on this host.
+// poolImage returns the image of a pool volume, from libvirt's present list of the pool. Another
+// error than ErrUnavailable means that the pool has no such volume with a path on this host.
 func (c *Conn) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Image, error) {
 	s, err := c.poolReads(ctx)
 	if err != nil {
@@ -80,5 +80,4 @@ func (c *Conn) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Ima
 	return img, nil
 }
 
-// imageTypes maps types of pool volumes to types of images.
 var imageTypes = map[golibvirt.StorageVolType]string{golibvirt.StorageVolFile: hv.SourceFile, golibvirt.StorageVolBlock: hv.SourceBlock}

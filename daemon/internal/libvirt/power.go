@@ -23,7 +23,7 @@ func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	if err == nil {
 		return nil
 	}
-	// An active domain is refused with the same error as every other refusal.
+	// libvirt refuses an active domain with the error of every other refusal.
 	if said(err, golibvirt.ErrOperationInvalid) {
 		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() {
 			return nil
@@ -46,15 +46,15 @@ func (c *Conn) PowerOff(ctx context.Context, id string) error {
 		return nil
 	}
 	err = c.changed(ctx, "power off", id, "", err)
-	// A domain that is off is refused with the same error as every other refusal.
+	// libvirt refuses a domain that is off with the error of every other refusal.
 	if dom, readErr := c.Domain(ctx, id); readErr == nil && dom.State == hv.StateStopped {
 		return nil
 	}
 	return err
 }
 
-// Shutdown implements hv.Hypervisor. It selects the ACPI method: by default libvirt would wait for
-// a guest agent that may hang.
+// Shutdown implements hv.Hypervisor. By default libvirt would wait for a guest agent that may
+// hang, so it selects the ACPI method.
 func (c *Conn) Shutdown(ctx context.Context, id string) error {
 	err := c.change(ctx, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainShutdownFlags(dom, golibvirt.DomainShutdownAcpiPowerBtn)

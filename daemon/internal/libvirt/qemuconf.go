@@ -17,11 +17,10 @@ func qemuConfBeside(definitions string) string {
 	return filepath.Join(filepath.Dir(definitions), "qemu.conf")
 }
 
-// givesImages reports whether libvirt makes QEMU's user the owner of images (dynamic_ownership),
-// which is the default.
+// givesImages reports whether libvirt makes QEMU's user the owner of images (dynamic_ownership, on
+// by default).
 func givesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
 
-// setting reads a switch of the file; the default is on.
 func setting(conf, name string) (bool, error) {
 	values, err := readConf(conf)
 	return on(values, name, true), err

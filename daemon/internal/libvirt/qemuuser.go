@@ -62,8 +62,8 @@ func (c *Conn) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, er
 	return user, err
 }
 
-// defaultUser returns the user of domains that name none. It is read once per connection: it
-// changes only with a restart of libvirtd.
+// defaultUser returns the user of domains that name none, which changes only with a restart of
+// libvirtd.
 func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
 	if user := c.qemuDefault.Load(); user != nil {
 		return *user, nil
@@ -71,7 +71,6 @@ func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, err
 	return c.learnUser(ctx, s)
 }
 
-// learnUser reads from libvirt the user of domains that name none, and caches it.
 func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
 	caps, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.ConnectGetCapabilities()

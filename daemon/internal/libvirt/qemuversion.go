@@ -35,8 +35,7 @@ func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err
 	if err != nil {
 		return none, err
 	}
-	// Read the version before the file: an upgrade in between then makes the version unknown
-	// instead of wrong.
+	// The version first: an upgrade in between then makes it unknown instead of wrong.
 	version, path, err := c.emulator(ctx)
 	if err != nil || path == "" {
 		return none, err
@@ -48,7 +47,6 @@ func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err
 	return version, nil
 }
 
-// emulator returns libvirt's emulator for a domain that names none; path is empty if there is none.
 func (c *Conn) emulator(ctx context.Context) (version hv.Version, path string, err error) {
 	s, err := c.reads()
 	if err != nil {

@@ -58,8 +58,8 @@ func (c *Conn) connect(ctx context.Context) (*link, error) {
 func (c *Conn) serve(ctx context.Context, l *link) {
 	c.setLink(l)
 	c.log.Info("connected to libvirt")
-	// Only now, with the subscriptions made: a subscriber that reads everything again also finds
-	// the changes before the first event.
+	// After the subscriptions: a subscriber that reads everything again also finds the changes
+	// before the first event.
 	c.feed.Publish(hv.Event{Kind: hv.EventConnected})
 	c.setReady()
 
@@ -84,8 +84,8 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 }
 
 // watch returns when the link is lost or ctx ends. go-libvirt sends no keepalives and libvirtd
-// sends none unrequested, so a hung libvirtd would go unnoticed until the next call: a cheap call
-// serves as heartbeat.
+// sends none unrequested, so a cheap call serves as heartbeat: a hung libvirtd would go unnoticed
+// until the next call.
 func (c *Conn) watch(ctx context.Context, l *link) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()

@@ -47,7 +47,6 @@ func openSession(ctx context.Context, conn net.Conn, limit time.Duration) (*sess
 	return s, nil
 }
 
-// lost is closed when the connection is lost.
 func (s *session) lost() <-chan struct{} { return s.conn.lost }
 
 func (s *session) isLost() bool {
@@ -59,17 +58,16 @@ func (s *session) isLost() bool {
 	}
 }
 
-// close ends the session and every call on it. It does not call Disconnect, which is one more
-// request to a daemon that may hang.
+// close ends the session and every call on it. Disconnect would be one more request to a daemon
+// that may hang.
 func (s *session) close() { _ = s.conn.Close() } // its error does not matter
 
-// none is the result of a call that returns only an error.
 type none = struct{}
 
-// call runs one libvirt call. go-libvirt's calls take no context and wait for an answer forever, so
-// each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable (the outcome is
-// unknown) while the call continues. After limit without an answer, libvirtd counts as hung and the
-// session is closed: nothing else ends a call.
+// call runs one libvirt call. go-libvirt's calls take no context and wait for an answer forever,
+// so each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable (the outcome is
+// unknown) while the call continues. After limit without an answer, libvirtd counts as hung and
+// the session is closed: nothing else ends a call.
 func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var zero T
 	select {
@@ -100,8 +98,8 @@ func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*
 }
 
 // watchedConn notices that a connection is lost. go-libvirt's own way (Disconnected, IsConnected)
-// is not used: its channel is replaced after the goroutine that closes it has started, so a loss in
-// between is never seen.
+// is not used: its channel is replaced after the goroutine that closes it has started, so a loss
+// in between is never seen.
 type watchedConn struct {
 	net.Conn
 	once sync.Once

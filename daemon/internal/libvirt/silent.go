@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// silent counts, for each domain, the calls that lost their caller and that libvirt has not
-// answered. The zero value has none.
+// silent counts, for each domain, the unanswered calls that lost their caller.
 type silent struct {
 	mu    sync.Mutex
 	about map[string]int
@@ -20,8 +19,8 @@ func (s *silent) has(about string) bool {
 	return s.about[about] > 0
 }
 
-// while is called at the start of a call, with the caller's context. Call answered when libvirt has
-// answered.
+// while is called at the start of a call, with the caller's context. Call answered when libvirt
+// has answered.
 func (s *silent) while(ctx context.Context, about string) (answered func()) {
 	counted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -27,8 +27,8 @@ func (c *Conn) StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap,
 	return all, nil
 }
 
-// path returns the file or device below a format node, empty if QEMU does not give a path: for
-// example, it writes options for an image that is opened with a key.
+// path returns the file or device below a format node, or "": for an image that is opened with a
+// key, QEMU writes options instead.
 func (n *graphNode) path() string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	if !is {

@@ -59,7 +59,6 @@ func totalLimited(id, target string) error {
 	return fmt.Errorf("limit writes of disk %s of domain %s: %w: it has a limit on its total throughput", target, id, hv.ErrUnsupported)
 }
 
-// putLimits sets the limits on reads and on writes, which libvirt takes together.
 func (c *Conn) putLimits(ctx context.Context, id, target string, to byteLimits) error {
 	params := []golibvirt.TypedParam{
 		{Field: golibvirt.DomainBlockIotuneReadBytesSec, Value: *golibvirt.NewTypedParamValueUllong(to.read)},

@@ -10,18 +10,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// blockBitmap is a dirty bitmap in the answer of query-block.
 type blockBitmap struct {
-	Name       string `json:"name"`
-	Recording  bool   `json:"recording"`
-	Persistent bool   `json:"persistent"`
-	// Inconsistent: QEMU ended without storing the bitmap.
-	Inconsistent bool  `json:"inconsistent"`
-	Granularity  int64 `json:"granularity"`
-	Count        int64 `json:"count"`
+	Name         string `json:"name"`
+	Recording    bool   `json:"recording"`
+	Persistent   bool   `json:"persistent"`
+	Inconsistent bool   `json:"inconsistent"`
+	Granularity  int64  `json:"granularity"`
+	Count        int64  `json:"count"`
 }
 
-// blockDevice is one device in the answer of query-block.
 type blockDevice struct {
 	QDev     string `json:"qdev"`
 	Inserted *struct {

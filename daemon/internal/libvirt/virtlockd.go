@@ -38,7 +38,6 @@ const (
 	rpcMaxBytes    = 1 << 16
 )
 
-// virtlockdTimeout bounds the conversation with virtlockd: a guest is suspended meanwhile.
 const virtlockdTimeout = 5 * time.Second
 
 // lease is a lease of a domain, with libvirtd's names for it at virtlockd.
@@ -47,7 +46,6 @@ type lease struct {
 	shared, autoCreate bool
 }
 
-// dialVirtlockd connects to the virtlockd at a socket for the process with this number.
 func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlockd, error) {
 	id, err := uuid.Parse(domain)
 	if err != nil {
@@ -81,7 +79,6 @@ func (v *virtlockd) close() { _ = v.conn.Close() }
 // release drops one hold of the process on a lease. It returns an error if the process has none.
 func (v *virtlockd) release(l lease) error { return v.call(lockRelease, l.args(0)) }
 
-// acquire takes a lease.
 func (v *virtlockd) acquire(l lease) error {
 	var flags uint32
 	if l.shared {
@@ -102,7 +99,6 @@ type refusedByVirtlockd struct{ text string }
 
 func (e *refusedByVirtlockd) Error() string { return "virtlockd refuses: " + e.text }
 
-// call makes one call and waits for its answer.
 func (v *virtlockd) call(procedure uint32, args []byte) error {
 	v.serial++
 	message := make([]byte, 0, rpcHeaderBytes+len(args))
@@ -131,9 +127,8 @@ func (v *virtlockd) call(procedure uint32, args []byte) error {
 	return nil
 }
 
-// errorText decodes an error: a code, an error domain, and an optional text.
 func errorText(body []byte) string {
-	const before = 16 // code, domain, whether there is a text, its length
+	const before = 16
 	if len(body) < before || binary.BigEndian.Uint32(body[8:]) == 0 {
 		return "it says no reason"
 	}

@@ -54,7 +54,6 @@ func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Proces
 	return p, nil
 }
 
-// onlyProcess returns the one process that claims to be an active domain.
 func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about process.About, err error) {
 	found, err := c.claims(ctx, id, nil)
 	if err == nil {

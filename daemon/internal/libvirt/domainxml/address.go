@@ -11,7 +11,7 @@ import (
 )
 
 // libvirt gives a new disk the first free address of its definition. The address of a temporarily
-// removed disk is free there. If there are such disks, Volferry chooses and states the address.
+// removed disk is free there. If there are such disks, Volferry states the address.
 
 // AllocAddress returns the new <disk> of the domain with an address that no reserved disk has.
 // mayGrow: libvirt can add a port to the domain for the disk.
@@ -52,7 +52,6 @@ func AllocAddress(domain, disk string, reserved []string, mayGrow bool) (string,
 	return TextOf(doc.Root())
 }
 
-// checkBeside refuses a disk with the target, address or boot order of a reserved disk.
 func checkBeside(d, other *hv.Disk) error {
 	switch {
 	case d.Target == other.Target:

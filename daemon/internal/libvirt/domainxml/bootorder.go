@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// WithBootDisk returns a domain's XML with the disk and without the boot device that libvirt added.
+// WithBootDisk returns a domain's XML with the disk and without the boot device that libvirt
+// added.
 func WithBootDisk(domainXML, diskXML string) (string, error) {
 	doc, disk := etree.NewDocument(), etree.NewDocument()
 	if err := doc.ReadFromString(domainXML); err != nil {
@@ -35,9 +36,9 @@ func WithBootDisk(domainXML, diskXML string) (string, error) {
 	return text, nil
 }
 
-// dropOwnBoot removes the boot device that libvirt added to a definition, because it excludes
-// devices with a boot order. It refuses boot devices that the owner chose, and a definition without
-// any, because that has another problem.
+// dropOwnBoot removes the boot device that libvirt added to a definition, which excludes devices
+// with a boot order. It refuses boot devices that the owner chose, and a definition without any,
+// because that has another problem.
 func dropOwnBoot(domain *etree.Element) error {
 	boots := domain.FindElements("os/boot")
 	if len(boots) != 1 || boots[0].SelectAttrValue("dev", "") != "hd" {

@@ -75,7 +75,6 @@ func SetChain(disk *etree.Element, chain []hv.Image, clusters rbd.Clusters) erro
 	return nil
 }
 
-// withChain returns a disk with this chain.
 func withChain(diskXML string, chain []hv.Image, clusters rbd.Clusters) (string, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(diskXML); err != nil {

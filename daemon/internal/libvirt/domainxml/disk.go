@@ -32,8 +32,8 @@ func DiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return doc, err
 }
 
-// slotXML puts another image into the slot of a disk. It edits text, so that elements unknown to Go
-// types stay as they are.
+// slotXML puts another image into the slot of a disk. It edits text, which keeps elements unknown
+// to Go types.
 func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	if err := checkShared(spec); err != nil {
 		return "", err
@@ -85,7 +85,7 @@ func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return TextOf(disk)
 }
 
-// newDiskXML describes a new disk. Format and end of the chain are explicit, because libvirt would
+// newDiskXML describes a new disk. Format and end of the chain are explicit: libvirt would
 // otherwise probe content that a guest wrote.
 func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	if spec.Image.LUKSSecret != "" {

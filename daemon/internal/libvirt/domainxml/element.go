@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package domainxml reads and writes the XML of domains: their disks in the nouns of package hv,
-// other images and addresses for a disk, and the parts of a definition that may go to another host.
-// It must not know how libvirt is reached.
+// other images and addresses for a disk, and the parts of a definition that may go to another
+// host.
 package domainxml
 
 import (
@@ -53,7 +53,6 @@ func TextIn(el *etree.Element, tag string) string {
 	return ""
 }
 
-// setFlag adds or removes an empty element.
 func setFlag(el *etree.Element, tag string, set bool) {
 	removeAll(el, tag)
 	if set {
@@ -67,7 +66,6 @@ func removeAll(el *etree.Element, tag string) {
 	}
 }
 
-// addressElement returns an <address> with these pairs of attribute name and value.
 func addressElement(attributes ...string) *etree.Element {
 	address := etree.NewElement("address")
 	for i := 0; i+1 < len(attributes); i += 2 {

@@ -24,9 +24,8 @@ const (
 // exportAttributes are permitted in the <source> of an export.
 var exportAttributes = []string{"protocol", "name", "tls"}
 
-// exportOf returns the address of the NBD export in a source. It returns "" if the source is
-// something else, or has settings that the address cannot express (TLS, a secret, a reconnect
-// delay).
+// exportOf returns the address of the NBD export in a source. It returns "" for another source, or
+// for settings that the address cannot express (TLS, a secret, a reconnect delay).
 func exportOf(src *libvirtxml.DomainDiskSource) string {
 	x := src.Network
 	if x == nil || x.Protocol != protocolNBD || x.TLS != "" && x.TLS != noTLS || len(x.Hosts) != 1 || x.Query != "" || x.TLSHostname != "" ||
@@ -48,14 +47,13 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 
 // exportSource returns the <source> of the export at a checked address.
 func exportSource(uri string) *libvirtxml.DomainDiskSourceNetwork {
-	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
+	export, _ := api.ParseNBD(uri)
 	return &libvirtxml.DomainDiskSourceNetwork{
 		Protocol: protocolNBD, Name: export.Name,
 		Hosts: []libvirtxml.DomainDiskSourceHost{hostOf(export)},
 	}
 }
 
-// hostOf returns the <host> of an export's server.
 func hostOf(export api.NBDExport) libvirtxml.DomainDiskSourceHost {
 	if export.Server == "" {
 		return libvirtxml.DomainDiskSourceHost{Transport: transportUnix, Socket: export.Socket}
@@ -64,9 +62,8 @@ func hostOf(export api.NBDExport) libvirtxml.DomainDiskSourceHost {
 	return libvirtxml.DomainDiskSourceHost{Name: name, Port: port}
 }
 
-// setExport points an empty <source> at the export at a checked address.
 func setExport(source *etree.Element, uri string) {
-	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
+	export, _ := api.ParseNBD(uri)
 	source.CreateAttr("protocol", protocolNBD)
 	if export.Name != "" {
 		source.CreateAttr("name", export.Name)
@@ -82,7 +79,7 @@ func setExport(source *etree.Element, uri string) {
 // hostAttributes are permitted in the <host> of an export.
 var hostAttributes = []string{"transport", "socket", "name", "port"}
 
-// isExport reports whether a <source> is an export that exportOf accepts, as far as its host shows.
+// isExport reports whether exportOf accepts a <source>, as far as its host shows.
 func isExport(source *etree.Element) bool {
 	hosts := source.SelectElements("host")
 	if source.SelectAttrValue("protocol", "") != protocolNBD || len(hosts) != 1 || len(hosts[0].ChildElements()) > 0 {

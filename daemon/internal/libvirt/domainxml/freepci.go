@@ -28,7 +28,6 @@ var pciSlots = map[string]struct{ first, last uint }{
 // pciExpress is the model of bus 0 of a machine with PCI Express.
 const pciExpress = "pcie-root"
 
-// pciLayout has the buses of a domain, by number, and the taken slots.
 type pciLayout struct {
 	models map[uint]string
 	taken  map[string]bool
@@ -64,7 +63,6 @@ func pciLayoutOf(domain string) (pciLayout, error) {
 	return l, nil
 }
 
-// take marks the slot of an address taken, whatever its function.
 func (l pciLayout) take(address string) {
 	if slot, _, ok := strings.Cut(address, "."); ok && strings.HasPrefix(slot, "pci:") {
 		l.taken[slot] = true
@@ -73,7 +71,6 @@ func (l pciLayout) take(address string) {
 
 func pciSlot(bus, slot uint) string { return fmt.Sprintf("pci:0000:%02x:%02x", bus, slot) }
 
-// free returns the first free slot for a disk.
 func (l pciLayout) free() (bus, slot uint, ok bool) {
 	for _, bus := range slices.Sorted(maps.Keys(l.models)) {
 		model := l.models[bus]
@@ -90,8 +87,8 @@ func (l pciLayout) free() (bus, slot uint, ok bool) {
 	return 0, 0, false
 }
 
-// CheckPort refuses a disk for a running domain with no free PCI Express port. libvirt adds ports
-// to a definition only. A disk with an explicit address is not checked.
+// CheckPort refuses a disk for a running domain without a free PCI Express port. libvirt adds
+// ports to a definition only. A disk with an explicit address is not checked.
 func CheckPort(live, disk string) error {
 	d, err := ParseDisk(disk, nil)
 	if err != nil || d.Bus != "virtio" || d.Address != "" {
@@ -107,11 +104,11 @@ func CheckPort(live, disk string) error {
 	return fmt.Errorf("%w: the guest has no free PCI Express port; add ports to the definition (<controller type='pci' model='pcie-root-port'/>), which the guest has from its next start, or shut it down and attach then", hv.ErrUnsupported)
 }
 
-// freePCI chooses the PCI address of a new disk, different from the addresses of the disks in away.
-// It returns nil if none of these has a PCI address: then libvirt chooses.
+// freePCI chooses the PCI address of a new disk, different from the addresses of the disks in
+// away. If none of these has a PCI address it returns nil: libvirt chooses.
 //
-// If a PCI Express machine has no free port, freePCI chooses the next port, and libvirt adds it. No
-// other kind of bus is added here: the bus itself would take a slot of bus 0.
+// If a PCI Express machine has no free port, freePCI chooses the next port, and libvirt adds it.
+// No other kind of bus is added: the bus itself would take a slot of bus 0.
 func freePCI(domain string, away []hv.Disk, mayGrow bool) (*etree.Element, error) {
 	if !slices.ContainsFunc(away, func(d hv.Disk) bool { return strings.HasPrefix(d.Address, "pci:") }) {
 		return nil, nil //nolint:nilnil // there is nothing to choose

@@ -34,7 +34,6 @@ func SnapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, erro
 	return doc, nil
 }
 
-// sourceOf returns the <source> of an image for libvirt.
 func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource, error) {
 	if _, err := sourceAttr(img, clusters); err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource
 }
 
 // CopyXML describes the destination of a copy with its backing images. The formats and the end of
-// the chain are explicit, because libvirt would otherwise probe content that a guest wrote.
+// the chain are explicit: libvirt would otherwise probe content that a guest wrote.
 func CopyXML(chain []hv.Image, clusters rbd.Clusters) (string, error) {
 	dst := chain[0]
 	source, err := sourceOf(dst, clusters)

@@ -41,7 +41,7 @@ func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec, clusters 
 		return nil, err
 	}
 	// Another host must not choose the program that runs here, and its path differs between
-	// distributions: libvirt chooses.
+	// distributions.
 	removeAll(domain.FindElement("devices"), "emulator")
 	n := &LocalDefinition{Name: TextIn(domain, "name")}
 	if n.NVRAM, err = setNVRAM(domain, id); err != nil {
@@ -79,7 +79,6 @@ func (n *LocalDefinition) CheckDefined(dump string) error {
 	return nil
 }
 
-// imagesIn lists all images of all disks except drives, in order.
 func imagesIn(domain *etree.Element) []string {
 	var images []string
 	for _, disk := range domain.FindElements("devices/disk") {
@@ -99,9 +98,9 @@ func imagesIn(domain *etree.Element) []string {
 }
 
 // setDisks replaces all disks except the drives, and puts the new disks before the drives. If two
-// disks have one address, the first keeps it, and libvirt chooses another for the second. That disk
-// was attached while the root slot was empty. Without a root the guest did not start, so it has
-// never seen the disk there.
+// disks have one address, the first keeps it, and libvirt chooses another for the second. That
+// disk was attached while the root slot was empty. Without a root the guest did not start, so it
+// has never seen the disk there.
 func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {
@@ -140,7 +139,6 @@ func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters)
 	return nil
 }
 
-// leaveTaken removes a disk's address if another disk has it, and otherwise marks it taken.
 func leaveTaken(disk *etree.Element, taken map[string]bool) error {
 	address := disk.SelectElement("address")
 	if address == nil {

@@ -16,8 +16,8 @@ const (
 	secretPassphrase = "passphrase"
 )
 
-// luksSecretOf returns the UUID of the secret that opens a source. It returns "" if the source is
-// not encrypted, or has settings that the UUID alone cannot express.
+// luksSecretOf returns the UUID of the secret that opens a source. It returns "" without
+// encryption, or for settings that the UUID alone cannot express.
 func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 	x := src.Encryption
 	if x == nil || x.Format != formatLUKS || x.Engine != "" && x.Engine != "qemu" || len(x.Secrets) != 1 || src.Slices != nil {
@@ -34,7 +34,6 @@ func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 	return id.String()
 }
 
-// encryptionOf returns the encryption element of an image, nil if QEMU does not encrypt it.
 func encryptionOf(img hv.Image) *libvirtxml.DomainDiskEncryption {
 	if img.LUKSSecret == "" {
 		return nil
@@ -45,7 +44,6 @@ func encryptionOf(img hv.Image) *libvirtxml.DomainDiskEncryption {
 	}
 }
 
-// setLUKS adds the <encryption> with this secret to a <source> without one.
 func setLUKS(source *etree.Element, secret string) {
 	encryption := source.CreateElement("encryption")
 	encryption.CreateAttr("format", formatLUKS)
@@ -54,7 +52,6 @@ func setLUKS(source *etree.Element, secret string) {
 	el.CreateAttr("uuid", secret)
 }
 
-// isLUKS reports whether hv.Image can express an <encryption> element.
 func isLUKS(el *etree.Element) bool {
 	children := el.ChildElements()
 	if el.FullTag() != "encryption" || len(children) != 1 || len(children[0].ChildElements()) > 0 || len(children[0].Attr) != 2 ||

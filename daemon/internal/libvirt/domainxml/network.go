@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkAddress refuses an address that no <source> can express.
 func checkAddress(path string, clusters rbd.Clusters) error {
 	if !api.IsRBD(path) {
 		_, err := api.ParseNBD(path)
@@ -22,7 +21,6 @@ func checkAddress(path string, clusters rbd.Clusters) error {
 	return err
 }
 
-// addressOfSource returns the address of a network source, "" if it has none.
 func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	if src.Network != nil && src.Network.Protocol == protocolRBD {
 		return rbdOf(src, clusters)
@@ -30,7 +28,6 @@ func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) st
 	return exportOf(src)
 }
 
-// networkSource returns the <source> for a checked address.
 func networkSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
 	if api.IsRBD(uri) {
 		return rbdSource(uri, clusters)

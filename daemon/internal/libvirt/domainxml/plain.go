@@ -14,7 +14,6 @@ import (
 // attributes that only the other sees. libvirt writes none of these, except as the owner's content
 // of <metadata>, which it ignores.
 
-// checkPlain refuses a document with anything but elements, attributes and text.
 func checkPlain(doc *etree.Document) error {
 	for _, token := range doc.Child {
 		switch token := token.(type) {

@@ -8,9 +8,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A disk of type volume names its image by a pool and a volume name. libvirt looks up the path when
-// the domain starts, and so does this package: its callers see the image. A definition that
-// Volferry writes has the path.
+// A disk of type volume names its image by a pool and a volume name. libvirt looks up the path
+// when the domain starts, and so does this package. A definition that Volferry writes has the
+// path.
 
 // PoolSource is the pool and the volume name in a <source>.
 type PoolSource struct{ Pool, Volume string }
@@ -19,8 +19,8 @@ type PoolSource struct{ Pool, Volume string }
 // has no such volume, or the volume is no file or device of this host.
 type PoolSources map[PoolSource]hv.Image
 
-// OfPool returns the pool and volume of a source; false if it names no volume of a pool. A source
-// with a mode is reached by QEMU alone, without a path.
+// OfPool returns the pool and volume of a source; false if it names none. A source with a mode is
+// reached by QEMU alone, without a path.
 func OfPool(src *libvirtxml.DomainDiskSource) (PoolSource, bool) {
 	if src == nil || src.Volume == nil || src.Volume.Mode != "" {
 		return PoolSource{}, false
@@ -45,7 +45,6 @@ func EachSource(dom *libvirtxml.Domain, do func(*libvirtxml.DomainDiskSource)) {
 	}
 }
 
-// resolve replaces pool sources by their images.
 func (known PoolSources) resolve(dom *libvirtxml.Domain) {
 	EachSource(dom, func(src *libvirtxml.DomainDiskSource) {
 		name, is := OfPool(src)

@@ -13,14 +13,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A definition travels between hosts. A program that can write a definition on the first host could
-// try to make libvirt, which is root, open, run or bind something on the second host. So everything
-// that a definition may contain is listed here, and all else is refused: an unknown element, kind
-// of device, or path. The same check runs where a definition is read, so that every stored
-// definition can be used.
+// A definition travels between hosts. A program that can write a definition on the first host
+// could try to make libvirt, which is root, open, run or bind something on the second host. So
+// everything that a definition may contain is listed here, and all else is refused. The same check
+// runs where a definition is read, so that every stored definition can be used.
 
-// domainParts are the parts of a definition that are independent of its host. Only the owner uses
-// <metadata>.
+// domainParts are the host-independent parts of a definition. Only the owner uses <metadata>.
 var domainParts = []string{
 	"name", "uuid", "genid", "title", "description", "metadata",
 	"maxMemory", "memory", "currentMemory", "memoryBacking", "vcpu", "vcpus", "iothreads", "iothreadids",
@@ -28,8 +26,8 @@ var domainParts = []string{
 	"cpu", "clock", "on_poweroff", "on_reboot", "on_crash", "on_lockfailure", "pm", "perf", "devices", "seclabel",
 }
 
-// deviceTypes are the kinds of devices that any host can make, each with the permitted values of
-// its type attribute; nil permits all.
+// deviceTypes are the devices that any host can make, with the permitted values of the type
+// attribute; nil permits all.
 var deviceTypes = map[string][]string{
 	"emulator":   nil,
 	"disk":       nil, // see checkDisk
@@ -60,11 +58,10 @@ var deviceTypes = map[string][]string{
 // socket with a path may be another guest's.
 var consoleTypes = []string{"pty", "null", "spicevmc", "qemu-vdagent", "unix"}
 
-// privateElements depend on their host wherever they are: programs that libvirt runs, state that it
-// keeps elsewhere, sockets of other listeners.
+// privateElements depend on their host wherever they are: programs that libvirt runs, state that
+// it keeps elsewhere, sockets of other listeners.
 var privateElements = []string{"script", "downscript", "vhostuser", "reservations", "secret", "auth", "encryption"}
 
-// pathRule permits paths at a place.
 type pathRule struct {
 	place string // path of tags below <domain>, with the attribute if it is one
 	below []string
@@ -98,7 +95,8 @@ func (r pathRule) allows(place, value string) bool {
 		slices.ContainsFunc(r.below, func(dir string) bool { return strings.HasPrefix(value, dir) }))
 }
 
-// CheckPortable refuses a definition that depends on more of its host than images, pools and NVRAM.
+// CheckPortable refuses a definition that depends on more of its host than images, pools and
+// NVRAM.
 func CheckPortable(domain *etree.Element) error {
 	for _, once := range []string{"os", "devices"} { // the edited element must be the only one
 		if len(domain.SelectElements(once)) > 1 {
@@ -153,8 +151,8 @@ func checkDevices(devices *etree.Element) error {
 	return nil
 }
 
-// checkDisk checks a disk without its images, which are replaced wherever the definition is used. A
-// drive must be empty, because it is used unchanged.
+// checkDisk checks a disk without its images, which are replaced wherever the definition is used.
+// A drive must be empty: it is used unchanged.
 func checkDisk(disk *etree.Element) error {
 	if isDrive(disk) {
 		return checkDrive(disk)
@@ -195,7 +193,6 @@ func targetIn(disk *etree.Element) string {
 	return ""
 }
 
-// isDrive reports whether a disk is a CD-ROM or floppy drive.
 func isDrive(disk *etree.Element) bool {
 	device := disk.SelectAttrValue("device", "disk")
 	return device == "cdrom" || device == "floppy"
@@ -220,8 +217,8 @@ func checkSecLabel(label *etree.Element) error {
 	return nil
 }
 
-// checkElement checks an element and all its descendants for paths and for elements that are
-// private to a host.
+// checkElement checks an element and its descendants for paths and for elements that are private
+// to a host.
 func checkElement(el *etree.Element, place string) error {
 	if el.Space != "" || slices.Contains(privateElements, el.Tag) {
 		return LeansOn("<%s> in <%s>", el.FullTag(), place)

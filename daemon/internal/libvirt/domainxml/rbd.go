@@ -24,9 +24,9 @@ const (
 // PortCeph is the default port of a monitor.
 const PortCeph = "6789"
 
-// rbdOf returns the address of the RBD image in a source, or "". The source must match the
-// configuration of one cluster: exactly its monitors, its user and its secret, and nothing else (a
-// snapshot, a configuration file, encryption). It may be all of the image or its beginning.
+// rbdOf returns the address of the RBD image in a source, or "". The source must have exactly the
+// monitors, the user and the secret of one configured cluster, and nothing else (a snapshot, a
+// configuration file, encryption). It may be all of the image or its beginning.
 func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
@@ -65,7 +65,6 @@ func withPlainHosts(src *libvirtxml.DomainDiskSource) *libvirtxml.DomainDiskSour
 	return &plain
 }
 
-// rbdSource returns the <source> of an RBD image with checked address and cluster.
 func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
 	image, _ := api.ParseRBD(uri)
 	cluster := clusters[image.Cluster]
@@ -80,7 +79,6 @@ func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNe
 	return source
 }
 
-// setRBD points an empty <source> at an RBD image with checked address and cluster.
 func setRBD(source *etree.Element, uri string, clusters rbd.Clusters) {
 	is := rbdSource(uri, clusters)
 	source.CreateAttr("protocol", is.Protocol)
@@ -106,11 +104,10 @@ func moveAuth(x *libvirtxml.DomainDisk) {
 	x.Source.Network.Auth, x.Auth = x.Auth, nil
 }
 
-// rbdAttributes are permitted in the <source> of an RBD image.
 var rbdAttributes = []string{"protocol", "name", "tls"}
 
-// isRBD reports whether a <source> is an RBD image with only known settings in its hosts, so that
-// another image would lose nothing. Only rbdOf decides whether the image has an address.
+// isRBD reports whether a <source> is an RBD image without unknown settings in its hosts, which
+// another image would lose. Only rbdOf decides whether the image has an address.
 func isRBD(source *etree.Element) bool {
 	if source == nil || source.SelectAttrValue("protocol", "") != protocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
 		return false
@@ -127,7 +124,6 @@ func isCephAuth(auth *etree.Element) bool {
 		!hasOther(auth, "username") && !hasOther(children[0], "type", "uuid")
 }
 
-// hasOther reports whether an element has an attribute besides these.
 func hasOther(el *etree.Element, known ...string) bool {
 	return slices.ContainsFunc(el.Attr, func(a etree.Attr) bool { return a.Space != "" || !slices.Contains(known, a.Key) })
 }

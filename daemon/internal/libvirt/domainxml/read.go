@@ -12,13 +12,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// Domain is the content of a domain's XML.
 type Domain struct {
-	Name   string
-	Active bool  // the XML describes a process
-	Run    int   // of that process
-	Memory int64 // in bytes
-	// IOThreads: the domain has I/O threads.
+	Name      string
+	Active    bool  // the XML describes a process
+	Run       int   // of that process
+	Memory    int64 // in bytes
 	IOThreads bool
 	Disks     []hv.Disk
 }
@@ -106,7 +104,6 @@ func diskOf(x *libvirtxml.DomainDisk, clusters rbd.Clusters) hv.Disk {
 	return d
 }
 
-// addLayer appends an image to the chain; false for an empty drive.
 func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string, clusters rbd.Clusters) bool {
 	img, ok := imageOf(src, format, clusters)
 	if !ok {
@@ -118,7 +115,7 @@ func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string, clust
 	return true
 }
 
-// addBacking adds the layers of the chain. An empty <backingStore/> is its end; without one libvirt
+// addBacking adds the layers of the chain. An empty <backingStore/> is its end; without it libvirt
 // would probe the image.
 func addBacking(d *hv.Disk, b *libvirtxml.DomainDiskBackingStore, clusters rbd.Clusters) {
 	for ; b != nil; b = b.BackingStore {
@@ -151,7 +148,6 @@ func formatOf(f *libvirtxml.DomainDiskFormat) string {
 	return f.Type
 }
 
-// imageOf translates a <source>; false if it names nothing.
 func imageOf(src *libvirtxml.DomainDiskSource, format string, clusters rbd.Clusters) (hv.Image, bool) {
 	img := hv.Image{Format: format}
 	switch {

@@ -12,8 +12,6 @@ import (
 // storageSlice is libvirt's type of a slice of a source's file or device, below its format.
 const storageSlice = "storage"
 
-// slicesOf returns the <slices> of an image that is the beginning of a larger one, nil for a whole
-// image.
 func slicesOf(img hv.Image) *libvirtxml.DomainDiskSlices {
 	if img.SliceBytes == 0 {
 		return nil
@@ -21,7 +19,7 @@ func slicesOf(img hv.Image) *libvirtxml.DomainDiskSlices {
 	return &libvirtxml.DomainDiskSlices{Slices: []libvirtxml.DomainDiskSlice{{Type: storageSlice, Size: uint(img.SliceBytes)}}}
 }
 
-// sliceOf returns the slice's size; 0 if the source has no slice, or hv.Image cannot express it.
+// sliceOf returns the slice's size; 0 if hv.Image cannot express it, or without a slice.
 func sliceOf(src *libvirtxml.DomainDiskSource, format string) int64 {
 	if src.Slices == nil || len(src.Slices.Slices) != 1 || format != "raw" {
 		return 0
@@ -32,7 +30,6 @@ func sliceOf(src *libvirtxml.DomainDiskSource, format string) int64 {
 	return 0
 }
 
-// isBeginning reports whether hv.Image can express a <slices> element of a raw image.
 func isBeginning(el *etree.Element) bool {
 	children := el.ChildElements()
 	if el.FullTag() != "slices" || len(children) != 1 || len(children[0].ChildElements()) > 0 {

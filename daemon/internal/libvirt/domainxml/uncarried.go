@@ -10,15 +10,15 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// Most of a <disk> concerns the disk and stays with another image. Its <source> concerns the image:
-// how to open it. Without such a setting the guest could see different content, ciphertext for
-// instance. So the permitted settings are listed, and every other one is reported by name.
+// Most of a <disk> stays with another image. Its <source> defines how to open the image: without
+// such a setting the guest could see different content, ciphertext for instance. So the permitted
+// settings are listed, and every other one is reported by name.
 
 // sourceAttributes are permitted in the <source> of a disk: they identify the image, or define a
 // start without it.
 var sourceAttributes = []string{"file", "dev", "pool", "volume", "index", "startupPolicy"}
 
-// uncarried names a setting of a <disk> that would be lost with its images, "" if there is none.
+// uncarried names a setting of a <disk> that would be lost with its images, or "".
 func uncarried(disk *etree.Element) string {
 	for _, tag := range []string{"encryption", "auth"} { // older libvirt had them here
 		for _, el := range disk.SelectElements(tag) {
@@ -57,7 +57,6 @@ func keepsOwner(el *etree.Element) bool {
 	return el.FullTag() == "seclabel" && el.SelectAttrValue("relabel", "") == "no" && len(el.ChildElements()) == 0
 }
 
-// peculiarTo returns the values of hv.Disk's Uncarried and ImageSetting for a disk.
 func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	switch {
 	case x.Driver != nil && x.Driver.MetadataCache != nil:
@@ -79,9 +78,8 @@ func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	return uncarried(doc.Root()), setting
 }
 
-// isPlain reports whether the sources of a disk have only paths, so that a closer look is
-// unnecessary. Other sources than files, devices, pool volumes and exports belong to no volume, and
-// are not checked.
+// isPlain reports whether the sources of a disk have only paths. Other sources than files,
+// devices, pool volumes and exports belong to no volume, and are not checked.
 func isPlain(x *libvirtxml.DomainDisk) bool {
 	if x.Encryption != nil || x.Auth != nil || !isPlainSource(x.Source) {
 		return false
