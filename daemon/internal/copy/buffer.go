@@ -17,9 +17,9 @@ const hugePageBytes = 2 << 20
 // newBuffer returns n bytes of memory that is aligned for O_DIRECT.
 func newBuffer(n int) []byte { return alignTo(make([]byte, n+alignBytes), alignBytes, n) }
 
-// newArena returns n bytes for the buffers of all workers, in huge pages if possible. A chunk is
+// newArena returns n bytes for the buffers of all workers, in huge pages if possible: a chunk is
 // then a few segments for the device and not 256, which more than doubles the speed of a fast
-// device. free releases the memory.
+// device.
 func newArena(n int) (arena []byte, free func()) {
 	whole, err := unix.Mmap(-1, 0, n+2*hugePageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // Compare reads both images, for a copy that another program made. Nil means equal bytes. A
 // *MismatchError has the first different offset, a *SizeError two different sizes. Src may be an
-// overlay over Dst. Compare uses only Src, Dst, Passphrase, Network, Files and Progress of spec.
+// overlay over Dst. Only Src, Dst, Passphrase, Network, Files and Progress of spec are used.
 func Compare(ctx context.Context, spec Spec) error {
 	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Files: spec.Files, Passphrase: spec.Passphrase, Progress: spec.Progress})
 }

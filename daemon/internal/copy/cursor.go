@@ -8,9 +8,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Cursor records the completed parts of a copy, so that another process can continue it. It is a
-// log of 16 bytes for each chunk with data. It belongs to one dst and one unchanged src; if either
-// may have changed, start with an empty cursor. Only one copy at a time may use it.
+// Cursor records the completed parts of a copy, so that another process can continue it: 16 bytes
+// for each chunk with data. It belongs to one dst and one unchanged src; if either may have
+// changed, start with an empty cursor. Only one copy at a time may use it.
 type Cursor interface {
 	// Load returns all appended records in order, or nothing.
 	Load() ([]byte, error)

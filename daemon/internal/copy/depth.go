@@ -19,7 +19,7 @@ const (
 	depthEvery = time.Second
 	depthStep  = 4
 	// A larger depth must raise the rate by moreIsWorth. A smaller depth, which shortens the queue
-	// for other users, must keep lessIsWorth of the rate. Changes in between are a disk's noise.
+	// for others, must keep lessIsWorth. Changes in between are a disk's noise.
 	moreIsWorth, lessIsWorth = 1.1, 0.95
 	// depthRest is the number of checks between a failed trial and the next trial.
 	depthRest = 10

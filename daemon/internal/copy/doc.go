@@ -2,16 +2,14 @@
 
 // Package copy is the copy engine. It copies src, an image without writers, to dst, and proves the
 // copy by reading dst back. It knows images, but no volumes, guests or migrations: the guest's
-// needs are a Pacer, the operator's a Limiter.
-//
-// Raw files and block devices are ends of a copy. Images of other formats are ends too: QEMU
-// serves them by NBD (package qemuimg).
+// needs are a Pacer, the operator's a Limiter. QEMU serves images of other formats than raw by NBD
+// (package qemuimg).
 //
 // An image is divided into chunks of 1 MiB. Each chunk is read once, hashed (XXH3-128) as read,
 // and written; zeros are deallocated instead. A Cursor records completed chunks only after a flush
 // of dst, so that a recorded chunk is on stable storage whatever crashes.
 //
-// Verification reads dst back and compares hashes. It reads a chunk back as soon as it is on
-// stable storage, so that both directions of a device are busy. At the end it reads the remaining
-// chunks, and a sample of the earlier ones to detect a device that has put later bytes over them.
+// Verification reads a chunk of dst back as soon as it is on stable storage, so that both
+// directions of a device are busy, and compares hashes. At the end it reads the remaining chunks,
+// and a sample of the earlier ones to detect a device that has put later bytes over them.
 package copy

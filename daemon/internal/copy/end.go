@@ -4,9 +4,9 @@ package copy
 
 import "io"
 
-// End is one side of a copy: an open raw image. Its methods may be called concurrently. A method
-// falls back if the end lacks an ability: Zero writes zeros, Extent reports only data. Abilities
-// without a fallback have their own interface (Cloner).
+// End is one side of a copy: an open raw image. Its methods may be called concurrently. Without an
+// ability of the end, Zero writes zeros, and Extent reports only data. Abilities without such a
+// fallback have their own interface (Cloner).
 type End interface {
 	// ReaderAt and WriterAt transfer whole buffers: fewer bytes come with an error. They are fast
 	// for buffers from newBuffer at multiples of 4 KiB.

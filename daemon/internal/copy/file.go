@@ -15,8 +15,7 @@ import (
 )
 
 // fileEnd is a regular file or a block device: one descriptor with O_DIRECT for whole aligned
-// blocks, and a buffered one for a tail shorter than a block and for filesystems that refuse
-// O_DIRECT.
+// blocks, and a buffered one for a shorter tail and for filesystems that refuse O_DIRECT.
 type fileEnd struct {
 	path     string
 	sizeByte int64

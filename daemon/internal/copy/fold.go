@@ -31,8 +31,7 @@ type FoldSpec struct {
 
 // Fold writes the overlay's own data into the image at an address, and flushes that image. It
 // returns ErrInUse if another program has the overlay open. The overlay does not change, so an
-// interrupted fold is repeated. Until a fold succeeds, only overlay and image together have the
-// content.
+// interrupted fold is repeated. Until then only overlay and image together have the content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
 	sizeBytes := f.Into.SizeBytes
 	overlay, err := openOverlay(f.Overlay, f.Files, sizeBytes)
@@ -59,8 +58,8 @@ func Fold(ctx context.Context, f FoldSpec) (err error) {
 	return into.Flush()
 }
 
-// openOverlay opens an overlay of this size, with the locks that exclude every QEMU. It returns
-// ErrInUse if another program has one of them.
+// openOverlay opens an overlay of this size, with the locks that exclude every QEMU, or returns
+// ErrInUse.
 func openOverlay(path string, files openfile.Files, sizeBytes int64) (*qemuimg.Overlay, error) {
 	return qemuimg.OpenOverlay(path, files, sizeBytes, func(file *os.File) error {
 		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)

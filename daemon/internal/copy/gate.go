@@ -8,8 +8,7 @@ import (
 )
 
 // gate bounds the copy's bytes in flight to the pacer's limit, because a guest's request waits for
-// the earlier requests at the device. Pauses between large requests would only make long waits
-// rarer.
+// earlier requests at the device. Pauses between large requests would only make long waits rarer.
 type gate struct {
 	pace Pacer
 
@@ -25,8 +24,8 @@ func newGate(pace Pacer) *gate {
 	return g
 }
 
-// enter waits until n more bytes may be in flight, and takes them. A request never waits while
-// nothing is in flight.
+// enter waits until n more bytes may be in flight. A request never waits while nothing is in
+// flight.
 func (g *gate) enter(n int64) {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()

@@ -21,8 +21,8 @@ const (
 	stuckAfter = 3 * time.Second
 	liftFor    = 30 * time.Second
 	// A job with a bound and at most briefBytes left has no limit for briefTime: a short job
-	// disturbs the guest less than measuring a limit would. It copies the guest's own overlay,
-	// which is slower for the guest than a disk with a copy.
+	// disturbs the guest less than measuring a limit would, because the guest's own overlay is
+	// slower than a disk with a copy.
 	briefBytes = 32 << 20
 	briefTime  = 300 * time.Millisecond
 	briefTick  = 25 * time.Millisecond
@@ -38,9 +38,8 @@ type JobProgress struct {
 	Synchronous bool
 }
 
-// JobPacer slows a QEMU block job down for its guest: it sets GuestPacer's limit as the speed of
-// the job. Without further calls of Look the job keeps its last limit, which is never below 6.25
-// MiB/s.
+// JobPacer sets GuestPacer's limit as the speed of a QEMU block job. Without further calls of Look
+// the job keeps its last limit, which is never below 6.25 MiB/s.
 //
 // A job must end however much the guest writes. So it gets at least the speed that it needs to end
 // within a bound, and a job without progress gets no limit.
@@ -65,8 +64,8 @@ type JobPacer struct {
 }
 
 // NewJobPacer returns the pacer of a job that starts, or was found, at now. guest has the counters
-// of the guest's disk; ok is false if they could not be read. The job keeps keepShare of its
-// speed, and ends within bound if bound is not 0.
+// of the guest's disk; ok is false if they are unknown. The job keeps keepShare of its speed, and
+// ends within bound if bound is not 0.
 func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, bound time.Duration) *JobPacer {
 	p := &JobPacer{guest: NewGuestPacer(nil, keepShare), at: now, least: math.MaxInt64, leastAt: now, lift: liftFor}
 	if bound > 0 {

@@ -79,9 +79,8 @@ type GuestLatency struct {
 
 func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
 
-// strain is the highest latency of all kinds of requests. known is true if one kind had enough
-// requests. learned is false if the guest makes requests of a kind that was absent while the copy
-// was paused.
+// strain is the highest latency of all kinds of requests. known: one kind had enough requests.
+// learned: the guest makes no requests of a kind that was absent while the copy was paused.
 type strain struct {
 	worst          float64 // 1 is the tolerated latency
 	known, learned bool

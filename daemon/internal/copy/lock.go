@@ -19,15 +19,15 @@ const (
 	// copyLockOffset is a byte that copies lock to exclude each other.
 	copyLockOffset = 1 << 62
 	// QEMU locks single bytes from 100 on for its own use of an image, and from 200 on for the
-	// uses that it denies to others. Locking all of them excludes every guest and every QEMU tool.
+	// uses that it denies to others. All of them exclude every guest and every QEMU tool.
 	qemuLockOffset = 100
 	qemuLockBytes  = 200
 )
 
 // lockDst excludes other copies and guests from writing to dst. If QEMU serves dst, QEMU takes its
 // own locks against guests. A block device is opened exclusively, which mounts and volume managers
-// respect. It returns ErrInUse if another program has dst. The locks end with the returned file,
-// even after a crash. An image at an address has no locks: the file is nil.
+// respect. The locks end with the returned file, even after a crash. It returns ErrInUse if
+// another program has dst, and a nil file for an image at an address, which has no locks.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 
 // lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other only.

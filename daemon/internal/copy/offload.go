@@ -13,8 +13,8 @@ type Offload struct {
 	// again.
 	Offered bool
 	// Ask requests a copy of n bytes from off, and returns where dst ceases to equal src after a
-	// flush. answered is true if the storage answered and has stopped. errors.ErrUnsupported means
-	// that the storage does not copy between these ends.
+	// flush. answered: the storage answered and has stopped. errors.ErrUnsupported: the storage
+	// does not copy between these ends.
 	Ask func(ctx context.Context, off, n int64) (until int64, answered bool, err error)
 	// Refused, if set, gets the reason why Volferry and not the storage copies.
 	Refused func(error)

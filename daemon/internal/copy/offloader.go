@@ -134,8 +134,8 @@ func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 	return ctx.Err()
 }
 
-// ask requests a copy of a range, and logs the result. If ctx ends during the request, ask still
-// waits for the answer: otherwise the range must be requested again.
+// ask requests a copy of a range, and logs the result. It waits for the answer even if ctx ends:
+// otherwise the range must be requested again.
 func (o *offloader) ask(ctx context.Context, off, n int64) (supported bool, err error) {
 	if err := o.log.asked(off, n); err != nil {
 		return false, err

@@ -27,15 +27,15 @@ const (
 	// paceTick is how often the pacer reads the guest's latency.
 	paceTick = 100 * time.Millisecond
 	// quietEvery is how often the copy pauses to measure the guest's latency without it, because
-	// the guest's activity changes. The pause takes quietTicks: one tick to drain the requests in
-	// flight, the others to measure. That is 1.3 % of the time. Before the copy starts there is
-	// nothing to drain.
+	// the guest's activity changes. The pause is quietTicks: one tick to drain the requests in
+	// flight, the others to measure, 1.3 % of the time. Before the copy starts there is nothing to
+	// drain.
 	quietEvery      = 30 * time.Second
 	quietTicks      = 4
 	firstQuietTicks = quietTicks - 1
 	// fullTicks is how long the copy then has no limit, to measure its full speed: 0.7 % of the
-	// time. It continues, up to maxFullTicks, while each look shows more than stillFaster times
-	// the previous speed: a copy starts slowly.
+	// time. A copy starts slowly, so the time is extended, up to maxFullTicks, while each look
+	// shows more than stillFaster times the previous speed.
 	fullTicks    = 2
 	maxFullTicks = 6
 	stillFaster  = 1.2
@@ -60,16 +60,15 @@ const (
 	maxRest  = time.Millisecond
 )
 
-// GuestPacer slows a copy down for a guest. It controls the copy's bytes in flight, because a
-// guest's request waits for these. It compares the mean latency of the guest's reads, writes and
-// flushes with their latency while the copy is paused. Each look at a latency over 1.5 times as
-// high reduces the bytes in flight by the factor of the excess, at most by half. Each other look
-// adds an eighth, or doubles them if the guest is idle.
+// GuestPacer slows a copy down for a guest, by the copy's bytes in flight: a guest's request waits
+// for these. It compares the mean latency of the guest's reads, writes and flushes with their
+// latency while the copy is paused. Each look at a latency over 1.5 times as high reduces the
+// bytes in flight by the factor of the excess, at most by half. Each other look adds an eighth, or
+// doubles them if the guest is idle.
 //
 // The copy keeps a share of its unlimited speed. If the guest waits for another resource of the
-// copy, above all the processors, fewer bytes in flight help the guest little, and a slower copy
-// makes it suffer longer. If it loses more than it gains, the copy gets no limit until its next
-// pause (reliefWatch).
+// copy, above all the processors, a slower copy only makes it suffer longer. If it loses more than
+// it gains, the copy gets no limit until its next pause (reliefWatch).
 type GuestPacer struct {
 	sample    func() (GuestLatency, bool)
 	keepShare float64
@@ -98,10 +97,10 @@ type GuestPacer struct {
 	heldTo     int64         // bytes in flight before the present time without a limit
 }
 
-// NewGuestPacer returns a pacer that measures with sample. sample returns the counters of the
-// guest's disk, and false if they could not be read. Only Run calls sample, which may block. Run
-// begins with a short pause of the copy. The copy keeps keepShare, from 0 to 1, of its speed,
-// however much the guest suffers. With 0 the copy's duration has no bound.
+// NewGuestPacer returns a pacer that measures with sample, which returns the counters of the
+// guest's disk, and false if they are unknown. Only Run calls sample, which may block. Run begins
+// with a short pause of the copy. The copy keeps keepShare, from 0 to 1, of its speed, however
+// much the guest suffers. With 0 the copy's duration has no bound.
 func NewGuestPacer(sample func() (GuestLatency, bool), keepShare float64) *GuestPacer {
 	return &GuestPacer{sample: sample, keepShare: keepShare, inFlight: startInFlight, heldTo: startInFlight, sinceFull: quietEvery, relearn: relearnAfter}
 }

@@ -3,23 +3,23 @@
 package copy
 
 const (
-	// reliefLooks is how many looks (one second) at a copy that keeps its share come before the
-	// pacer checks whether the limit is worth it. An unlimited copy is checked after letGoLooks.
+	// reliefLooks is how many looks (one second) at a copy with its share come before the pacer
+	// checks whether the limit is worth it, and letGoLooks at an unlimited copy.
 	reliefLooks     = 10
 	letGoLooks      = 5
 	reliefSmoothing = 0.1
 	// The limit is removed if the guest would then lose less than letGoBelow times as much, by the
 	// few unlimited looks, which may be wrong. The limit returns if the guest loses less than
-	// holdBelow times as much with it. After that, removing it again needs a loss below holdBelow
-	// too, as hysteresis.
+	// holdBelow times as much with it. Removing it again needs a loss below holdBelow too, as
+	// hysteresis.
 	letGoBelow, holdBelow = 2.0, 0.8
 )
 
 // reliefWatch checks whether a limit on the copy helps the guest. A limit shortens the extra
 // latency of each guest request, but lengthens the copy, during which all requests have it. The
-// guest's loss is the product of the two. If guest and copy share a disk, a limit reduces the loss
-// much: the disk's queue grows faster than the speed. If the guest waits for the processors, or
-// for its own overlay, a slow copy hardly changes its latency, and its loss rises.
+// guest's loss is the product of the two. On a shared disk a limit reduces the loss much: the
+// disk's queue grows faster than the speed. If the guest waits for the processors, or for its own
+// overlay, a slow copy hardly changes its latency, and its loss rises.
 type reliefWatch struct {
 	held, full lossMean
 	// letGo: the limit was not worth it, and was removed.

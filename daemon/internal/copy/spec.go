@@ -33,8 +33,8 @@ type Spec struct {
 	ThinBlockBytes func(dst *os.File) int64
 	// Offload, if set, lets the storage that has both ends copy between them.
 	Offload *Offload
-	// KeepBase: Src and Dst are qcow2 images over the same base images. Only the bytes that Src
-	// itself has are copied. Dst itself has only bytes of earlier runs of this copy.
+	// KeepBase: Src and Dst are qcow2 images over the same base images, and only Src's own bytes
+	// are copied. Dst itself has only bytes of earlier runs of this copy.
 	KeepBase bool
 	// Verify reads dst back after the copy.
 	Verify bool
@@ -54,8 +54,8 @@ type Spec struct {
 	Progress func(Progress)
 	// Passphrase opens the LUKS images of a comparison.
 	Passphrase []byte
-	// Workers is the number of chunks in flight, 1 to 16. 0 means 8; a copy and its verification
-	// then use more if that raises the rate enough.
+	// Workers is the number of chunks in flight, 1 to 16. 0 means 8, or more if that raises the
+	// rate enough.
 	Workers int
 	// OpenEnd opens raw images. Nil means OpenFile, and an NBD client for an address. It exists
 	// for other kinds of ends, and for ends with faults.

@@ -39,8 +39,8 @@ func newStream(spec *Spec, src, dst End, m *meter) *stream {
 	return s
 }
 
-// run copies the chunks that the cursor lacks, and meanwhile reads back the chunks on stable
-// storage. However it ends, the cursor then has every chunk on stable storage.
+// run copies the chunks that the cursor lacks, and meanwhile reads back stored chunks. However it
+// ends, the cursor then has every chunk on stable storage.
 func (s *stream) run(ctx context.Context) error {
 	if err := s.resume(ctx); err != nil {
 		return err
@@ -65,8 +65,8 @@ func (s *stream) run(ctx context.Context) error {
 	return s.dst.Flush()
 }
 
-// resume takes over the chunks of an earlier run. It reads the last recorded chunks back: a lying
-// disk would have lost these. The others are read back during the copy.
+// resume takes over the chunks of an earlier run. It reads the last recorded ones back: a lying
+// disk would have lost these.
 func (s *stream) resume(ctx context.Context) error {
 	window, err := s.saver.resume(s.spec.Src.Path, s.spec.Dst.Path)
 	if err != nil {

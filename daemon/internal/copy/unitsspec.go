@@ -29,9 +29,8 @@ type Differing struct {
 // explain it.
 const maxDiffering = 3
 
-// UnitsSpec describes a copy of units of an image. In contrast to Copy, both ends have other
-// writers: guests write to src, and copies of other hosts to dst. DstIsZero and ThinBlockBytes of
-// Spec are unused.
+// UnitsSpec describes a copy of units of an image. In contrast to Copy, guests write to src, and
+// copies of other hosts to dst. DstIsZero and ThinBlockBytes of Spec are unused.
 type UnitsSpec struct {
 	Spec
 	// UnitBytes is a power of two and a multiple of 4096.

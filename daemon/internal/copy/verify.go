@@ -4,8 +4,8 @@ package copy
 
 import "context"
 
-// verify reads back the chunks that were not verified during the copy, and a sample of the
-// verified ones. It does not read holes of dst.
+// verify reads back the chunks that were not verified during the copy, and a sample of the others.
+// It does not read holes of dst.
 func (s *stream) verify(ctx context.Context) error {
 	s.table.forgetSample()
 	mismatch := newFirstMismatch()

@@ -12,7 +12,7 @@ import (
 )
 
 // The ways to make a range read as zeros. Each frees less space than the one before; the last
-// always works. An end starts with the first and permanently moves on when a way is not supported.
+// always works. An end permanently moves on when a way is not supported.
 const (
 	// zeroPunch deallocates. On a block device the kernel does it only if the device promises that
 	// unmapped blocks read as zeros.
@@ -66,7 +66,7 @@ func (f *fileEnd) zeroBy(way int32, off, n int64) error {
 }
 
 // discard discards the whole blocks of a range. It returns ErrUnsupported if dst has no such
-// blocks or they do not read as zeros; another way must then zero them.
+// blocks or they do not read as zeros.
 func (f *fileEnd) discard(off, n int64) error {
 	block := f.thinBlockBytes.Load()
 	if block <= 0 {
