@@ -56,7 +56,7 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 }
 
 // checkLivePort refuses a disk that the running guest cannot take: libvirt would add a port to the
-// definition, which stays when the disk is removed again.
+// definition that stays without the disk.
 func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
 	live, err := c.describedXML(ctx, id, hv.Live)
 	if errors.Is(err, hv.ErrNotActive) {

@@ -11,15 +11,15 @@ import (
 )
 
 // isBootClash reports whether a disk with a boot order was refused because the definition has boot
-// devices of the older kind. libvirt adds such a boot device for the first disk when the last
-// device with a boot order is removed. A detached root disk could then not be attached again.
+// devices of the older kind. libvirt adds one for the first disk when the last device with a boot
+// order is removed; a detached root disk could then not be attached again.
 func isBootClash(err error) bool {
 	return saidText(err, "per-device boot elements cannot be used together with os/boot elements")
 }
 
 // defineWithDisk adds a disk with a boot order to a definition if only libvirt's own <boot
-// dev='hd'/> prevents that. libvirt has no call for it, so the whole definition is read and
-// written, and a concurrent edit may be lost.
+// dev='hd'/> prevents that. libvirt has no call for it: the whole definition is read and written,
+// and a concurrent edit may be lost.
 func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 	s, err := c.changes()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // MakeDurable syncs the libvirt files that calls of this connection have changed, or may have
-// changed with an unknown outcome. The first call after New syncs all of libvirt's files. After an
-// error it must be called again.
+// changed with an unknown outcome. The first call after New syncs all. After an error it must be
+// called again.
 func (c *Conn) MakeDurable() error { return c.library.makeDurable() }
 
 func changing[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {

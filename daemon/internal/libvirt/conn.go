@@ -2,8 +2,7 @@
 
 // Package libvirt is hv.Hypervisor on a real libvirtd. It owns the connection, and translates
 // between libvirt's XML and errors and the nouns of package hv. It decides nothing, remembers
-// nothing of a domain, and must not know what a migration is. It is the only importer of
-// go-libvirt and libvirtxml.
+// nothing of a domain, and must not know what a migration is.
 package libvirt
 
 import (
@@ -30,8 +29,8 @@ const (
 	// defaultListedTimeout is the default of Conn.listedTimeout.
 	defaultListedTimeout = 5 * time.Second
 	// longCallTimeout bounds the calls that wait for storage: pivot and abort (which drain and
-	// flush), a start, and pool calls. The heartbeat on another session still notices a hung
-	// libvirtd within CallTimeout.
+	// flush), a start, and pool calls. The heartbeat still notices a hung libvirtd within
+	// CallTimeout.
 	longCallTimeout = 15 * time.Minute
 
 	heartbeatInterval = 5 * time.Second
@@ -89,14 +88,13 @@ type Conn struct {
 }
 
 // link is the sessions of a connection. libvirtd processes five requests of a client at a time, so
-// a few calls that wait for storage block all others of their session. The calls that begin and
-// end a guest's pause have their own session, so that another guest's storage does not prolong the
-// pause. Longer calls, and pool calls, have a connection for each call (byItself).
+// a few calls that wait for storage block all others of their session. Longer calls, and pool
+// calls, have a connection for each call (byItself).
 type link struct {
 	reads   *session // calls that return soon
 	changes *session // changes of domains, within callTimeout
 	// windows is for the calls that begin and end the pause of a guest: Suspend, SetConfigChain,
-	// Resume. They do not wait for storage.
+	// Resume. Another guest's storage must not prolong the pause.
 	windows *session
 	// jobEnds is for Pivot and AbortJob, which drain and flush.
 	jobEnds *session
@@ -150,7 +148,7 @@ func (c *Conn) Events(ctx context.Context) <-chan hv.Event { return c.feed.Subsc
 func (c *Conn) String() string { return "libvirt connection" }
 
 // Ready is closed after the first try to connect, so that the daemon's first requests find a
-// connected libvirtd. The daemon works without libvirtd, so Ready waits for readyWithin at most.
+// connected libvirtd, but after readyWithin at the latest.
 func (c *Conn) Ready() <-chan struct{} { return c.ready }
 
 func (c *Conn) setReady() { c.tried.Do(func() { close(c.ready) }) }

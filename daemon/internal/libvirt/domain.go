@@ -51,8 +51,7 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 }
 
 // readListed reads a domain for the list, within a time limit. It does not ask libvirt while an
-// earlier call on the domain is unanswered: every such call occupies a slot of the session until
-// the session is closed.
+// earlier call on the domain is unanswered: every such call occupies a slot of the session.
 func (c *Conn) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
 	id := domainID(dom)
 	if s.silent.has(id) {
@@ -83,7 +82,7 @@ func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 }
 
 // handle returns a domain handle for libvirt, which finds a domain by its UUID alone. It does not
-// check that the domain exists: the call that uses the handle does.
+// check that the domain exists.
 func handle(id string) (golibvirt.Domain, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {

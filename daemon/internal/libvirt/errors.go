@@ -70,9 +70,9 @@ func kindOf(answer golibvirt.Error) error {
 	return kinds[golibvirt.ErrorNumber(answer.Code)]
 }
 
-// classify wraps the error of a call in its hv error, and keeps libvirt's message. An error that
-// is not libvirt's answer (EINVAL and ErrInterrupted of go-libvirt's socket, an answer that cannot
-// be decoded) leaves the outcome unknown: ErrUnavailable.
+// classify wraps the error of a call in its hv error, and keeps libvirt's message. Any other error
+// (EINVAL and ErrInterrupted of go-libvirt's socket, an answer that cannot be decoded) leaves the
+// outcome unknown: ErrUnavailable.
 func classify(err error) error {
 	if err == nil {
 		return nil

@@ -36,9 +36,9 @@ const (
 )
 
 // openNodes lists the process's nodes for the images at these addresses, from QEMU's own block
-// graph. libvirt only passes the command on, so a libvirtd that died inside a call, and shows old
-// chains since, does not affect the answer. If /proc has the process but libvirt does not, QEMU
-// cannot be queried, and all addresses count as open for writing.
+// graph: a libvirtd that died inside a call, and shows old chains since, does not affect the
+// answer. If /proc has the process but libvirt does not, QEMU cannot be queried, and all addresses
+// count as open for writing.
 func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
 	nodes, err := c.blockNodes(ctx, id)
 	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)
@@ -65,9 +65,8 @@ func (c *Conn) blockNodes(ctx context.Context, id string) (nodes []graphNode, er
 }
 
 // nodesAt finds the nodes with their own connection to an address. Whether such a node may write
-// depends on the format node over it, if there is one: libvirt opens the lower node with all
-// permissions that a format node could need. So each read-only format node offsets one writable
-// node.
+// depends on the format node over it, if any: libvirt opens the lower node with all permissions
+// that a format node could need. So each read-only format node offsets one writable node.
 func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []string, writable bool) {
 	writers := 0
 	for _, n := range nodes {

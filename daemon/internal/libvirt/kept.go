@@ -24,8 +24,8 @@ const (
 )
 
 // kept is a set of libvirt directories with files that a journal relies on. libvirt syncs a file
-// before it renames the file, but never the directory, so a power cut may restore an old
-// definition while a journal on another filesystem records the new one.
+// before it renames the file, but never the directory: a power cut may restore an old definition
+// while a journal on another filesystem records the new one.
 type kept uint8
 
 const (

@@ -68,8 +68,8 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resumeWithLeases resumes a suspended domain after libvirt refused the resume because a lease of
-// the domain is taken. A suspended domain must have none of the leases that libvirt takes at the
+// resumeWithLeases resumes a suspended domain after libvirt refused that because a lease of the
+// domain is taken. A suspended domain must have none of the leases that libvirt takes at the
 // resume.
 func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
 	conf, err := readLockConf(c.library.definitions)
@@ -93,9 +93,9 @@ func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, r
 	return c.takingAgain(ctx, id, leases, resume)
 }
 
-// takingImage makes a call that lets libvirt take the lease of an image for a running domain. If
-// the process has the lease already, from an aborted job or a libvirtd that died, it drops the
-// lease first.
+// takingImage makes a call that lets libvirt take the lease of an image for a running domain. It
+// drops the lease first if the process has it already, from an aborted job or a libvirtd that
+// died.
 func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
 	err := do()
 	if !said(err, golibvirt.ErrResourceBusy) {
@@ -138,8 +138,8 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 	return err
 }
 
-// drop drops the process's holds on these leases, and returns the dropped leases. A lease of a
-// shareable disk may have several holds: drop releases one, or all.
+// drop drops the process's holds on these leases, one or all, and returns the dropped leases. A
+// lease of a shareable disk may have several holds.
 func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
 	if pid, _, err = c.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
@@ -166,10 +166,9 @@ func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (p
 	return pid, dropped, nil
 }
 
-// leavingNoLease makes a change to the images of a live disk, and then drops the leases of the
-// disk's images that the guest does not need: a suspended guest needs none, and a running guest
-// needs the lease of the image that it writes to. newTop: the change gives the disk another top
-// image.
+// leavingNoLease makes a change to the images of a live disk, and then drops the leases of these
+// images that the guest does not need: a suspended guest needs none, and a running guest the lease
+// of the image that it writes to. newTop: the change gives the disk another top image.
 func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
 	conf, err := readLockConf(c.library.definitions)
 	if err != nil {

@@ -30,10 +30,9 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 	return result, nil
 }
 
-// modify makes one changing call. It makes no call if ctx has ended, but the end of ctx does not
-// interrupt a call, which would take effect later, unnoticed by a caller that has looked in
-// between. The end of the session interrupts it. what lists the libvirt files that the call may
-// change.
+// modify makes one changing call, unless ctx has ended. The end of ctx does not interrupt the
+// call, which would take effect later, unnoticed by a caller that has looked in between; the end
+// of the session does. what lists the libvirt files that the call may change.
 func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) error {
 	s, err := c.changes()
 	if err != nil {
@@ -110,7 +109,7 @@ func (c *Conn) Suspend(ctx context.Context, id string) error {
 
 // explain finds the reason of an ambiguous refusal of a call on a live disk. libvirt answers
 // "invalid argument" for an absent disk and "operation invalid" for a domain that is off, but both
-// for other reasons too.
+// also for other reasons.
 func (c *Conn) explain(ctx context.Context, id, target string, err error) error {
 	if !said(err, golibvirt.ErrInvalidArg) && !said(err, golibvirt.ErrOperationInvalid) {
 		return err

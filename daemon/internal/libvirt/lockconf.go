@@ -89,9 +89,9 @@ func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 }
 
 // needless lists the leases of a disk's images, before and after a change, that the domain does
-// not need after the change. A suspended guest does not need the lease of its top image, which
-// libvirt has dropped at the suspend, unless the change has put the image there (newTop). Only
-// with newTop can the lease be dropped without checking that the guest was not resumed meanwhile.
+// not need after the change. libvirt has dropped the lease of a suspended guest's top image at the
+// suspend, unless the change has put the image there (newTop). Only with newTop can the lease be
+// dropped without checking that the guest was not resumed meanwhile.
 func (c lockConf) needless(before, after *hv.Domain, target string, newTop bool) []lease {
 	now := after.LiveDisk(target)
 	if now == nil {

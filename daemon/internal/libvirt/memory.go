@@ -237,7 +237,7 @@ func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (s
 
 // tokenNamespace is the namespace of the element that shows the hook a start token: libvirt keeps
 // the content of <metadata>, and the hook reads the whole XML. The element stays in the live
-// definition for the life of the process.
+// definition until the process ends.
 const tokenNamespace = "urn:volferry:pass"
 
 // setStartToken replaces the start token in a domain's metadata. libvirt would drop one of two

@@ -29,8 +29,7 @@ var (
 // saveChannels returns how many channels can write the RAM of a running domain; 0 means one
 // stream. The process's QEMU counts, which may be older than the installed one.
 //
-// Channels are for files that are written past the page cache. A file on a tmpfs gets none: the
-// process of a guest with QEMU 10.0 may end there.
+// A file on a tmpfs gets no channels: the process of a guest with QEMU 10.0 may end there.
 func (c *Conn) saveChannels(ctx context.Context, id string, past golibvirt.DomainSaveRestoreFlags) (int, error) {
 	channels, err := c.restoreChannels(ctx)
 	if err != nil || channels == 0 || past == 0 {

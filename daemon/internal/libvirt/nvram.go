@@ -75,8 +75,8 @@ func readVariables(f *os.File) ([]byte, error) {
 	return variables, nil
 }
 
-// writeNVRAM atomically and durably replaces an NVRAM file. The file gets the directory's owner:
-// that is QEMU's user if libvirt does not change the owner itself.
+// writeNVRAM atomically and durably replaces an NVRAM file. The file gets the directory's owner,
+// which is QEMU's user if libvirt does not change the owner itself.
 func (c *Conn) writeNVRAM(name string, variables []byte) error {
 	if err := os.MkdirAll(c.library.nvram(), 0o755); err != nil {
 		return fmt.Errorf("make directory of NVRAM: %w", err)

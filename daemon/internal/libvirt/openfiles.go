@@ -15,9 +15,9 @@ import (
 )
 
 // OpenFiles lists the process's open files on the images at these paths. For files and devices it
-// reads /proc, not libvirt: the result is the evidence to check libvirt's answers against, and it
-// works while libvirtd is down. It looks for the process once, because that takes long with many
-// processes, and guests are paused meanwhile. For images at addresses it queries the process.
+// reads /proc, the evidence to check libvirt's answers against, so it works while libvirtd is
+// down. It looks for the process once, because that takes long with many processes, and guests are
+// paused meanwhile. For images at addresses it queries the process.
 func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	files, err := c.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 		return nil, err
 	}
 	// Of all processes that claim to be the domain: a claim can be false, but an open file is
-	// open. A false claim cannot hide the open files of the true process.
+	// open, and a false claim cannot hide the true process's open files.
 	var found []hv.OpenFile
 	pid := 0
 	for _, p := range claims {
@@ -64,9 +64,9 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	return append(found, nodes...), err
 }
 
-// oneIsTrue returns nil if the true process is among those that claim to be a domain. It returns
-// ErrNotActive if the domain is off, and ErrNoProcess or ErrUnavailable if its process is not
-// among them or that is unknown.
+// oneIsTrue returns nil if the true process is among those that claim to be a domain, ErrNotActive
+// if the domain is off, and ErrNoProcess or ErrUnavailable if its process is not among them or
+// that is unknown.
 func (c *Conn) oneIsTrue(ctx context.Context, id string, claims []process.Claim) error {
 	as := func(uid uint32) bool {
 		return slices.ContainsFunc(claims, func(p process.Claim) bool { return p.UID == uid })

@@ -123,7 +123,7 @@ func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, for
 const extentProbe = "volferry-extent"
 
 // RoundedBytes implements hv.Hypervisor. libvirt does not report the extent size of a pool. Pools
-// of type disk, zfs and others make a volume of the requested size, or refuse to make it.
+// of type disk, zfs and others make a volume of the requested size, or refuse.
 func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int64) (int64, error) {
 	rounded := sizeBytes
 	err := c.changePool(ctx, poolName, func(ctx context.Context, s *session) error {
@@ -217,8 +217,8 @@ func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 	return <-found, nil
 }
 
-// VolumeAt finds the pool of a volume by its path. If libvirt does not know the path, it first
-// refreshes the active device pools above the path: other programs make volumes too.
+// VolumeAt finds the pool of a volume by its path. For an unknown path it first refreshes the
+// active device pools above the path: other programs make volumes too.
 func (c *Conn) VolumeAt(ctx context.Context, path string) (string, error) {
 	pool, err := c.poolOf(ctx, path)
 	if !errors.Is(err, hv.ErrNotFound) {

@@ -47,8 +47,8 @@ func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.Poo
 	return known, nil
 }
 
-// poolImage returns the image of a pool volume, from libvirt's present list of the pool. Another
-// error than ErrUnavailable means that the pool has no such volume with a path on this host.
+// poolImage returns the image of a pool volume, from libvirt's present list of the pool. Except
+// for ErrUnavailable, an error means that the pool has no such volume with a path on this host.
 func (c *Conn) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Image, error) {
 	s, err := c.poolReads(ctx)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image, and opens all
-// disks, so its duration depends on the storage. It removes the managed save image and creates the
-// NVRAM of a UEFI guest.
+// PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image, which it removes,
+// and opens all disks, so its duration depends on the storage. It creates the NVRAM of a UEFI
+// guest.
 func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	err := c.modifyByItself(ctx, longCallTimeout, id, keptSaves|keptNVRAM, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainCreate(dom)

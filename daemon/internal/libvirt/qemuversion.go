@@ -17,8 +17,8 @@ import (
 
 // QEMUVersion implements hv.Hypervisor. libvirt does not report the version of a process, and a
 // monitor command would taint the domain. But libvirt reports the version of the installed
-// emulator, and /proc shows whether the process was started from that very file: a package upgrade
-// replaces the file.
+// emulator, and /proc shows whether the process was started from that very file, which a package
+// upgrade replaces.
 func (c *Conn) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
 	v, err := c.qemuVersion(ctx, strings.ToLower(id))
 	if err != nil {

@@ -20,7 +20,7 @@ var rulesDir = "/etc/apparmor.d/libvirt"
 // WriteDeniedBy implements hv.Hypervisor. It reads from the kernel which profile confines the
 // process, and then libvirt's rules of that profile. When libvirt (before 12.1.0) writes all
 // rules, at a start or when something is removed from the guest, it writes a "deny" rule for each
-// image that is below another. For a job it adds rules, and "deny" rules win.
+// image below another. For a job it adds rules, and "deny" rules win.
 func (c *Conn) WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
 	rule, err := c.writeDeniedBy(ctx, strings.ToLower(id), path)
 	if err != nil {

@@ -84,8 +84,7 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 }
 
 // watch returns when the link is lost or ctx ends. go-libvirt sends no keepalives and libvirtd
-// sends none unrequested, so a cheap call serves as heartbeat: a hung libvirtd would go unnoticed
-// until the next call.
+// sends none unrequested, so a cheap call serves as heartbeat.
 func (c *Conn) watch(ctx context.Context, l *link) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// maxInFlight is how many requests a session sends at a time. It is below libvirtd's
-// max_client_requests (5), so that a call's watchdog does not run while the call still queues in
+// maxInFlight is how many requests a session sends at a time: fewer than libvirtd's
+// max_client_requests (5), so that a call's watchdog does not run while the call queues in
 // libvirtd.
 const maxInFlight = 4
 
@@ -67,7 +67,7 @@ type none = struct{}
 // call runs one libvirt call. go-libvirt's calls take no context and wait for an answer forever,
 // so each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable (the outcome is
 // unknown) while the call continues. After limit without an answer, libvirtd counts as hung and
-// the session is closed: nothing else ends a call.
+// the session is closed, which alone ends the call.
 func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var zero T
 	select {

@@ -14,11 +14,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. It
-// speaks the protocol of libvirt's src/locking/lock_protocol.x, which is stable, because libvirtd
-// and virtlockd of different versions use it. libvirtd also makes such a connection each time it
-// takes or drops the leases of a domain. Closing it drops no lease: only the end of QEMU's own
-// connection does.
+// virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. The
+// protocol of libvirt's src/locking/lock_protocol.x is stable, because libvirtd and virtlockd of
+// different versions use it. libvirtd also makes such a connection each time it takes or drops the
+// leases of a domain. Closing it drops no lease: only the end of QEMU's own connection does.
 type virtlockd struct {
 	conn   net.Conn
 	serial uint32

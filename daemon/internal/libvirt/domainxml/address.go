@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// libvirt gives a new disk the first free address of its definition. The address of a temporarily
-// removed disk is free there. If there are such disks, Volferry states the address.
+// libvirt gives a new disk the first free address of its definition, which may belong to a
+// temporarily removed disk. If there are such disks, Volferry states the address.
 
 // AllocAddress returns the new <disk> of the domain with an address that no reserved disk has.
 // mayGrow: libvirt can add a port to the domain for the disk.

@@ -37,8 +37,8 @@ func WithBootDisk(domainXML, diskXML string) (string, error) {
 }
 
 // dropOwnBoot removes the boot device that libvirt added to a definition, which excludes devices
-// with a boot order. It refuses boot devices that the owner chose, and a definition without any,
-// because that has another problem.
+// with a boot order. It refuses the owner's boot devices, and a definition without any, which has
+// another problem.
 func dropOwnBoot(domain *etree.Element) error {
 	boots := domain.FindElements("os/boot")
 	if len(boots) != 1 || boots[0].SelectAttrValue("dev", "") != "hd" {

@@ -104,8 +104,8 @@ func CheckPort(live, disk string) error {
 	return fmt.Errorf("%w: the guest has no free PCI Express port; add ports to the definition (<controller type='pci' model='pcie-root-port'/>), which the guest has from its next start, or shut it down and attach then", hv.ErrUnsupported)
 }
 
-// freePCI chooses the PCI address of a new disk, different from the addresses of the disks in
-// away. If none of these has a PCI address it returns nil: libvirt chooses.
+// freePCI chooses the PCI address of a new disk, different from the disks in away. If none of
+// these has a PCI address it returns nil: libvirt chooses.
 //
 // If a PCI Express machine has no free port, freePCI chooses the next port, and libvirt adds it.
 // No other kind of bus is added: the bus itself would take a slot of bus 0.

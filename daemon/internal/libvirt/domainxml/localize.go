@@ -98,9 +98,8 @@ func imagesIn(domain *etree.Element) []string {
 }
 
 // setDisks replaces all disks except the drives, and puts the new disks before the drives. If two
-// disks have one address, the first keeps it, and libvirt chooses another for the second. That
-// disk was attached while the root slot was empty. Without a root the guest did not start, so it
-// has never seen the disk there.
+// disks have one address, libvirt chooses another for the second: it was attached while the root
+// slot was empty, and without a root the guest did not start, so it has never seen the disk there.
 func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {

@@ -11,8 +11,8 @@ import (
 // A definition from another host is read twice: by this package, which checks it, and by libvirt,
 // which obeys it. Everything that the two could read differently is refused. A processing
 // instruction or a comment inside a text ends the text for one of them, and a document type adds
-// attributes that only the other sees. libvirt writes none of these, except as the owner's content
-// of <metadata>, which it ignores.
+// attributes that only the other sees. libvirt writes these only as the owner's content of
+// <metadata>, which it ignores.
 
 func checkPlain(doc *etree.Document) error {
 	for _, token := range doc.Child {

@@ -8,9 +8,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A disk of type volume names its image by a pool and a volume name. libvirt looks up the path
-// when the domain starts, and so does this package. A definition that Volferry writes has the
-// path.
+// libvirt looks up the path of a disk of type volume when the domain starts, and so does this
+// package. A definition that Volferry writes has the path.
 
 // PoolSource is the pool and the volume name in a <source>.
 type PoolSource struct{ Pool, Volume string }

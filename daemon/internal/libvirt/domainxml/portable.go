@@ -15,8 +15,8 @@ import (
 
 // A definition travels between hosts. A program that can write a definition on the first host
 // could try to make libvirt, which is root, open, run or bind something on the second host. So
-// everything that a definition may contain is listed here, and all else is refused. The same check
-// runs where a definition is read, so that every stored definition can be used.
+// everything that a definition may contain is listed, and all else is refused, also where a
+// definition is read: every stored definition can be used.
 
 // domainParts are the host-independent parts of a definition. Only the owner uses <metadata>.
 var domainParts = []string{
@@ -54,8 +54,8 @@ var deviceTypes = map[string][]string{
 }
 
 // consoleTypes are the permitted back ends of a character device: no files, devices and sockets of
-// the host, except those that libvirt itself makes. The latter have no path in a definition; a
-// socket with a path may be another guest's.
+// the host, except sockets without a path, which libvirt itself makes. A socket with a path may be
+// another guest's.
 var consoleTypes = []string{"pty", "null", "spicevmc", "qemu-vdagent", "unix"}
 
 // privateElements depend on their host wherever they are: programs that libvirt runs, state that

@@ -26,7 +26,7 @@ const PortCeph = "6789"
 
 // rbdOf returns the address of the RBD image in a source, or "". The source must have exactly the
 // monitors, the user and the secret of one configured cluster, and nothing else (a snapshot, a
-// configuration file, encryption). It may be all of the image or its beginning.
+// configuration file, encryption), except a size.
 func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {

@@ -10,9 +10,9 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// Most of a <disk> stays with another image. Its <source> defines how to open the image: without
-// such a setting the guest could see different content, ciphertext for instance. So the permitted
-// settings are listed, and every other one is reported by name.
+// The <source> of a disk defines how to open the image: without such a setting the guest could see
+// different content, ciphertext for instance. So the permitted settings are listed, and every
+// other one is reported by name. The rest of a <disk> stays with another image.
 
 // sourceAttributes are permitted in the <source> of a disk: they identify the image, or define a
 // start without it.
@@ -78,8 +78,8 @@ func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	return uncarried(doc.Root()), setting
 }
 
-// isPlain reports whether the sources of a disk have only paths. Other sources than files,
-// devices, pool volumes and exports belong to no volume, and are not checked.
+// isPlain reports whether the sources of a disk have only paths. Sources other than files,
+// devices, pool volumes and exports are not checked: they belong to no volume.
 func isPlain(x *libvirtxml.DomainDisk) bool {
 	if x.Encryption != nil || x.Auth != nil || !isPlainSource(x.Source) {
 		return false
