@@ -27,15 +27,15 @@ func (v Version) Before(other Version) bool {
 
 // About describes the hypervisor and its configuration.
 type About struct {
-	// Libvirt and QEMU are their versions. QEMU's is the version of the program that starts the
-	// next guest; zero if there is none.
+	// Libvirt and QEMU are their versions. QEMU's belongs to the program that starts the next
+	// guest; zero if there is none.
 	Libvirt, QEMU Version
 	// SecurityModels are the models that confine QEMU: dac, apparmor, selinux.
 	SecurityModels []string
 	// GivesImages: libvirt makes QEMU's user the owner of images (dynamic_ownership).
 	// RemembersOwners: libvirt restores the previous owner afterwards (remember_owner).
 	GivesImages, RemembersOwners bool
-	// Process is libvirt's own process, nil if it was not found.
+	// Process is libvirt's own process, nil if not found.
 	Process *DaemonProcess
 }
 
@@ -60,8 +60,8 @@ type Host interface {
 	HookRefuses(ctx context.Context, id string) (bool, error)
 	// Up reports whether the connection works now.
 	Up() bool
-	// Events returns a new subscription. It starts with EventConnected if the connection is up. A
-	// slow reader loses the oldest events, and gets another EventConnected instead. The
-	// subscription ends when ctx ends.
+	// Events returns a new subscription, which ends when ctx ends. It starts with EventConnected
+	// if the connection is up. A slow reader loses the oldest events, and gets another
+	// EventConnected instead.
 	Events(ctx context.Context) <-chan Event
 }

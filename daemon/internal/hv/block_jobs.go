@@ -6,29 +6,27 @@ import "context"
 
 // BlockJobs begins, watches and ends the block job of a live disk.
 type BlockJobs interface {
-	// BlockCopy starts to mirror the live disk into dst, an existing image. It returns when the job
-	// runs. A dst of another size ends the job at once, without an error here: compare the sizes
-	// before.
+	// BlockCopy starts to mirror the live disk into dst, an existing image. It returns when the
+	// job runs. A dst of another size ends the job at once, without an error here: compare the
+	// sizes before.
 	BlockCopy(ctx context.Context, id, target string, dst Image, opts BlockCopyOptions) error
 	// CommitActive starts to commit the top image of the live chain into its direct backing image,
 	// never deeper. bytesPerSecond caps the job; 0 means no cap.
 	CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error
-	// Job returns the block job on the live disk, nil if there is none. Nil proves nothing: read
-	// the chain.
+	// Job returns the block job on the live disk, or nil. Nil proves nothing: read the chain.
 	Job(ctx context.Context, id, target string) (*Job, error)
 	// SetJobBandwidth changes the cap of the running job; 0 removes it.
 	SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// Pivot ends a ready job and makes its target the live disk. It returns ErrNotReady if the job
 	// is not ready. When it returns nil, the hypervisor has closed the images that the disk left.
 	Pivot(ctx context.Context, id, target string) error
-	// AbortJob ends the job; the disk stays on its present chain. It returns nil if there is no job
-	// or the domain is not active. The target of an active commit may stay open for writing for as
-	// long as the process runs.
+	// AbortJob ends the job; the disk stays on its present chain. It returns nil if there is no
+	// job or the domain is not active. The target of an active commit may stay open for writing
+	// until the process ends.
 	AbortJob(ctx context.Context, id, target string) error
 	// EndConnections closes the connections of an active domain's process to the server of the NBD
 	// export at an address, as if the server were down. Unanswered requests fail, and a job that
-	// writes there ends with an error, unnoticed by its guest. It returns nil if there are no
-	// connections. If the guest has a disk on the export itself, every later request of that disk
-	// fails.
+	// writes there ends with an error, unnoticed by its guest. Every later request of a guest's
+	// disk on the export itself fails. It returns nil if there are no connections.
 	EndConnections(ctx context.Context, id, address string) error
 }

@@ -5,14 +5,12 @@ package hv
 import "context"
 
 // DirtyTracker tracks the writes of a domain's process to one of its live disks, in bitmaps of
-// units. A bitmap has only the writes of this process, and ends with the process. A recording
-// bitmap gets a guest's write when its data reaches the image, or later, but before QEMU
-// acknowledges it to the guest. Every method returns ErrNotActive for a domain that is off, and
-// ErrNotFound for an absent disk.
+// units. A bitmap ends with the process. A recording bitmap gets a guest's write when its data
+// reaches the image, or later, but before QEMU acknowledges it to the guest. Every method returns
+// ErrNotActive for a domain that is off, and ErrNotFound for an absent disk.
 type DirtyTracker interface {
-	// CanTrack returns nil if bitmaps of the disk can be created and read, and an error with the
-	// reason otherwise. It does not change the disk. It returns ErrBusy while the process serves
-	// its images to another program.
+	// CanTrack returns nil if bitmaps of the disk can be created and read, and otherwise the
+	// reason. It returns ErrBusy while the process serves its images to another program.
 	CanTrack(ctx context.Context, id, target string) error
 	// StartTracking creates an empty bitmap that records from now on. UnitBytes is a power of two.
 	// It returns ErrExists if the disk has a bitmap of this name.
@@ -43,16 +41,14 @@ type DirtyBitmap struct {
 	DirtyBytes int64
 }
 
-// StoredBitmap is a dirty bitmap that QEMU stores in its image. A later incremental backup copies
-// only the units that the bitmap recorded.
+// StoredBitmap is a dirty bitmap that QEMU stores in its image, for an incremental backup.
 type StoredBitmap struct {
 	Name string
 	// Node is the bitmap's node in QEMU's block graph. Path is the image; empty if QEMU does not
 	// give a path.
 	Node string
 	Path string
-	// Idle: the bitmap is disabled or inconsistent, so it records no writes. A copy of the disk
-	// does not have it.
+	// Idle: the bitmap is disabled or inconsistent. A copy of the disk does not have it.
 	Idle bool
 }
 

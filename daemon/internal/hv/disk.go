@@ -13,19 +13,19 @@ const (
 	SourceFile  = "file"
 	SourceBlock = "block"
 	// SourceNetwork is an export of an NBD server or an RBD image; Path is its address
-	// (api.IsNetwork). Path is empty for other network sources.
+	// (api.IsNetwork), or empty for other network sources.
 	SourceNetwork = "network"
 )
 
 // Image is one layer of a chain. Type is the libvirt source type: file, block, network, or a type
-// that Volferry does not handle (volume, nvme, ...), which has an empty Path. Format comes from the
-// XML and is never probed; empty if the XML has none.
+// that Volferry does not handle (volume, nvme, ...), with an empty Path. Format comes from the XML
+// and is never probed; empty if the XML has none.
 type Image struct {
 	Type   string
 	Format string
 	Path   string
-	// SliceBytes, if not 0: the image is only the first SliceBytes of the larger file or device at
-	// Path (libvirt's <slice type='storage'>). Raw only.
+	// SliceBytes, if not 0: the image is only the first SliceBytes of the larger raw file or
+	// device at Path (libvirt's <slice type='storage'>).
 	SliceBytes int64
 	// LUKSSecret, if not empty, is the UUID of the libvirt secret; QEMU opens the image as LUKS
 	// with it. The XML then has no other encryption settings.
@@ -44,8 +44,8 @@ type Mirror struct {
 	Job   JobKind
 	Image Image // the target; for an active commit the base
 	Ready bool
-	// Ending: a pivot or an abort is under way, so the final chain of the disk is still unknown.
-	// Ready is false then.
+	// Ending: a pivot or an abort is under way, so the final chain of the disk is unknown. Ready
+	// is false then.
 	Ending bool
 }
 
@@ -71,17 +71,16 @@ type Disk struct {
 	Shareable  bool
 	Transient  bool
 	CopyOnRead bool
-	Encrypted  bool // in a way that Image.LUKSSecret cannot express
-	Slices     bool // the source is a part of an image, but not its beginning (SliceBytes)
-	// Uncarried lists the settings that would be lost if the disk were created again with another
-	// image: encryption, slices, reservations, and settings that this program does not know. It is
-	// empty if there are none. ParseDisk also finds settings that are newer than this program.
+	Encrypted  bool // other than by Image.LUKSSecret
+	Slices     bool // a part of an image other than its beginning (SliceBytes)
+	// Uncarried lists the settings that the disk would lose with another image: encryption,
+	// slices, reservations, and unknown settings. ParseDisk also finds settings that are newer
+	// than this program.
 	Uncarried string
-	// ImageSetting is a setting of one image, so that libvirt drops it when it replaces the image.
-	// Empty if there is none.
+	// ImageSetting is a setting of one image, which libvirt drops when it replaces the image.
 	ImageSetting string
-	// StartupPolicy tells libvirt how to start the domain without the image; empty if not set. A
-	// definition with a startup policy cannot have an image at an address.
+	// StartupPolicy tells libvirt how to start the domain without the image. A definition with a
+	// startup policy cannot have an image at an address.
 	StartupPolicy string
 	Cache         string // driver attributes, empty if not set
 	Discard       string
@@ -89,8 +88,8 @@ type Disk struct {
 	// only.
 	DiscardNoUnref bool
 	ErrorPolicy    string
-	// ThrottleGroup is the group of disks that share one limit of throughput; empty if the disk has
-	// its own limit.
+	// ThrottleGroup is the group of disks that share one limit of throughput; empty if the disk
+	// has its own limit.
 	ThrottleGroup string
 }
 
@@ -110,8 +109,8 @@ func (d *Disk) IsLUKS() bool {
 // PastPageCache reports whether QEMU bypasses the host's page cache for the disk.
 func (d *Disk) PastPageCache() bool { return d.Cache == "none" || d.Cache == "directsync" }
 
-// SamePlace reports whether two disks have the same address in the guest. Equal drive addresses are
-// the same place only if the buses are of the same kind.
+// SamePlace reports whether two disks have the same address in the guest. Equal drive addresses
+// are the same place only if the buses are of the same kind.
 func (d *Disk) SamePlace(other *Disk) bool {
 	return d.Address != "" && d.Address == other.Address && (d.Bus == other.Bus || !strings.HasPrefix(d.Address, "drive:"))
 }
@@ -127,8 +126,8 @@ type DiskStats struct {
 	WriteTime     time.Duration
 	FlushRequests int64
 	FlushTime     time.Duration
-	// AllocationBytes is the highest written offset in the top image. For an overlay it is the used
-	// space of the local disk.
+	// AllocationBytes is the highest written offset in the top image. For an overlay it is the
+	// used space of the local disk.
 	AllocationBytes int64
 	// CapacityBytes is the disk's size in the process, which the guest sees. The image may have
 	// grown without the process.
@@ -145,23 +144,22 @@ type DiskSpec struct {
 	Backing   []Image `json:",omitempty"` // top first; empty if the image has no backing image
 	ReadOnly  bool
 	Shareable bool // another guest may open the image too; raw images only
-	BootOrder int  // 0 if none; the guest boots from 1
-	// Definition, if not empty, is a result of DiskDefinition for a disk with this Target. The disk
-	// is attached exactly as it was, with its address, and the fields above are ignored.
+	BootOrder int  // 0 if none
+	// Definition, if not empty, is a result of DiskDefinition for a disk with this Target. The
+	// disk is attached exactly as it was, with its address, and the fields above are ignored.
 	Definition string
-	// Slot, if not empty, is a result of DiskDefinition for a disk. The new disk keeps all of it,
-	// including address, boot order and unknown elements, except Target, Image, Backing, ReadOnly,
-	// Shareable and, if not empty, Serial, which come from this DiskSpec. Bus and BootOrder are
-	// ignored. AttachDisk returns ErrUnsupported if the old disk has settings that hv.Disk lists as
-	// Uncarried.
+	// Slot, if not empty, is a result of DiskDefinition. The new disk keeps all of it, including
+	// address, boot order and unknown elements, except Target, Image, Backing, ReadOnly, Shareable
+	// and, if not empty, Serial, which come from this DiskSpec. AttachDisk returns ErrUnsupported
+	// if the old disk has settings that hv.Disk lists as Uncarried.
 	Slot string
 	// NewAddress ignores the address in Slot; the hypervisor chooses another.
 	NewAddress bool
 	// NoBootOrder ignores the boot order in Slot.
 	NoBootOrder bool
-	// Reserved are results of DiskDefinition for disks that are absent now and will return
-	// unchanged. Their settings count as taken for this disk, and the hypervisor chooses its
-	// address apart from theirs. Only AttachDisk reads Reserved.
+	// Reserved are results of DiskDefinition for absent disks that will return unchanged. Their
+	// settings count as taken for this disk, and the hypervisor chooses its address apart from
+	// theirs. Only AttachDisk reads Reserved.
 	Reserved []string
 }
 

@@ -7,8 +7,8 @@ import "context"
 // State is the state of a domain.
 type State string
 
-// The states of a domain. StateOther is every state that is neither running nor off for good:
-// saving, dying, suspended by power management, crashed with its process still there.
+// StateOther is every state that is neither running nor off for good: saving, dying, suspended by
+// power management, crashed with its process still there.
 const (
 	StateRunning State = "running"
 	StatePaused  State = "paused"
@@ -28,16 +28,16 @@ const (
 	PauseUser    PauseReason = "user"
 	PauseIOError PauseReason = "io_error"
 	PauseOther   PauseReason = "other"
-	// PauseAsleep and PauseCrashed are reasons of StateOther: the guest sleeps (S3), or has crashed
-	// and its process is kept. Its CPUs do not run.
+	// PauseAsleep and PauseCrashed are reasons of StateOther: the guest sleeps (S3), or has
+	// crashed and its process is kept. Its CPUs do not run.
 	PauseAsleep  PauseReason = "asleep"
 	PauseCrashed PauseReason = "crashed"
 )
 
-// RunState is the run state of a domain at one moment, a part of Domain.
+// RunState is the run state of a domain at one moment.
 type RunState struct {
 	State       State
-	PauseReason PauseReason // only if paused, asleep or crashed
+	PauseReason PauseReason // if paused, asleep or crashed
 	Occupied    bool
 }
 
@@ -46,13 +46,13 @@ type Domain struct {
 	ID          string // UUID, lower case, with dashes
 	Name        string
 	State       State
-	PauseReason PauseReason // only if paused, asleep or crashed
+	PauseReason PauseReason // if paused, asleep or crashed
 	Persistent  bool
 	Autostart   bool
 	// ManagedSave: a start would restore an old XML with old paths.
 	ManagedSave bool
 	// Moved: the domain is off here because its process went to another host by live migration. As
-	// far as this host knows, the process runs there. A restart of libvirt loses this fact.
+	// far as this host knows, it runs there. A restart of libvirt loses this fact.
 	Moved       bool
 	Snapshots   int
 	Checkpoints int
@@ -63,18 +63,18 @@ type Domain struct {
 	// Occupied: a call on the domain's process is under way. Its caller may have given up, but the
 	// call may still take effect.
 	Occupied bool
-	// Run distinguishes the process from earlier processes of the domain: each start changes it. It
-	// is 0 if the domain is not active.
+	// Run distinguishes the process from earlier processes of the domain. It is 0 if the domain is
+	// not active.
 	Run int
-	// Booted: the process started with empty RAM, and the domain was neither paused nor reverted to
-	// a snapshot since. If Booted is false, the RAM may come from an earlier process.
+	// Booted: the process started with empty RAM, and the domain was neither paused nor reverted
+	// to a snapshot since. Otherwise the RAM may come from an earlier process.
 	Booted bool
 	// Live are the disks of the running process, nil if the domain is not active. Config are the
 	// disks of the persistent definition, nil if the domain is transient.
 	Live   []Disk
 	Config []Disk
 	// Files are the files that the running process, the persistent definition and a managed save
-	// image name, including the disks' images, each once. Only Domains fills it in.
+	// image name, disks' images included, each once. Only Domains fills it in.
 	Files []DomainFile
 	// FilesUnknown is why Files is incomplete; empty if it is complete.
 	FilesUnknown string
@@ -84,7 +84,7 @@ type Domain struct {
 type DomainFile struct {
 	// What names the element with the file, such as nvram, or the disk, such as cdrom sda.
 	What string
-	// Path is the absolute path as written. For a volume of a pool it is the volume's name.
+	// Path is the absolute path as written, or the name of a volume of a pool.
 	Path string
 	// Pool is the pool of a volume that is named by pool; empty for a file.
 	Pool string
@@ -129,10 +129,10 @@ type DomainDefinition struct {
 
 // Domains reads the domains of the host.
 type Domains interface {
-	// Domains lists every domain, active or defined. If some domains cannot be read, it returns the
-	// others, and the error is an *Unreadable; see Readable.
+	// Domains lists every domain, active or defined. If some domains cannot be read, it returns
+	// the others, and the error is an *Unreadable; see Readable.
 	Domains(ctx context.Context) ([]Domain, error)
-	// Domain reads one domain by UUID. It returns ErrNotFound if the domain does not exist.
+	// Domain reads one domain by UUID. It returns ErrNotFound if there is none.
 	Domain(ctx context.Context, id string) (*Domain, error)
 	// RunState is a faster Domain that reads no definition.
 	RunState(ctx context.Context, id string) (RunState, error)

@@ -19,11 +19,10 @@ var (
 	ErrNotConnected = fmt.Errorf("%w, since it is not connected", ErrNotFound)
 	// ErrNotActive: the call needs a running or paused domain.
 	ErrNotActive = errors.New("domain is not active")
-	// ErrNoProcess: the domain is active, but its process cannot be found, so its open files are
-	// unknown.
+	// ErrNoProcess: the domain is active, but its process, and so its open files, cannot be found.
 	ErrNoProcess = errors.New("the process of the domain was not found")
-	// ErrProcessEnds: the hypervisor lost the domain's process during the call. The hypervisor
-	// shows the domain as off, now or soon.
+	// ErrProcessEnds: the hypervisor lost the domain's process during the call. It shows the
+	// domain as off, now or soon.
 	ErrProcessEnds = errors.New("the process of the domain ends")
 	// ErrActive: the call needs a domain that is shut off.
 	ErrActive = errors.New("domain is active")
@@ -34,16 +33,16 @@ var (
 	// ErrInUse: an image is open elsewhere (in another domain, another disk or a tool) in a way
 	// that excludes this use. Nothing changed.
 	ErrInUse = errors.New("image is in use")
-	// ErrExists: the pool volume exists already, or the target or guest-visible address of a disk
-	// is taken.
+	// ErrExists: the pool volume exists, or the target or guest-visible address of a disk is
+	// taken.
 	ErrExists = errors.New("already exists")
-	// ErrGuarded: the host's hook refused the start of a domain; the error has the hook's reason.
-	// The domain is off.
+	// ErrGuarded: the host's hook refused the start of a domain, for the reason in the error. The
+	// domain is off.
 	ErrGuarded = errors.New("start refused")
 	// ErrIncomplete: a file of SaveMemory was not written completely.
 	ErrIncomplete = errors.New("saved memory is incomplete")
-	// ErrNoAnswer: it is unknown which part of a request the storage has done, and whether it still
-	// works on the request.
+	// ErrNoAnswer: it is unknown which part of a request the storage has done, and whether it
+	// still works on it.
 	ErrNoAnswer = errors.New("the storage has not answered")
 	// ErrUnsupported: the hypervisor permanently refuses this disk or this call.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")

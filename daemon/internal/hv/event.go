@@ -7,7 +7,7 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// EventConnected: the connection is up. Events from before are lost: read everything again.
+	// EventConnected: the connection is up. Earlier events are lost: read everything again.
 	EventConnected    EventKind = "connected"
 	EventDisconnected EventKind = "disconnected"
 	// EventLifecycle: a domain was defined, undefined, started, suspended, resumed, stopped, ...;
@@ -16,15 +16,15 @@ const (
 	// EventIOError: the hypervisor met an I/O error on a disk. Detail is the reason (enospc or
 	// empty). Paused: the error has paused the domain.
 	EventIOError EventKind = "io_error"
-	// EventBlockJob: a block job became ready or ended. It is a hint to look, never a proof.
+	// EventBlockJob: a block job became ready or ended.
 	EventBlockJob EventKind = "block_job"
 	// EventDeviceRemoved: a guest released a device, or refused to (Detail is then failed).
 	EventDeviceRemoved EventKind = "device_removed"
 )
 
-// Event is a hint that something changed. Decide nothing from an event or from its absence. Path is
-// the image of a job or of an I/O error, and empty in other events. Domain shows which device was
-// removed.
+// Event is a hint that something changed. Decide nothing from an event or from its absence. Path
+// is the image of a job or of an I/O error, and empty in other events. Only Domain shows which
+// device was removed.
 type Event struct {
 	Kind     EventKind
 	DomainID string

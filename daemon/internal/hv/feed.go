@@ -7,8 +7,6 @@ import (
 	"sync"
 )
 
-// feedDepth is how many events a subscriber may lag. It only bounds memory: a subscriber that lags
-// further must read everything again.
 const feedDepth = 64
 
 // Feed sends the events of a Hypervisor to its subscribers and keeps the promise of
@@ -37,8 +35,7 @@ func (f *Feed) Publish(ev Event) {
 	}
 }
 
-// push puts ev into the subscriber's queue. It never blocks: only Feed sends, under mu, and push
-// makes room first.
+// push never blocks: only Feed sends, under mu, and push makes room first.
 func (f *Feed) push(sub chan Event, ev Event) {
 	if len(sub) >= cap(sub)-1 {
 		drain(sub)

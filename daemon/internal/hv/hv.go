@@ -7,8 +7,8 @@
 // A call that changes something does not return when its context ends. It returns when its outcome
 // is known, or with ErrUnavailable if it cannot be known.
 //
-// No call decides anything: each does one thing or reports one fact. Callers read the state, act,
-// and read it again, because a broken connection leaves the outcome of a call unknown.
+// No call decides anything. Callers read the state, act, and read it again, because a broken
+// connection leaves the outcome of a call unknown.
 package hv
 
 // Hypervisor is the host's hypervisor. Implementations are safe for concurrent use. A domain is

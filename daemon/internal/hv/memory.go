@@ -13,17 +13,17 @@ type Memory interface {
 	// returns ErrNotActive if the domain is off, ErrExists if the file exists, ErrBusy while a
 	// block job runs, and ErrUnsupported for a transient domain, which would be lost.
 	SaveMemory(ctx context.Context, id, path string) error
-	// SavingMemory reports whether a SaveMemory of the domain is under way. Its caller may have
+	// SavingMemory reports whether a SaveMemory of the domain is under way; its caller may have
 	// died. A domain that was paused before looks the same during the save. It returns false for a
 	// domain that is off.
 	SavingMemory(ctx context.Context, id string) (bool, error)
 	// SavedDisks reads the disks of domain id's process from a file of SaveMemory. It returns
 	// ErrIncomplete if the hypervisor has not written the file completely.
 	SavedDisks(ctx context.Context, id, path string) ([]Disk, error)
-	// RestoreMemory starts the domain id from a file of SaveMemory. The persistent definition does
-	// not change, and the file stays. It returns ErrActive if the domain is active, ErrNotFound if
-	// the domain is not defined or lacks a named disk, and ErrGuarded and ErrInUse as PowerOn does.
-	// On other errors the domain is off and the file unchanged.
+	// RestoreMemory starts the domain id from a file of SaveMemory. The persistent definition and
+	// the file do not change. It returns ErrActive if the domain is active, ErrNotFound if the
+	// domain is not defined or lacks a named disk, and ErrGuarded and ErrInUse as PowerOn does. On
+	// other errors the domain is off.
 	RestoreMemory(ctx context.Context, id, path string, opts RestoreOptions) error
 }
 

@@ -14,7 +14,7 @@ func (e *NotAskedError) Unwrap() error { return e.Err }
 // Is reports whether a target is ErrUnavailable.
 func (e *NotAskedError) Is(target error) bool { return target == ErrUnavailable } //nolint:errorlint // of an Is method
 
-// Unanswered describes, for an ErrUnavailable, the component that does not answer.
+// Unanswered names, for an ErrUnavailable, the component that does not answer.
 func Unanswered(err error) string {
 	if notAsked, ok := errors.AsType[*NotAskedError](err); ok {
 		return notAsked.Error()

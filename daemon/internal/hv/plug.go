@@ -9,16 +9,16 @@ type Plug interface {
 	// GrowDisk makes the top image of the live disk sizeBytes large, a multiple of 512, and
 	// notifies the guest, running or paused. The added bytes read as zeros. It returns nil if the
 	// disk has this size. It would shrink a larger disk, so compare CapacityBytes before. A block
-	// device must have the size already; GrowDisk only makes the process see it. It returns ErrBusy
-	// while a block job runs on the disk, and ErrUnsupported if the top image is the beginning of a
-	// larger one.
+	// device must have the size already; GrowDisk only makes the process see it. It returns
+	// ErrBusy while a block job runs on the disk, and ErrUnsupported if the top image is the
+	// beginning of a larger one.
 	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
 	// AttachDisk adds a disk to the live domain or to the persistent definition. It returns
 	// ErrExists if its target, or the address in its Definition or Slot, is taken there; ErrInUse
 	// (Live) if the image is open elsewhere, and one of the two writes while the other does not
-	// share; ErrNotActive for Live on a domain that is off; ErrUnsupported if its bus takes no disk
-	// now, its boot order is taken, or the domain has no such description. When it returns nil, the
-	// guest may not have noticed a live disk yet.
+	// share; ErrNotActive for Live on a domain that is off; ErrUnsupported if its bus takes no
+	// disk now, its boot order is taken, or the domain has no such description. When it returns
+	// nil, the guest may not have noticed a live disk yet.
 	//
 	// The two descriptions choose addresses independently. To keep a disk's address at the next
 	// boot, attach it to one description, and to the other with the DiskDefinition of the first.
@@ -29,9 +29,9 @@ type Plug interface {
 	// EventDeviceRemoved hints at that. A guest may refuse or never answer; the request may be
 	// repeated. A paused guest answers when it runs; a machine reset is an answer too. Disks on a
 	// SCSI or USB bus are removed without the guest. It returns nil if the disk is absent (an
-	// inactive domain has no live disk), and ErrBusy while a block job runs on the live disk. Start
-	// no job until the guest has answered: the job would stay in the process, out of reach, with
-	// its images open. When the disk is gone, the process writes no more, and soon closes its
+	// inactive domain has no live disk), and ErrBusy while a block job runs on the live disk.
+	// Start no job until the guest has answered: the job would stay in the process, out of reach,
+	// with its images open. When the disk is gone, the process writes no more, and soon closes its
 	// images.
 	DetachDisk(ctx context.Context, id string, where Where, target string) error
 	// DiskDefinition returns the disk in the hypervisor's format, for DiskSpec.Definition. It

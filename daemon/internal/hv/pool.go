@@ -15,13 +15,12 @@ type PoolInfo struct {
 	Active        bool
 	CapacityBytes int64
 	FreeBytes     int64
-	// Problem is why a connector's pool is not active. For an active pool it is a warning for the
-	// operator.
+	// Problem is why a connector's pool is not active, or a warning about an active pool.
 	Problem string
 	// Extends: ExtendVolume can grow volumes of the pool.
 	Extends bool
-	// NoCreate: CreateVolume and DeleteVolume do not work in the pool. It has the volumes of its
-	// target.
+	// NoCreate: CreateVolume and DeleteVolume do not work in the pool, which has the volumes of
+	// its target.
 	NoCreate bool
 }
 
@@ -59,8 +58,8 @@ type DeviceCopy struct {
 	SizeBytes int64
 	// GranularityBytes: the offset and length of every range are multiples of it.
 	GranularityBytes int64
-	// Offered: the storage may be requested to copy. A range that was requested before without an
-	// answer is requested again in any case.
+	// Offered: the storage may be requested to copy. A range without an answer is requested again
+	// in any case.
 	Offered bool
 }
 
@@ -71,13 +70,13 @@ type DeviceCopyEnd struct{ Path, Identity string }
 type Pools interface {
 	// Pools lists the storage pools.
 	Pools(ctx context.Context) ([]PoolInfo, error)
-	// RoundedBytes returns the size that a raw volume of sizeBytes gets in a pool. A pool with
-	// extents is tested: RoundedBytes makes the smallest volume there and deletes it. It returns
-	// ErrNotFound as CreateVolume does.
+	// RoundedBytes returns the size that a raw volume of sizeBytes gets in a pool. In a pool with
+	// extents, it makes the smallest volume and deletes it. It returns ErrNotFound as CreateVolume
+	// does.
 	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
 	// CreateVolume makes a pool volume of exactly sizeBytes, over the first of the backing images
-	// if there are any. It returns ErrExists if the name is taken, and ErrNotFound if the pool does
-	// not exist or is not active.
+	// if there are any. It returns ErrExists if the name is taken, and ErrNotFound if the pool
+	// does not exist or is not active.
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []Image) (*PoolVolume, error)
 	// LookupVolume finds a pool volume by name, after a refresh of the pool. It returns
 	// ErrNotConnected if the pool may have the volume.
@@ -87,9 +86,9 @@ type Pools interface {
 	VolumeAt(ctx context.Context, path string) (pool string, err error)
 	// DeleteVolume deletes a pool volume. It returns nil if the volume does not exist.
 	DeleteVolume(ctx context.Context, pool, name string) error
-	// ExtendVolume makes a volume of a pool with Extends exactly sizeBytes large, a multiple of the
-	// unit of RoundedBytes. The added bytes read as zeros. It returns nil if the volume has this
-	// size, and never shrinks one. A guest with the volume open does not see the new size before
-	// GrowDisk. It returns ErrUnsupported in other pools.
+	// ExtendVolume makes a volume of a pool with Extends exactly sizeBytes large, a multiple of
+	// the unit of RoundedBytes. The added bytes read as zeros. It returns nil if the volume has
+	// this size, and never shrinks one. A guest with the volume open does not see the new size
+	// before GrowDisk. It returns ErrUnsupported in other pools.
 	ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error
 }

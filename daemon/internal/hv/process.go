@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// OpenFile is one open file descriptor of a domain's process on an image, or, for an image of type
-// network, one open block node.
+// OpenFile is one open file descriptor of a domain's process on an image, or one open block node
+// for an image of type network.
 type OpenFile struct {
 	// Path is the image's path as the caller wrote it.
 	Path string
@@ -36,7 +36,7 @@ func (f *OpenFile) Name() string {
 
 // Rule is a rule of a security module that denies access to a process.
 type Rule struct {
-	// File has the rule, and Path is the image in the rule, with links resolved.
+	// File has the rule. Path is the image in the rule, with links resolved.
 	File, Path string
 }
 
@@ -64,30 +64,30 @@ type Processes interface {
 	// OpenFiles lists the open files of the domain's process on the images at these paths, in one
 	// look. Files and devices are compared by device and inode (or device number) as /proc shows
 	// them; images of type network come from QEMU. The hypervisor's own records are ignored. An
-	// absent path is an error (fs.ErrNotExist), an absent address never. It returns ErrNotActive if
-	// the domain is off, and ErrNoProcess, not an empty list, if an active domain's process cannot
-	// be found. If the hypervisor does not know a running process of the domain, QEMU cannot be
-	// queried, and each address counts as open for writing.
+	// absent path is an error (fs.ErrNotExist), an absent address never. It returns ErrNotActive
+	// if the domain is off, and ErrNoProcess, not an empty list, if an active domain's process
+	// cannot be found. If the hypervisor does not know a running process of the domain, QEMU
+	// cannot be queried, and each address counts as open for writing.
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]OpenFile, error)
 	// Process returns the process of an active domain and its start arguments, from /proc. It
-	// returns ErrNotActive if the domain is off, and ErrNoProcess if the process cannot be found or
-	// several processes claim to be it.
+	// returns ErrNotActive if the domain is off, and ErrNoProcess if the process cannot be found
+	// or several processes claim to be it.
 	Process(ctx context.Context, id, target string) (Process, error)
-	// QEMUVersion returns the QEMU version of an active domain's process. It may differ from
-	// About's: a process keeps the program that started it. It returns zero if the version is
-	// unknown, and ErrNotActive if the domain is off.
+	// QEMUVersion returns the QEMU version of an active domain's process, zero if unknown. It may
+	// differ from About's: a process keeps the program that started it. It returns ErrNotActive if
+	// the domain is off.
 	QEMUVersion(ctx context.Context, id string) (Version, error)
 	// WriteDeniedBy returns the rule that denies the process of an active domain to write to the
-	// image at path, even if another rule allows it. No job can write there. It returns nil if
-	// there is no such rule, ErrNotActive if the domain is off, and ErrNoProcess as OpenFiles does.
+	// image at path, even if another rule allows it, or nil. No job can write there. It returns
+	// ErrNotActive if the domain is off, and ErrNoProcess as OpenFiles does.
 	WriteDeniedBy(ctx context.Context, id, path string) (*Rule, error)
 	// QEMUUser returns the user of a domain's process, present or future. An empty id means a
 	// domain that names no user. It returns ErrUnsupported if QEMU has no user of its own.
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)
 }
 
-// ConfinedUser returns the user of a domain's process (Processes.QEMUUser). confined is false if
-// it is libvirt's own user, so that the user does not confine QEMU.
+// ConfinedUser returns the user of a domain's process. confined is false if it is libvirt's own
+// user, who does not confine QEMU.
 func ConfinedUser(ctx context.Context, h Processes, id string) (user ProcessUser, confined bool, err error) {
 	user, err = h.QEMUUser(ctx, id)
 	if errors.Is(err, ErrUnsupported) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Unreadable is the error of a list of domains that lacks the domains of presently unknown state. A
-// caller that searches all domains for the users of an image must treat it like any other error: an
+// Unreadable is the error of a list that lacks the domains of presently unknown state. A caller
+// that searches all domains for the users of an image must treat it like any other error: an
 // unread domain may use the image. Other callers use Readable.
 type Unreadable struct{ Domains []UnreadableDomain }
 
@@ -38,8 +38,8 @@ func (u *Unreadable) Unwrap() []error {
 	return errs
 }
 
-// Readable splits the results of Domains into the domains that could be read and those that could
-// not. It returns an error if there is no list at all.
+// Readable splits the results of Domains into the readable and the unreadable domains. It returns
+// an error if there is no list at all.
 func Readable(doms []Domain, err error) ([]Domain, []UnreadableDomain, error) {
 	var some *Unreadable
 	if errors.As(err, &some) {

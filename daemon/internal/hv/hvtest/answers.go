@@ -7,9 +7,9 @@ type Shutdown string
 
 // The reactions of a guest. A paused guest does nothing before it runs.
 const (
-	ShutdownObeys   Shutdown = "obeys"   // at the next look or Step; the default
-	ShutdownSlow    Shutdown = "slow"    // after the second request
-	ShutdownIgnores Shutdown = "ignores" // never; see Stop for a guest that shuts down by itself
+	ShutdownObeys   Shutdown = "obeys" // at the next look or Step; the default
+	ShutdownSlow    Shutdown = "slow"  // after the second request
+	ShutdownIgnores Shutdown = "ignores"
 )
 
 // Unplug is how a guest answers a request to release a disk.

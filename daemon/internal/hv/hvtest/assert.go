@@ -49,8 +49,7 @@ func (f *Fake) AssertClean(tb testing.TB) {
 	}
 }
 
-// IsClone marks a qcow2 image over another one as a volume's linked clone, so that it is no
-// leftover overlay.
+// IsClone marks a qcow2 image as a volume's linked clone, so that it is no leftover overlay.
 func (f *Fake) IsClone(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AttachDisk implements hv.Hypervisor. Like libvirt it opens no file for the persistent definition.
+// AttachDisk implements hv.Hypervisor. Like libvirt it opens no file for the persistent
+// definition.
 func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec hv.DiskSpec) error {
 	return f.call(ctx, "AttachDisk", func() error {
 		if dom := f.domains[id]; dom != nil {
@@ -47,14 +48,13 @@ func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec h
 		if where == hv.Config {
 			f.lifecycle(dom, "defined")
 			if !f.hasImages(&disk) {
-				return nil // the content is read when the guest starts
+				return nil
 			}
 		}
 		return f.expect(dom, &disk)
 	})
 }
 
-// described returns one of the two descriptions of a domain.
 func (f *Fake) described(id string, where hv.Where) (*domain, *[]hv.Disk, error) {
 	dom, err := f.find(id)
 	if err != nil {
@@ -75,7 +75,6 @@ func (f *Fake) described(id string, where hv.Where) (*domain, *[]hv.Disk, error)
 	return nil, nil, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
 }
 
-// diskOf returns libvirt's disk for a spec.
 func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	if spec.Definition != "" {
 		return definedDisk(spec.Definition, spec.Target)
@@ -97,7 +96,6 @@ func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	return disk, nil
 }
 
-// definedDisk parses a result of DiskDefinition.
 func definedDisk(definition, target string) (hv.Disk, error) {
 	disk, err := parseDisk(definition)
 	if err != nil {
@@ -109,7 +107,6 @@ func definedDisk(definition, target string) (hv.Disk, error) {
 	return disk, nil
 }
 
-// slotDisk puts another image into the slot of a disk.
 func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
 	disk, err := parseDisk(spec.Slot)
 	if err != nil {
@@ -136,7 +133,6 @@ func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
 	return disk, nil
 }
 
-// reservedDisks returns the disks with places that the disk of a spec may not take.
 func reservedDisks(spec hv.DiskSpec) ([]hv.Disk, error) {
 	var disks []hv.Disk
 	for _, definition := range spec.Reserved {
@@ -149,8 +145,8 @@ func reservedDisks(spec hv.DiskSpec) ([]hv.Disk, error) {
 	return disks, nil
 }
 
-// checkAttach makes libvirt's checks of the descriptions alone. It gives a disk without an address
-// the next free one.
+// checkAttach makes libvirt's checks of the descriptions, and gives a disk without an address the
+// next free one.
 func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
 	if disk.Shareable && disk.Top().Format != Raw {
 		return fmt.Errorf("%w: shared access requires use of supported storage format", hv.ErrUnsupported)
@@ -180,7 +176,6 @@ func placeOf(disks []hv.Disk, disk *hv.Disk) int {
 	return at
 }
 
-// freeAddress returns the lowest free address of a bus.
 func freeAddress(disks []hv.Disk, bus string) string {
 	format, first := "drive:0:0:0:%d", 0
 	if bus == "virtio" {
@@ -195,7 +190,6 @@ func freeAddress(disks []hv.Disk, bus string) string {
 	}
 }
 
-// hasImages reports whether all images of the disk can be read.
 func (f *Fake) hasImages(disk *hv.Disk) bool {
 	chain, err := f.startChain(*disk)
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 // Env is a hypervisor with its surroundings for the suite. Its methods fail the test on any error,
 // and remove everything that they made at the end of the test.
 type Env interface {
-	// Hypervisor is the implementation under test, connected.
+	// Hypervisor is the connected implementation under test.
 	Hypervisor() hv.Hypervisor
 	// Path returns an unused path for an image.
 	Path(tb testing.TB, name string) string
@@ -47,35 +47,31 @@ type Env interface {
 	GuestWrite(tb testing.TB, id, target string, block int64, value byte)
 	CheckGuest(tb testing.TB, id, target string, block int64, value byte)
 
-	// LetGo makes the guest release the requested live disk. Until then the guest keeps the disk.
-	// LetGo may reset the machine.
+	// LetGo makes the guest release the requested live disk, which it keeps until then. LetGo may
+	// reset the machine.
 	LetGo(tb testing.TB, id, target string)
 
 	// BeginBackup starts a backup of the live disk, as virsh backup-begin does, without a reader.
 	// It lasts until end is called, or the domain is off.
 	BeginBackup(tb testing.TB, id, target string) (end func())
 
-	// Refuse makes the host's hook refuse every start of a domain, with the reason why, until allow
-	// is called or the test ends.
+	// Refuse makes the host's hook refuse every start of a domain, with the reason why, until
+	// allow is called or the test ends.
 	Refuse(tb testing.TB, id, why string) (allow func())
 	// RefuseWithout makes the hook refuse every start of the domain except with a definition that
-	// has this start token (RestoreOptions), until the end of the test or the next such call.
+	// has this start token, until the end of the test or the next such call.
 	RefuseWithout(tb testing.TB, id, token string)
 
 	// Pool returns the name of an active directory pool.
 	Pool(tb testing.TB) string
 }
 
-// diskBytes is the size of every image of the suite.
 const diskBytes = 8 << 20
 
-// memoryBytes is the RAM of every domain of the suite.
 const memoryBytes = 32 << 20
 
-// waitTimeout is how long the suite waits for what must happen.
 const waitTimeout = time.Minute
 
-// bench is the environment of the tests.
 type bench struct {
 	Env
 	hv hv.Hypervisor
@@ -89,7 +85,6 @@ type guest struct {
 	src hv.Image
 }
 
-// image makes an image and returns it.
 func (b *bench) image(t *testing.T, name, format string) hv.Image {
 	t.Helper()
 	img := hv.Image{Type: hv.SourceFile, Format: format, Path: b.Path(t, name)}
@@ -97,13 +92,11 @@ func (b *bench) image(t *testing.T, name, format string) hv.Image {
 	return img
 }
 
-// overlay makes an empty overlay over backing.
 func (b *bench) overlay(t *testing.T, backing hv.Image) hv.Image {
 	t.Helper()
 	return b.over(t, "overlay.qcow2", backing)
 }
 
-// over makes an empty image of this name over backing.
 func (b *bench) over(t *testing.T, name string, backing hv.Image) hv.Image {
 	t.Helper()
 	img := hv.Image{Type: hv.SourceFile, Format: Qcow2, Path: b.Path(t, name)}
@@ -190,7 +183,6 @@ func (g *guest) wantConfig(t *testing.T, chain ...hv.Image) {
 	}
 }
 
-// openFor returns how the process has an image open: "", "r", "w".
 func (g *guest) openFor(t *testing.T, img hv.Image) string {
 	t.Helper()
 	files, err := g.hv.OpenFiles(t.Context(), g.id, img.Path)
@@ -212,7 +204,6 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until the hypervisor has made a condition true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	timeout := time.After(waitTimeout)
@@ -227,7 +218,6 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// bystanders are the disks that no call of the suite concerns.
 func bystanders(disks []hv.Disk) []hv.Disk {
 	return slices.DeleteFunc(slices.Clone(disks), func(d hv.Disk) bool { return d.Target == "vda" })
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// spec returns a disk on a new image.
 func (b *bench) spec(t *testing.T, target string) hv.DiskSpec {
 	t.Helper()
 	return hv.DiskSpec{

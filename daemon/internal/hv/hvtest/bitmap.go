@@ -2,7 +2,6 @@
 
 package hvtest
 
-// bitmap is a dirty bitmap of one live disk.
 type bitmap struct {
 	name      string
 	unitBytes int64

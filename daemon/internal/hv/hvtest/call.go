@@ -52,7 +52,6 @@ func (f *Fake) Reconnect() {
 	f.feed.Publish(hv.Event{Kind: hv.EventConnected})
 }
 
-// call wraps the effect of one method: it takes the lock, and triggers the faults.
 func (f *Fake) call(ctx context.Context, name string, effect func() error) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, name)
@@ -85,7 +84,6 @@ func (f *Fake) act(ctx context.Context, effect func() error) error {
 	return effect()
 }
 
-// dueFaults removes and returns the faults for this call.
 func (f *Fake) dueFaults(name string) []*Fault {
 	var due, rest []*Fault
 	for _, fault := range f.faults {

@@ -39,7 +39,7 @@ func (f *Fake) SetConfigChain(ctx context.Context, id, target string, chain []hv
 	})
 }
 
-// checkKind refuses a disk on an image if libvirt does not permit one of its settings for that.
+// checkKind refuses a disk on an image that libvirt does not permit with one of its settings.
 func checkKind(disk *hv.Disk, top hv.Image) error {
 	switch {
 	case disk.StartupPolicy != "" && top.Type == hv.SourceNetwork:
@@ -94,8 +94,7 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 		}
 		return fmt.Errorf("snapshot into %s: %w", overlay.Path, ErrLocked)
 	}
-	// libvirt and QEMU would accept any file here. The fake checks the contract of Snapshot, to
-	// detect a caller that violates it.
+	// libvirt and QEMU would accept any file here. The fake checks the contract of Snapshot.
 	top := f.files[disk.Top().Path]
 	f.checkClear(disk.Top(), overlay)
 	if err := img.decrypt(overlay); err != nil {

@@ -111,7 +111,7 @@ func testAttachRefuses(t *testing.T, b *bench) {
 		id    string
 		where hv.Where
 		spec  hv.DiskSpec
-		want  error // nil: any
+		want  error
 	}{
 		"live target taken":         {g.id, hv.Live, taken, hv.ErrExists},
 		"config target taken":       {g.id, hv.Config, taken, hv.ErrExists},
@@ -184,7 +184,6 @@ func testAddresses(t *testing.T, b *bench) {
 	}
 }
 
-// testReserved attaches disks while another disk is removed, which then returns with another image.
 func testReserved(t *testing.T, b *bench) {
 	id := b.define(t, nil, b.image(t, "src.raw", Raw))
 	before := b.read(t, id).ConfigDisk("vda")
@@ -234,7 +233,7 @@ func testPutBack(t *testing.T, b *bench) {
 		}
 		before := b.read(t, id)
 		definition := b.definition(t, id, hv.Config, "vda")
-		for range 2 { // the second time it is absent
+		for range 2 {
 			ok(t, b.hv.DetachDisk(t.Context(), id, hv.Config, "vda"))
 		}
 		gone := b.read(t, id)
@@ -303,8 +302,8 @@ func testSharedLeave(t *testing.T, b *bench) {
 	b.CheckGuest(t, second.id, "vdc", 2, 6)
 }
 
-// testPivotKeeps moves a disk that cannot have an overlay: a shareable one with a single user, or a
-// read-only one.
+// testPivotKeeps moves a disk that cannot have an overlay: a shareable one with a single user, or
+// a read-only one.
 func testPivotKeeps(t *testing.T, b *bench) {
 	for _, mode := range []hv.DiskSpec{{Shareable: true}, {ReadOnly: true, Shareable: true}, {ReadOnly: true}} {
 		src, dst := b.image(t, "src.raw", Raw), b.image(t, "dst.raw", Raw)
@@ -333,7 +332,6 @@ func testPivotKeeps(t *testing.T, b *bench) {
 	}
 }
 
-// wantKept compares vda in both descriptions with its previous state, except for the image.
 func (g *guest) wantKept(t *testing.T, before *hv.Domain, now hv.Image) {
 	t.Helper()
 	after := g.domain(t)

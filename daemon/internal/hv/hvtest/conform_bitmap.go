@@ -18,7 +18,6 @@ var bitmapTests = map[string]func(*testing.T, *bench){
 	"ACopyLosesTheBitmapsThatNoteNoWrites":           testIdleBitmaps,
 }
 
-// recorded returns a running domain with a written qcow2 image with the bitmap b0 as vda.
 func (b *bench) recorded(t *testing.T) *guest {
 	t.Helper()
 	src := b.image(t, "recorded.qcow2", Qcow2)
@@ -29,7 +28,6 @@ func (b *bench) recorded(t *testing.T) *guest {
 	return &guest{bench: b, id: id, src: src}
 }
 
-// wantStored compares the images that have the bitmap b0.
 func (g *guest) wantStored(t *testing.T, want ...string) {
 	t.Helper()
 	all, err := g.hv.StoredBitmaps(t.Context(), g.id)
@@ -60,7 +58,6 @@ func testStoredBitmaps(t *testing.T, b *bench) {
 	}
 }
 
-// copyTo moves vda, which may be under an overlay, to a new image of this format.
 func (g *guest) copyTo(t *testing.T, format string, shallow bool) hv.Image {
 	t.Helper()
 	dst := g.image(t, "dst."+format, format)

@@ -104,7 +104,7 @@ func testSetConfigChain(t *testing.T, b *bench) {
 		}
 		before := b.read(t, id)
 		chain := []hv.Image{b.overlay(t, src), {Type: hv.SourceBlock, Format: Raw, Path: "/dev/no-such-device"}}
-		for range 2 { // a repeated call is harmless
+		for range 2 {
 			ok(t, b.hv.SetConfigChain(t.Context(), id, "vda", chain))
 		}
 		after := b.read(t, id)

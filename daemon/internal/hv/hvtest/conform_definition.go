@@ -34,7 +34,7 @@ func (b *bench) domainDefinition(t *testing.T, id string) hv.DomainDefinition {
 // undefine removes a definition, and checks that the domain is gone.
 func (b *bench) undefine(t *testing.T, id string) {
 	t.Helper()
-	for range 2 { // the second time it is absent
+	for range 2 {
 		ok(t, b.hv.UndefineDomain(t.Context(), id))
 		if _, err := b.hv.Domain(t.Context(), id); !errors.Is(err, hv.ErrNotFound) {
 			t.Fatalf("after UndefineDomain: Domain = %v, want ErrNotFound", err)
@@ -110,7 +110,7 @@ func testRedefineRefuses(t *testing.T, b *bench) {
 		id    string
 		def   hv.DomainDefinition
 		disks []hv.DiskSpec
-		want  error // nil: any
+		want  error
 	}{
 		"id is taken":               {id, def, nil, hv.ErrExists},
 		"name is taken":             {nobody, another, nil, hv.ErrExists},
@@ -161,7 +161,7 @@ func testUndefine(t *testing.T, b *bench) {
 	b.Destroy(t, g.id)
 	b.undefine(t, g.id)
 	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: g.id, Detail: "undefined"})
-	b.CheckImage(t, g.src, 0, 1) // images stay
+	b.CheckImage(t, g.src, 0, 1)
 	ok(t, b.hv.DefineDomain(t.Context(), g.id, def, nil))
 	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: g.id, Detail: "defined"})
 }
@@ -183,7 +183,7 @@ func testSlot(t *testing.T, b *bench) {
 		id := b.define(t, nil, b.image(t, "src.raw", Raw))
 		want := b.read(t, id).ConfigDisk("vda")
 		spec := hv.DiskSpec{
-			Target: "vda", Bus: "scsi", BootOrder: 9, // both are ignored
+			Target: "vda", Bus: "scsi", BootOrder: 9,
 			Slot: b.definition(t, id, hv.Config, "vda"), Image: b.image(t, "other.raw", Raw),
 		}
 		want.Chain = []hv.Image{spec.Image}

@@ -28,13 +28,13 @@ func testDetachLive(t *testing.T, b *bench) {
 	g.attach(t, g.id, hv.Live, spec)
 	events := g.hv.Events(t.Context())
 	g.ask(t, "vdc")
-	g.GuestWrite(t, g.id, "vdc", 1, 2) // it may continue to write
+	g.GuestWrite(t, g.id, "vdc", 1, 2)
 	g.LetGo(t, g.id, "vdc")
 	g.awaitGone(t, "vdc")
 	awaitEvent(t, events, hv.Event{Kind: hv.EventDeviceRemoved, DomainID: g.id})
 	eventually(t, "the image is closed", func() bool { return g.openFor(t, spec.Image) == "" })
 	g.CheckImage(t, spec.Image, 1, 2)
-	g.WriteImage(t, spec.Image, 1, 3) // no process locks it
+	g.WriteImage(t, spec.Image, 1, 3)
 	g.attach(t, g.id, hv.Live, spec)
 	g.CheckGuest(t, g.id, "vdc", 1, 3)
 }

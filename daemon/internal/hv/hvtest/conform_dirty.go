@@ -25,10 +25,8 @@ var dirtyTests = map[string]func(*testing.T, *bench){
 	"ABitmapWithoutAWriteIsEmptyAndNotMissing": testDirtyEmpty,
 }
 
-// unitBytes is the unit of the suite's bitmaps.
 const unitBytes = 64 << 10
 
-// blocksPerUnit is the same in blocks.
 const blocksPerUnit = unitBytes / BlockSize
 
 // sharers returns two running domains with one raw image as vda.
@@ -54,7 +52,6 @@ func (g *guest) swap(t *testing.T, oldName, newName string) {
 	ok(t, g.hv.SwapTracking(t.Context(), g.id, "vda", oldName, newName, unitBytes))
 }
 
-// write writes a block into each of these units.
 func (g *guest) write(t *testing.T, units ...int64) {
 	t.Helper()
 	for _, unit := range units {
@@ -62,7 +59,6 @@ func (g *guest) write(t *testing.T, units ...int64) {
 	}
 }
 
-// wantBitmaps compares the bitmaps of vda.
 func (g *guest) wantBitmaps(t *testing.T, want ...hv.DirtyBitmap) {
 	t.Helper()
 	got, err := g.hv.Tracking(t.Context(), g.id, "vda")
@@ -83,7 +79,6 @@ func bits(name string, recording bool, units int64) hv.DirtyBitmap {
 	return hv.DirtyBitmap{Name: name, Recording: recording, UnitBytes: unitBytes, DirtyBytes: units * unitBytes}
 }
 
-// wantDirty compares the content of a bitmap of vda.
 func (g *guest) wantDirty(t *testing.T, name string, want ...hv.DirtyRange) {
 	t.Helper()
 	got, err := g.hv.DirtyUnits(t.Context(), g.id, "vda", name)
@@ -101,7 +96,7 @@ func units(first, n int64) hv.DirtyRange {
 func testDirtyOwn(t *testing.T, b *bench) {
 	one, other := b.sharers(t)
 	one.track(t, "a-r0")
-	other.track(t, "a-r0") // names are per process
+	other.track(t, "a-r0")
 	one.write(t, 0, 3, 4)
 	other.write(t, 3, 9)
 	for _, g := range []*guest{one, other} {
@@ -120,7 +115,7 @@ func testDirtySwap(t *testing.T, b *bench) {
 	g.write(t, 1, 2)
 	g.swap(t, "a-r1", "a-r2")
 	g.write(t, 5)
-	ok(t, g.hv.CanTrack(t.Context(), g.id, "vda")) // it changes nothing
+	ok(t, g.hv.CanTrack(t.Context(), g.id, "vda"))
 	g.wantDirty(t, "a-r0", units(1, 1))
 	g.wantDirty(t, "a-r1", units(1, 2))
 	g.wantBitmaps(t, bits("a-r0", false, 1), bits("a-r1", false, 2), bits("a-r2", true, 1))
@@ -139,7 +134,6 @@ func testDirtySwapRefuses(t *testing.T, b *bench) {
 	}
 	g.wantBitmaps(t, bits("a-r0", true, 1))
 	g.swap(t, "a-r0", "a-r1")
-	// A caller that has lost the answer repeats the call.
 	if err := g.hv.SwapTracking(t.Context(), g.id, "vda", "a-r0", "a-r1", unitBytes); !errors.Is(err, hv.ErrExists) {
 		t.Errorf("SwapTracking to a bitmap that is there = %v, want ErrExists", err)
 	}
@@ -222,7 +216,7 @@ func testDirtyStop(t *testing.T, b *bench) {
 	g.swap(t, "a-g1-r0", "a-g1-r1")
 	g.track(t, "a-g2-r0")
 	g.track(t, "b-g1-r0")
-	g.wantDirty(t, "a-g1-r0") // an earlier read must leave no obstacle
+	g.wantDirty(t, "a-g1-r0")
 	for range 2 {
 		ok(t, g.hv.StopTracking(t.Context(), g.id, "vda", "a-g1-"))
 		g.wantBitmaps(t, bits("a-g2-r0", true, 0), bits("b-g1-r0", true, 0))
@@ -231,7 +225,6 @@ func testDirtyStop(t *testing.T, b *bench) {
 	g.wantBitmaps(t, bits("b-g1-r0", true, 0))
 }
 
-// testDirtyLastUnit uses a disk with a partial last unit.
 func testDirtyLastUnit(t *testing.T, b *bench) {
 	const sizeBytes = diskBytes + 3*BlockSize
 	src := hv.Image{Type: hv.SourceFile, Format: Raw, Path: b.Path(t, "uneven.raw")}

@@ -39,7 +39,7 @@ func testStates(t *testing.T, b *bench) {
 	if !d.LiveDisk("vda").Terminated || len(d.LiveDisk("hda").Chain) != 0 {
 		t.Errorf("live disks = %+v", d.Live)
 	}
-	for range 2 { // the second time it is paused already
+	for range 2 {
 		ok(t, b.hv.Suspend(t.Context(), id))
 		if d = b.read(t, id); d.State != hv.StatePaused || d.PauseReason != hv.PauseUser {
 			t.Errorf("after Suspend: %s, %q", d.State, d.PauseReason)
@@ -177,7 +177,7 @@ func testNotActive(t *testing.T, b *bench) {
 			t.Errorf("%s = %v, want ErrNotActive", call, err)
 		}
 	}
-	ok(t, b.hv.AbortJob(ctx, id, "vda")) // it has no job
+	ok(t, b.hv.AbortJob(ctx, id, "vda"))
 	if got := b.read(t, id).ConfigDisk("vda").Chain; len(got) != 1 || got[0] != src {
 		t.Errorf("the refused calls changed the definition: %+v", got)
 	}
@@ -191,7 +191,7 @@ func testPowerOff(t *testing.T, b *bench) {
 	overlay := g.snapshot(t, 1)
 	off := func() {
 		t.Helper()
-		for range 2 { // the second time it is off already
+		for range 2 {
 			ok(t, b.hv.PowerOff(t.Context(), g.id))
 			if d := g.domain(t); d.State != hv.StateStopped || d.Live != nil {
 				t.Fatalf("after PowerOff the domain is %s, with the live disks %+v", d.State, d.Live)
@@ -258,7 +258,6 @@ func testLifecycleEvents(t *testing.T, b *bench) {
 	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: id, Detail: "stopped"})
 }
 
-// awaitEvent reads events until this one comes.
 func awaitEvent(t *testing.T, events <-chan hv.Event, want hv.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)

@@ -27,8 +27,8 @@ var exportTests = map[string]func(*testing.T, *bench){
 	},
 }
 
-// testExport: a disk with an NBD export as one end is frozen below an overlay, committed to, frozen
-// again, and left for dst. At each of these moments the open images of the process are checked.
+// testExport: a disk with an NBD export as one end is frozen below an overlay, committed to,
+// frozen again, and moved to dst. The open images of the process are checked each time.
 func testExport(t *testing.T, b *bench, src, dst hv.Image) {
 	t.Helper()
 	b.WriteImage(t, src, 0, 1)
@@ -84,7 +84,6 @@ func testExport(t *testing.T, b *bench, src, dst hv.Image) {
 	g.CheckImage(t, src, 3, 0)
 }
 
-// wantOpen compares how the process has an image open.
 func (g *guest) wantOpen(t *testing.T, img hv.Image, want string) {
 	t.Helper()
 	if how := g.openFor(t, img); how != want {
@@ -99,7 +98,7 @@ func testEndConnections(t *testing.T, b *bench) {
 	g := b.start(t)
 	overlay := g.snapshot(t, 1)
 	g.GuestWrite(t, g.id, "vda", 2, 7)
-	ok(t, g.hv.EndConnections(t.Context(), g.id, dst.Path)) // it has none
+	ok(t, g.hv.EndConnections(t.Context(), g.id, dst.Path))
 	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.BlockCopyOptions{Shallow: true, Synchronous: true}))
 	g.awaitReady(t, hv.JobCopy, dst)
 	ok(t, g.hv.EndConnections(t.Context(), g.id, dst.Path))

@@ -18,7 +18,6 @@ var growTests = map[string]func(*testing.T, *bench){
 	"AnOverlayGrowsAndWhatIsBelowStays": testGrowOverlay,
 }
 
-// grownBytes is not a multiple of a MiB: the size is exact.
 const grownBytes = 2*diskBytes + 512
 
 func testGrow(t *testing.T, b *bench, format string) {
@@ -28,7 +27,7 @@ func testGrow(t *testing.T, b *bench, format string) {
 	b.Start(t, id)
 	g := &guest{bench: b, id: id, src: src}
 	g.wantCapacity(t, diskBytes)
-	for range 2 { // the second time it has that size
+	for range 2 {
 		ok(t, g.hv.GrowDisk(t.Context(), id, "vda", grownBytes))
 		g.wantCapacity(t, grownBytes)
 	}

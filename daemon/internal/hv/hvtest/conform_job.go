@@ -34,9 +34,9 @@ func testCopyToBlockDevice(t *testing.T, b *bench) {
 	testShallowCopy(t, b, hv.Image{Type: hv.SourceBlock, Format: Raw, Path: device})
 }
 
-// testCopyToASlice: the disk is and stays the beginning of a larger file, device or export: as the
-// target of a copy, as the top, below an overlay, and as the target of a commit. The rest of the
-// file does not change.
+// testCopyToASlice: the disk is the beginning of a larger file, device or export: as the target of
+// a copy, as the top, below an overlay, and as the target of a commit. The rest of the file does
+// not change.
 func testCopyToASlice(t *testing.T, b *bench) {
 	const largerBytes = diskBytes + 1<<20
 	for name, larger := range map[string]func(*testing.T) hv.Image{
@@ -68,8 +68,8 @@ func testCopyToASlice(t *testing.T, b *bench) {
 	}
 }
 
-// testCopyToAnImageOnADevice: a qcow2 image on a larger block device is a disk of the image's size:
-// as the target of a copy, as the top, below an overlay, and as the target of a commit.
+// testCopyToAnImageOnADevice: a qcow2 image on a larger block device is a disk of the image's
+// size: as the target of a copy, as the top, below an overlay, and as the target of a commit.
 func testCopyToAnImageOnADevice(t *testing.T, b *bench) {
 	dst := hv.Image{Type: hv.SourceBlock, Format: Qcow2, Path: b.BlockDevice(t, 2*diskBytes)}
 	b.CreateOnDevice(t, dst.Path, diskBytes)
@@ -77,7 +77,6 @@ func testCopyToAnImageOnADevice(t *testing.T, b *bench) {
 	g.overlaidAndCommitted(t, dst)
 }
 
-// overlaidAndCommitted puts an overlay over the disk, and commits it again.
 func (g *guest) overlaidAndCommitted(t *testing.T, dst hv.Image) {
 	t.Helper()
 	g.wantSize(t, diskBytes)
@@ -98,7 +97,6 @@ func (g *guest) overlaidAndCommitted(t *testing.T, dst hv.Image) {
 	g.wantConfig(t, dst)
 }
 
-// wantSize checks that the guest sees a disk of this size.
 func (g *guest) wantSize(t *testing.T, sizeBytes int64) {
 	t.Helper()
 	stats, err := g.hv.DiskStats(t.Context(), g.id, "vda")
@@ -148,8 +146,7 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	return g
 }
 
-// testCopyOverBases is a shallow copy of a linked clone into another one: their base images show
-// through before and after.
+// testCopyOverBases is a shallow copy of a linked clone into another one.
 func testCopyOverBases(t *testing.T, b *bench) {
 	base := b.image(t, "base.raw", Raw)
 	b.WriteImage(t, base, 3, 7)
@@ -161,7 +158,7 @@ func testCopyOverBases(t *testing.T, b *bench) {
 	b.Start(t, id)
 	g := &guest{bench: b, id: id, src: src}
 	g.GuestWrite(t, id, "vda", 4, 9)
-	b.WriteImage(t, dst, 4, 9) // the copy of the clone's own content
+	b.WriteImage(t, dst, 4, 9)
 	overlay := g.snapshot(t, 1)
 	ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.BlockCopyOptions{Shallow: true, Backing: []hv.Image{middle, base}, GranularityBytes: 64 << 10}))
 	g.awaitReady(t, hv.JobCopy, dst)
@@ -201,7 +198,6 @@ func testFullCopy(t *testing.T, b *bench) {
 	g.CheckGuest(t, id, "vda", 5, 0)
 }
 
-// slowCopy is not ready before its bandwidth is changed.
 var slowCopy = hv.BlockCopyOptions{Shallow: true, BandwidthBytesPerSecond: 1}
 
 func testPivotBeforeReady(t *testing.T, b *bench) {
@@ -228,7 +224,7 @@ func testPivotBeforeReady(t *testing.T, b *bench) {
 	ok(t, g.hv.SetJobBandwidth(ctx, g.id, "vda", 0))
 	g.awaitReady(t, hv.JobCopy, dst)
 
-	for range 2 { // the second time there is no job
+	for range 2 {
 		ok(t, g.hv.AbortJob(ctx, g.id, "vda"))
 	}
 	job, err = g.hv.Job(ctx, g.id, "vda")
@@ -243,7 +239,6 @@ func testPivotBeforeReady(t *testing.T, b *bench) {
 	}
 }
 
-// spread are blocks far apart, so that a slow job is not ready at once.
 func spread() []int64 {
 	var blocks []int64
 	for offset := int64(0); offset < diskBytes; offset += 256 << 10 {
@@ -327,7 +322,6 @@ func testJobBeginsSuspended(t *testing.T, b *bench) {
 	}
 }
 
-// awaitTracking waits until the job misses no more writes.
 func (g *guest) awaitTracking(t *testing.T) {
 	t.Helper()
 	eventually(t, "the job tracks all writes", func() bool {
@@ -340,7 +334,7 @@ func (g *guest) awaitTracking(t *testing.T) {
 	})
 }
 
-// testCommit commits over a template, which others use too and which must never be written.
+// testCommit commits over a template, which must never be written.
 func testCommit(t *testing.T, b *bench) {
 	template := b.image(t, "template.raw", Raw)
 	b.WriteImage(t, template, 9, 9)

@@ -18,8 +18,8 @@ type LeaseEnv interface {
 	Env
 	// Leased reports whether a domain has the lease of the image at path.
 	Leased(tb testing.TB, path string) bool
-	// LeaseElsewhere lets a domain of another host take the free lease of an image, and returns a
-	// function that releases it.
+	// LeaseElsewhere lets a domain of another host take the free lease of an image; end releases
+	// it.
 	LeaseElsewhere(tb testing.TB, path string) (end func())
 	// OwnerResumes resumes a domain as its owner does, with the hypervisor's own tools.
 	OwnerResumes(tb testing.TB, id string)
@@ -48,7 +48,7 @@ func LeaseConformance(t *testing.T, env LeaseEnv) {
 	}
 }
 
-// leasedGuest is a guest with a disk before vda and a disk after it, which do not change.
+// leasedGuest is a guest with unchanged disks before and after vda.
 type leasedGuest struct {
 	*guest
 	env     LeaseEnv
@@ -62,7 +62,7 @@ func startLeased(t *testing.T, env LeaseEnv, shareable bool) *leasedGuest {
 	src := b.image(t, "src.raw", Raw)
 	id := b.define(t, func(d *hv.Disk) { d.Shareable = shareable }, src)
 	g := &leasedGuest{guest: &guest{bench: b, id: id, src: src}, env: env}
-	for _, target := range []string{"vdc", "sda"} { // the second comes first, because of its bus
+	for _, target := range []string{"vdc", "sda"} {
 		spec := b.spec(t, target)
 		if target == "sda" {
 			spec.Bus = "sata"
@@ -79,7 +79,6 @@ func startLeased(t *testing.T, env LeaseEnv, shareable bool) *leasedGuest {
 	return g
 }
 
-// wantLeased checks that the guest has the leases of this image of vda and of its other disks.
 func (g *leasedGuest) wantLeased(t *testing.T, top hv.Image, unleased ...hv.Image) {
 	t.Helper()
 	for _, img := range append(slices.Clone(g.others), top) {
@@ -94,7 +93,6 @@ func (g *leasedGuest) wantLeased(t *testing.T, top hv.Image, unleased ...hv.Imag
 	}
 }
 
-// over puts an overlay over src.
 func (g *leasedGuest) over(t *testing.T) {
 	t.Helper()
 	g.overlay = g.bench.overlay(t, g.src)
@@ -102,8 +100,8 @@ func (g *leasedGuest) over(t *testing.T) {
 	g.wantLeased(t, g.overlay, g.src)
 }
 
-// pivot pivots a job to an image with the guest suspended, and resumes it. Then no other domain may
-// have the image, and the guest can be suspended, resumed, ended and started.
+// pivot pivots a job to an image with the guest suspended, and resumes it. Then no other domain
+// may have the image, and the guest can be suspended, resumed, ended and started.
 func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	t.Helper()
 	ctx := t.Context()
@@ -136,7 +134,6 @@ func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	g.wantLeased(t, to, left...)
 }
 
-// wantUnleased checks that the suspended guest has no lease of this image or of its other disks.
 func (g *leasedGuest) wantUnleased(t *testing.T, top hv.Image) {
 	t.Helper()
 	for _, img := range append(slices.Clone(g.others), top) {
@@ -160,7 +157,7 @@ func (g *leasedGuest) copyTo(t *testing.T, dst hv.Image) {
 
 func testLeasesOfACopy(t *testing.T, g *leasedGuest) {
 	dst := g.image(t, "dst.raw", Raw)
-	if !g.domain(t).LiveDisk("vda").Shareable { // libvirt puts no overlay over such a disk
+	if !g.domain(t).LiveDisk("vda").Shareable {
 		g.over(t)
 	}
 	g.copyTo(t, dst)
@@ -232,7 +229,7 @@ func testLeasesOfAHotPlug(t *testing.T, g *leasedGuest) {
 }
 
 // testLeasesElsewhere resumes a guest while another host has the lease of one image, for each
-// position of that image among the guest's disks.
+// position of that image among the disks.
 func testLeasesElsewhere(t *testing.T, g *leasedGuest) {
 	ctx := t.Context()
 	for _, img := range append(slices.Clone(g.others), g.src) {

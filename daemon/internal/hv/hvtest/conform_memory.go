@@ -22,7 +22,6 @@ var memoryTests = map[string]func(*testing.T, *bench){
 	"RestoreSaysWhyNotAndTheDomainStaysOff": testRestoreRefuses,
 }
 
-// save saves the domain, running or paused, and returns the file with its memory.
 func (g *guest) save(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "memory")
@@ -52,7 +51,7 @@ func testSaveRestore(t *testing.T, b *bench) {
 		}
 		file := g.save(t)
 		b.CheckImage(t, g.src, 1, 2)
-		b.WriteImage(t, g.src, 2, 9) // no process has it open
+		b.WriteImage(t, g.src, 2, 9)
 		dst := b.image(t, "dst.raw", Raw)
 		b.WriteImage(t, dst, 0, 1)
 		b.WriteImage(t, dst, 1, 2)
@@ -195,7 +194,6 @@ func testStartToken(t *testing.T, b *bench) {
 		}
 	}
 	ok(t, restore("the-token"))
-	// The token of one start does not permit the next start.
 	ok(t, os.Remove(file))
 	ok(t, g.hv.SaveMemory(t.Context(), g.id, file))
 	b.RefuseWithout(t, g.id, "the-next-token")

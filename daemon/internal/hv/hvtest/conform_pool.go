@@ -47,7 +47,7 @@ func testPoolVolumes(t *testing.T, b *bench) {
 			t.Errorf("CreateVolume of an existing name = %v, want ErrExists", err)
 		}
 		b.CheckImage(t, hv.Image{Type: hv.SourceFile, Format: format, Path: made.Path}, 0, 0)
-		for range 2 { // the second time it is absent
+		for range 2 {
 			ok(t, b.hv.DeleteVolume(ctx, pool, name))
 		}
 		if _, err := b.hv.LookupVolume(ctx, pool, name); !errors.Is(err, hv.ErrNotFound) {

@@ -67,13 +67,13 @@ func testPowerOnInUse(t *testing.T, b *bench) {
 }
 
 // testAskGuest only checks that the guest gets the request: guests of the suite may have no
-// operating system that answers.
+// operating system.
 func testAskGuest(t *testing.T, b *bench) {
 	g := b.start(t)
 	ok(t, b.hv.RebootGuest(t.Context(), g.id))
 	ok(t, b.hv.Shutdown(t.Context(), g.id))
 	ok(t, b.hv.PowerOff(t.Context(), g.id))
-	ok(t, b.hv.Shutdown(t.Context(), g.id)) // it is off already
+	ok(t, b.hv.Shutdown(t.Context(), g.id))
 	if err := b.hv.RebootGuest(t.Context(), g.id); !errors.Is(err, hv.ErrNotActive) {
 		t.Errorf("RebootGuest of a domain that is off = %v, want ErrNotActive", err)
 	}

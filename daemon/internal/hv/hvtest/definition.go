@@ -29,7 +29,6 @@ func (f *Fake) SetNVRAM(id string, variables []byte) {
 }
 
 // NVRAM reads the file with the UEFI variables of a guest, which may have no domain here any more.
-// It is nil if there is none.
 func (f *Fake) NVRAM(id string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +76,6 @@ func (f *Fake) DomainDefinition(ctx context.Context, id string) (hv.DomainDefini
 	return def, nil
 }
 
-// checkPortable refuses a domain that depends on its host.
 func (d *definition) checkPortable() error {
 	if d.LeansOn != "" {
 		return fmt.Errorf("%w: the domain leans on its host: %s", hv.ErrUnsupported, d.LeansOn)
@@ -90,7 +88,6 @@ func (d *definition) checkPortable() error {
 	return nil
 }
 
-// isDrive reports whether a disk is a CD-ROM or floppy drive.
 func isDrive(disk *hv.Disk) bool { return disk.Device == "cdrom" || disk.Device == "floppy" }
 
 // DefineDomain implements hv.Hypervisor. Like libvirt it opens no image.

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// noteDirty records a write in the recording bitmaps.
 func (d *domain) noteDirty(target string, block int64) {
 	for _, b := range d.bitmaps[target] {
 		if b.recording {

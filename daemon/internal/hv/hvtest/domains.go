@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// defaultPerLook is how many blocks a look advances a job: few, so that tests see jobs that are not
-// ready.
+// defaultPerLook is how many blocks a look advances a job: few, so that tests see unready jobs.
 const defaultPerLook = 2
 
 // New returns a connected Fake without domains.
@@ -56,7 +55,6 @@ func (f *Fake) Define(d hv.Domain) error {
 	return nil
 }
 
-// newDomain returns a persistent domain that is off.
 func newDomain(d hv.Domain) *domain {
 	return &domain{
 		Domain: hv.Domain{
@@ -209,7 +207,6 @@ func (d *domain) view() hv.Domain {
 	return v
 }
 
-// filesOf returns the files in the disks of a process and of a definition.
 func filesOf(all ...[]hv.Disk) (files []hv.DomainFile) {
 	for _, disk := range slices.Concat(all...) {
 		images := disk.Chain

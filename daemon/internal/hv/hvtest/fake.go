@@ -19,8 +19,8 @@ var ErrPaused = errors.New("the domain is paused")
 var _ hv.Hypervisor = (*Fake)(nil)
 
 // Fake is a hypervisor in memory, on images with real data semantics: a snapshot freezes the image
-// below, a mirror copies block by block while the guest writes, a stale overlay shadows newer data.
-// It also plays the guest, the person with virsh, and every kind of failure. It is safe for
+// below, a mirror copies block by block while the guest writes, a stale overlay shadows newer
+// data. It also plays the guest, the person with virsh, and every kind of failure. It is safe for
 // concurrent use. Jobs advance only in calls that look (Domain, Domains, Job) and in Step.
 type Fake struct {
 	*Images
@@ -31,30 +31,25 @@ type Fake struct {
 	// OnStartToken, if set, is called instead of OnStart before a restore with a start token.
 	OnStartToken func(domainID, token string) error
 
-	feed    hv.Feed
-	domains map[string]*domain
-	pools   map[string]*hv.PoolInfo
-	extents map[string]int64 // of pools that round
-	perLook int              // blocks that a look advances a job
-	faults  []*Fault
-	calls   []string
-	runs    int // number of processes started so far
-	boots   int // of the host
-	about   hv.About
-	nvram   map[string][]byte // files, which outlive their domains
-	denied  map[string]string // files of the rules that deny writes, by image path
-	// unreadable are the errors of domains that cannot be read.
+	feed       hv.Feed
+	domains    map[string]*domain
+	pools      map[string]*hv.PoolInfo
+	extents    map[string]int64
+	perLook    int // blocks that a look advances a job
+	faults     []*Fault
+	calls      []string
+	runs       int // number of processes started so far
+	boots      int
+	about      hv.About
+	nvram      map[string][]byte // files, which outlive their domains
+	denied     map[string]string // files of the rules that deny writes, by image path
 	unreadable map[string]error
-	// targets are the volumes of targets, with their content, by path; the connected ones are among
-	// the images.
+	// targets are the volumes of targets, by path; the connected ones are among the images.
 	targets map[string]*image
-	// copies are the copies that a storage offers.
-	copies []hv.DeviceCopy
-	// clones are the images of linked clones.
-	clones map[string]bool
-	// silent are the addresses of exports with servers that do not answer.
-	silent map[string]bool
-	locks  locks
+	copies  []hv.DeviceCopy
+	clones  map[string]bool
+	silent  map[string]bool
+	locks   locks
 }
 
 // locks is the hypervisor's lock manager. The leases of its own domains follow from their state: a
@@ -62,13 +57,12 @@ type Fake struct {
 // leases of the images that its jobs write to.
 type locks struct {
 	on bool
-	// why is the reason against every switch, empty if switches are permitted.
+	// why is the reason against every switch, if any.
 	why string
 	// elsewhere are the images leased by domains of other hosts.
 	elsewhere map[string]bool
 }
 
-// domain is the state of one domain.
 type domain struct {
 	hv.Domain // Live and Config without mirrors
 	jobs      map[string]*job
@@ -76,55 +70,44 @@ type domain struct {
 	saved     []hv.Disk       // the disks for a start from a managed save
 	acked     map[string]map[int64]uint64
 	// beganOn are the images in the process's start arguments, plugged the disks attached later.
-	beganOn []string
-	plugged map[string]bool
-	// bitmaps are the dirty bitmaps of its live disks, by target.
-	bitmaps map[string][]*bitmap
-	// saving: its RAM is being written, and the caller has died.
-	saving bool
-	// qemu is the version of its process.
-	qemu   hv.Version
-	stats  map[string]*hv.DiskStats
-	limits map[string]int64
-	// ownLimits are the limits that the owner has set last.
+	beganOn   []string
+	plugged   map[string]bool
+	bitmaps   map[string][]*bitmap
+	saving    bool
+	qemu      hv.Version
+	stats     map[string]*hv.DiskStats
+	limits    map[string]int64
 	ownLimits map[string]int64
-	// sizes are the sizes that GrowDisk has set in the process.
-	sizes map[string]int64
-	// shown is the state that a caller has seen last.
-	shown hv.State
-	// byUser: a person paused it, so that it may stay paused.
-	byUser bool
-	// unplug is how the guest answers a request to release a disk; leaving are the live disks with
-	// an unanswered request.
+	sizes     map[string]int64
+	shown     hv.State
+	byUser    bool
+	// leaving are the live disks with an unanswered request.
 	unplug  Unplug
 	leaving map[string]bool
-	// savedLeaving is leaving of the process with RAM in the managed save image.
+	// savedLeaving is leaving in the managed save image.
 	savedLeaving map[string]bool
-	// shutdown is how the guest reacts to requests to shut down or, if thenReboot, to reboot. asked
-	// counts the open requests.
+	// asked counts the open requests to shut down or, if thenReboot, to reboot.
 	shutdown   Shutdown
 	asked      int
 	thenReboot bool
 	reboots    int
 	// starting is closed when the hook has answered a start; nil without a question to the hook.
 	starting chan struct{}
-	// leansOn is what the domain needs of its host; see SetLeansOn.
-	leansOn string
-	// stale is what the hypervisor reports of the process instead of the truth, nil for the truth;
-	// see GoStale. occupied is Domain.Occupied.
+	leansOn  string
+	// stale is what the hypervisor reports of the process instead of the truth, or nil; see
+	// GoStale.
 	stale    *staleView
 	occupied bool
-	thaws    bool // see KeepWritable
+	thaws    bool
 }
 
 // staleView is the state of a hypervisor that died between the process's action and its record.
 type staleView struct {
 	live []hv.Disk
 	jobs map[string]bool // the disks with a recorded job
-	lost bool            // it has no process on record
+	lost bool
 }
 
-// lost reports whether the hypervisor has lost the process of the domain.
 func (d *domain) lost() bool { return d.stale != nil && d.stale.lost }
 
 // Up implements hv.Hypervisor.
@@ -150,7 +133,6 @@ func (f *Fake) find(id string) (*domain, error) {
 	return dom, nil
 }
 
-// findActive finds a domain that has a process.
 func (f *Fake) findActive(id string) (*domain, error) {
 	dom, err := f.find(id)
 	if err == nil && (!dom.State.Active() || dom.lost()) {
@@ -162,7 +144,6 @@ func (f *Fake) findActive(id string) (*domain, error) {
 	return dom, nil
 }
 
-// liveDisk finds a disk of an active domain.
 func (f *Fake) liveDisk(id, target string) (*domain, *hv.Disk, error) {
 	dom, err := f.find(id)
 	if err != nil {
@@ -193,15 +174,13 @@ func (d *domain) statsOf(target string) *hv.DiskStats {
 	return d.stats[target]
 }
 
-// forget drops the known content of disks that the domain no longer has, so that another disk may
-// get their target.
+// forget drops the known content of removed disks, so that another disk may get their target.
 func (d *domain) forget() {
 	maps.DeleteFunc(d.acked, func(target string, _ map[int64]uint64) bool {
 		return d.LiveDisk(target) == nil && d.ConfigDisk(target) == nil
 	})
 }
 
-// guestDisk returns a disk that the guest can access now.
 func (f *Fake) guestDisk(id, target string) (*domain, *hv.Disk, error) {
 	dom, disk, err := f.liveDisk(id, target)
 	if err == nil && dom.State != hv.StateRunning {

@@ -13,7 +13,6 @@ type Fault struct {
 	// Err is the error of the call. With a Do, nil lets the call continue; without one, nil means
 	// hv.ErrUnavailable.
 	Err error
-	// Do happens at that moment. It may call any method of the Fake: to crash the domain, to
-	// disconnect, to write as the guest.
+	// Do happens at that moment. It may call any method of the Fake.
 	Do func()
 }

@@ -95,8 +95,8 @@ func (f *Fake) loseUnflushed(dom *domain, host bool) {
 	}
 }
 
-// Reboot plays a guest that restarts. The process and its jobs stay. Devices with a release request
-// are gone afterwards, whatever the guest answered.
+// Reboot plays a guest that restarts. The process and its jobs stay. Devices with a release
+// request are gone afterwards, whatever the guest answered.
 func (f *Fake) Reboot(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -240,9 +240,8 @@ func (f *Fake) SetIOThreads(id string) error {
 	return err
 }
 
-// mirrorWrite reports a guest's write to a running job. A mirror with a failing target ends without
-// the guest noticing. A blind job that still scans the disk does not get the write, and never
-// copies it.
+// mirrorWrite reports a guest's write to a running job. A mirror with a failing target ends
+// without the guest noticing. A blind job that still scans the disk never copies the write.
 func (f *Fake) mirrorWrite(dom *domain, disk *hv.Disk, block int64, value uint64) {
 	j := dom.jobs[disk.Target]
 	if j == nil || j.scan > 0 && j.blind {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hvtest is the tests' side of package hv: an in-memory hypervisor with real data semantics
-// (Fake) on in-memory images that the tests' image tools share with it (Images), and the
+// Package hvtest is the tests' side of package hv: an in-memory hypervisor with real data
+// semantics (Fake) on in-memory images that the tests' image tools share with it (Images), and the
 // conformance suite that Fake and package libvirt both pass. It knows nothing of Volferry's use of
 // a hypervisor.
 package hvtest
@@ -21,8 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BlockSize is the size of one block of content. A block holds one number; zero is a block of
-// zeros.
+// BlockSize is the size of one block of content, which holds one number.
 const BlockSize = 4096
 
 // The formats of images.
@@ -45,11 +44,11 @@ type image struct {
 	blocks  map[int64]uint64
 	// unstored has the previous values of blocks with unflushed writes.
 	unstored map[int64]uint64
-	full     bool // no space left
+	full     bool
 	writes   int64
 	written  int64 // number of its last write, as its modification time
-	kept     int64 // the same on stable storage
-	before   int64 // the same when the host was booted
+	kept     int64
+	before   int64
 	born     int64
 	opID     string // the op that made it, in a pool that records it
 	// bitmaps are its stored dirty bitmaps, by name, with the blocks written since.
@@ -70,8 +69,8 @@ type ImageInfo struct {
 	Secret      string   // for the encrypted content of a qcow2 image
 	Allocated   int      // blocks that the image itself has
 	Written     int64    // number of its last write, as its modification time
-	Before      int64    // the same when the host was booted
-	Born        int64    // distinguishes it from an earlier image at its path
+	Before      int64
+	Born        int64 // distinguishes it from an earlier image at its path
 }
 
 // ImageSnapshot is a Ceph snapshot of an image.
@@ -84,13 +83,13 @@ type ImageSnapshot struct {
 	writes int64 // of the image when the snapshot was made
 }
 
-// Images is the storage of a simulated host: images by path. Its methods do the work of image tools
-// such as qemu-img, and obey QEMU's locks. It is safe for concurrent use.
+// Images is the storage of a simulated host: images by path. Its methods do the work of image
+// tools such as qemu-img, and obey QEMU's locks. It is safe for concurrent use.
 type Images struct {
 	mu         sync.Mutex
 	files      map[string]*image
 	made       int64
-	snapshots  uint64 // number made so far
+	snapshots  uint64
 	holders    func(path string) (readers, writers int)
 	violations []string
 }
@@ -137,7 +136,6 @@ func (m *Images) CreateOnDevice(path string, sizeBytes int64) error {
 	return nil
 }
 
-// wholeBytes returns the size of the file or device with the image.
 func (img *image) wholeBytes() int64 {
 	if img.device != 0 {
 		return img.device
@@ -202,8 +200,9 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	return ImageInfo{Format: img.format, SizeBytes: img.size, DeviceBytes: img.device, Backing: img.backing, Secret: img.secret, Allocated: len(img.blocks), Written: img.written, Before: img.before, Born: img.born}, nil
 }
 
-// Remove deletes an image; it returns nil if there is none. As on Linux, an image that a domain has
-// open can be deleted, but AssertClean reports that. An image with snapshots cannot be deleted.
+// Remove deletes an image; it returns nil if there is none. As on Linux, an image that a domain
+// has open can be deleted, but AssertClean reports that. An image with snapshots cannot be
+// deleted.
 func (m *Images) Remove(path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,8 +216,7 @@ func (m *Images) Remove(path string) error {
 	return nil
 }
 
-// SetFull makes an image's filesystem full, or gives it space again: no block can be written while
-// it is full.
+// SetFull makes an image's filesystem full, or gives it space again.
 func (m *Images) SetFull(path string, full bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,8 +228,8 @@ func (m *Images) SetFull(path string, full bool) error {
 	return nil
 }
 
-// WriteBlock writes a block into one image, as a tool does, to prepare content or to play a person
-// who violates the rules.
+// WriteBlock writes a block into one image, to prepare content or to play a person who violates
+// the rules.
 func (m *Images) WriteBlock(path string, block int64, value uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -276,7 +274,6 @@ func (m *Images) open(path string) (*image, error) {
 	return img, nil
 }
 
-// isLocked reports whether QEMU locks an image at this path. Images at addresses have no locks.
 func isLocked(path string) bool { return !api.IsNetwork(path) }
 
 func (m *Images) openForWrite(path string) (*image, error) {
@@ -286,7 +283,6 @@ func (m *Images) openForWrite(path string) (*image, error) {
 	return m.open(path)
 }
 
-// read merges a chain from the bottom up.
 func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
 	content := make(map[int64]uint64)
 	for i := len(chain) - 1; i >= 0; i-- {
@@ -307,7 +303,6 @@ func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
 	return content, nil
 }
 
-// headerChain follows the headers, as a program with only a path does.
 func (m *Images) headerChain(path string) ([]hv.Image, error) {
 	var chain []hv.Image
 	secret := "" // of a container; raw content is taken unchanged
@@ -329,7 +324,6 @@ func (m *Images) violate(format string, args ...any) {
 	m.violations = append(m.violations, fmt.Sprintf(format, args...))
 }
 
-// errNoSpace is the image tools' ENOSPC.
 var errNoSpace = errors.New("no space left on device")
 
 func (img *image) modified() {
@@ -355,10 +349,8 @@ func (img *image) write(path string, block int64, value uint64) error {
 	return nil
 }
 
-// within reports whether a block belongs to img in this file.
 func within(img hv.Image, file *image, block int64) bool { return block*BlockSize < sizeOf(img, file) }
 
-// sizeOf returns the size of img, in this file, as its users see it.
 func sizeOf(img hv.Image, file *image) int64 {
 	if img.SliceBytes != 0 {
 		return img.SliceBytes
@@ -369,17 +361,15 @@ func sizeOf(img hv.Image, file *image) int64 {
 // HeaderBytes is the size of a LUKS container's header; the guest's data follows it.
 const HeaderBytes = BlockSize
 
-// luksHeader returns the first block of a container: it identifies the secret.
+// luksHeader returns the first block of a container, which identifies the secret.
 func luksHeader(secret string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(secret)) // it cannot fail
 	return h.Sum64()
 }
 
-// isContainer reports whether QEMU opens an image as a LUKS container.
 func isContainer(img hv.Image) bool { return img.Format == Raw && img.LUKSSecret != "" }
 
-// headerBlocks returns how many blocks of an image's file precede the guest's data.
 func headerBlocks(img hv.Image) int64 {
 	if isContainer(img) {
 		return HeaderBytes / BlockSize
@@ -401,7 +391,6 @@ func (img *image) decrypt(named hv.Image) error {
 	return nil
 }
 
-// guestBlocks returns an image's own blocks as a guest sees them.
 func (img *image) guestBlocks(named hv.Image) map[int64]uint64 {
 	header := headerBlocks(named)
 	blocks := make(map[int64]uint64, len(img.blocks))
@@ -413,7 +402,6 @@ func (img *image) guestBlocks(named hv.Image) map[int64]uint64 {
 	return blocks
 }
 
-// note keeps the stored value of a block before a write.
 func (img *image) note(block int64) {
 	if _, noted := img.unstored[block]; noted {
 		return
@@ -424,5 +412,4 @@ func (img *image) note(block int64) {
 	img.unstored[block] = img.blocks[block]
 }
 
-// stored marks the whole image as flushed.
 func (img *image) stored() { img.unstored = nil }

@@ -17,8 +17,8 @@ func (m *Images) Copy(src, dst string) error {
 	return m.CopyImage(hv.Image{Path: src}, hv.Image{Path: dst})
 }
 
-// CopyImage is Copy for images that may be the beginning of larger ones. LUKS containers are copied
-// encrypted. An image over the backing image of src gets only src's own blocks.
+// CopyImage is Copy for images that may be the beginning of larger ones. LUKS containers are
+// copied encrypted. An image over the backing image of src gets only src's own blocks.
 func (m *Images) CopyImage(from, into hv.Image) error {
 	from.LUKSSecret, into.LUKSSecret = "", ""
 	src, dst := from.Path, into.Path
@@ -62,8 +62,8 @@ func (m *Images) CopyImage(from, into hv.Image) error {
 	return nil
 }
 
-// CommitOffline writes the overlay's own blocks into another image and does not change the overlay,
-// like qemu-img commit -d after a rebase onto it. No process may have either open.
+// CommitOffline writes the overlay's own blocks into another image and does not change the
+// overlay, like qemu-img commit -d after a rebase onto it. No process may have either open.
 func (m *Images) CommitOffline(overlay string, base hv.Image) error {
 	into := base.Path
 	m.mu.Lock()
@@ -119,8 +119,8 @@ func (m *Images) Touch(path string) error {
 	return err
 }
 
-// CopyBlocks copies n blocks from first on between raw images, as a tool that ignores the locks of
-// src: guests may write it meanwhile.
+// CopyBlocks copies n blocks from first on between raw images, ignoring the locks of src: guests
+// may write it meanwhile.
 func (m *Images) CopyBlocks(src, dst string, first, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -25,12 +25,11 @@ type job struct {
 	scan int
 	// blind: during the scan it misses writes of the guest (hv.JobStart.LosesWrites).
 	blind bool
-	// unflushed has the target's previous values of blocks that the job has written since the last
-	// flush. A guest's flush does not flush the target.
+	// unflushed has the target's previous values of blocks written since the last flush. A guest's
+	// flush does not flush the target.
 	unflushed map[int64]uint64
 }
 
-// write writes to the target.
 func (j *job) write(to *image, block int64, value uint64) error {
 	block += headerBlocks(j.dst)
 	old := to.blocks[block]
@@ -75,7 +74,6 @@ func (j *job) mark(blocks map[int64]uint64) {
 	}
 }
 
-// after returns the chain after the pivot.
 func (j *job) after(chain []hv.Image) []hv.Image {
 	if j.kind == hv.JobActiveCommit && len(chain) > 1 {
 		return slices.Clone(chain[1:])

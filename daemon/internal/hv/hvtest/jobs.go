@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// errNoJob is libvirt's error if a call needs a job.
 var errNoJob = errors.New("the disk does not have an active block job")
 
 // BlockCopy implements hv.Hypervisor.
@@ -52,7 +51,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		}
 		top := f.files[disk.Top().Path]
 		if sizeOf(dst, to) != sizeOf(disk.Top(), top) {
-			f.jobEvent(dom, disk, "failed") // the job existed for a moment
+			f.jobEvent(dom, disk, "failed")
 			return nil
 		}
 		// A person can always resume a guest after a caller has seen it paused.
@@ -345,7 +344,6 @@ func (f *Fake) advance(dom *domain, blocks int) {
 	}
 }
 
-// copyDirty copies at most this many dirty blocks to the target.
 func (f *Fake) copyDirty(disk *hv.Disk, j *job, blocks int) error {
 	if blocks == 0 || len(j.dirty) == 0 {
 		return nil
@@ -376,17 +374,17 @@ func (f *Fake) jobEvent(dom *domain, disk *hv.Disk, detail string) {
 	f.feed.Publish(hv.Event{Kind: hv.EventBlockJob, DomainID: dom.ID, Path: disk.Top().Path, Detail: detail})
 }
 
-// look finds a domain after some time has passed: its guest has followed its requests, and its jobs
-// have advanced.
+// look finds a domain after some time has passed: its guest has followed its requests, and its
+// jobs have advanced.
 func (f *Fake) look(id string) (*domain, error) {
 	dom, err := f.find(id)
 	if err != nil {
 		return nil, err
 	}
 	if dom.lost() && !dom.Persistent {
-		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id) // only its process exists
+		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id)
 	}
 	f.obey(dom)
 	f.advance(dom, f.perLook)
-	return f.find(id) // a transient one may be gone
+	return f.find(id)
 }

@@ -31,7 +31,6 @@ func (f *Fake) Leased(path string) bool {
 	return f.leasedBy(path) != nil
 }
 
-// leasedBy returns the domain that has the lease of an image, nil for none.
 func (f *Fake) leasedBy(path string) *domain {
 	for _, dom := range f.domains {
 		if f.locks.on && dom.hasLease(path) {
@@ -54,7 +53,6 @@ func (d *domain) hasLease(path string) bool {
 	return false
 }
 
-// takeLeases refuses a start of a domain if another domain has a lease of its disks.
 func (f *Fake) takeLeases(dom *domain, disks []hv.Disk) error {
 	for i := range disks {
 		disk := &disks[i]

@@ -162,7 +162,7 @@ func (m *memory) setChains(chains map[string][]hv.Image) error {
 // restore runs the domain with the saved memory. AssertNoWriteLost detects a disk that no longer
 // matches that memory.
 func (f *Fake) restore(dom *domain, saved *memory, paused bool) error {
-	if dom.State.Active() { // started since the hook was called
+	if dom.State.Active() {
 		return hv.ErrActive
 	}
 	if err := f.run(dom, saved.Disks); err != nil {

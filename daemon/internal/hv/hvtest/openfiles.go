@@ -13,10 +13,8 @@ import (
 )
 
 const (
-	// firstPID is below the process numbers.
 	firstPID = 1000
-	// firstFD is the first descriptor of images.
-	firstFD = 10
+	firstFD  = 10
 )
 
 // OpenFiles implements hv.Hypervisor.
@@ -28,7 +26,7 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
-			if _, err := f.open(path); err != nil && !api.IsNetwork(path) { // an address is no path of the kernel
+			if _, err := f.open(path); err != nil && !api.IsNetwork(path) {
 				return err
 			}
 			found = append(found, dom.has(path)...)
@@ -115,7 +113,6 @@ func (f *Fake) DenyWrite(path, file string) {
 	f.denied[path] = file
 }
 
-// mayWrite is the check when a job opens its target.
 func (f *Fake) mayWrite(path string) error {
 	if f.denied[path] != "" {
 		return fmt.Errorf("could not reopen file %s: Permission denied", path)
@@ -133,7 +130,7 @@ func (f *Fake) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) 
 	})
 }
 
-// hold is one image that a process has open. shared permits concurrent writers.
+// hold is one open image of a process. shared permits concurrent writers.
 type hold struct {
 	path     string
 	writable bool
@@ -232,7 +229,6 @@ func (f *Fake) Clients(address string) (n int) {
 	return n
 }
 
-// countHolders counts the processes that have an image open.
 func (f *Fake) countHolders(path string) (readers, writers int) {
 	for _, dom := range f.domains {
 		for _, h := range dom.holds() {

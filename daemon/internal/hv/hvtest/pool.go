@@ -60,7 +60,6 @@ func (f *Fake) rounded(pool string, sizeBytes int64) int64 {
 	return (sizeBytes + extent - 1) / extent * extent
 }
 
-// CreateVolume implements hv.Hypervisor.
 func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	var vol *hv.PoolVolume
 	err := f.call(ctx, "CreateVolume", func() error {
@@ -174,7 +173,6 @@ func (f *Fake) volumePath(pool, name string) (string, error) {
 	return path.Join(p.Path, name), nil
 }
 
-// volume returns a volume of a pool; those below /dev are block devices.
 func (f *Fake) volume(at string) *hv.PoolVolume {
 	img := f.files[at]
 	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.wholeBytes(), Block: strings.HasPrefix(at, "/dev/"), OpID: img.opID}

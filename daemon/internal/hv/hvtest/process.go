@@ -105,7 +105,7 @@ func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
 	}
 }
 
-// askHook calls OnStart, or OnStartToken for a start with a token. The hook may call the Fake. But
+// askHook calls OnStart, or OnStartToken for a start with a token. The hook may call the Fake, but
 // changes of the domain's disks wait until the start is over, as they do for libvirt's own job.
 func (f *Fake) askHook(id, token string) error {
 	dom, ask := f.domains[id], f.OnStart

@@ -62,7 +62,6 @@ func (f *Fake) Reboots(id string) int {
 	return 0
 }
 
-// obey lets a running guest follow its requests.
 func (f *Fake) obey(dom *domain) {
 	if dom.asked == 0 || dom.State != hv.StateRunning || dom.shutdown == ShutdownIgnores ||
 		dom.shutdown == ShutdownSlow && dom.asked < asksOfSlow {
@@ -77,7 +76,6 @@ func (f *Fake) obey(dom *domain) {
 	f.lifecycle(dom, "stopped")
 }
 
-// reboot restarts the guest in its process.
 func (f *Fake) reboot(dom *domain) {
 	dom.asked = 0
 	dom.reboots++

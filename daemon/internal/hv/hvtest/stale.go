@@ -13,9 +13,8 @@ import (
 var errDuplicate = errors.New("internal error: unable to execute QEMU command: Duplicate nodes with node-name='libvirt-2-storage'")
 
 // GoStale freezes the hypervisor's report of a domain's running disks and jobs until its process
-// ends, whatever the process does from now on. A libvirtd that died inside a call behaves like
-// that: it takes the chains from its status file and does not ask QEMU. OpenFiles still returns the
-// truth. Ended jobs are noticed.
+// ends. A libvirtd that died inside a call behaves like that: it takes the chains from its status
+// file and does not ask QEMU. OpenFiles still returns the truth. Ended jobs are noticed.
 func (f *Fake) GoStale(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +47,6 @@ func (f *Fake) Lose(id string) error {
 	return nil
 }
 
-// found undoes Lose.
 func (f *Fake) found(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +57,7 @@ func (f *Fake) found(id string) {
 
 // DieInside makes the hypervisor die inside the nth next call of this name: the call takes effect,
 // its answer is lost, and from then on the hypervisor reports the domain as before the call
-// (GoStale). then is called once it is dead; it may be nil.
+// (GoStale). then, if not nil, is called once it is dead.
 func (f *Fake) DieInside(id, call string, nth int, then func()) {
 	f.Inject(Fault{Call: call, Nth: nth, Do: func() { _ = f.GoStale(id) }})
 	f.Inject(Fault{Call: call, Nth: nth, After: true, Err: hv.ErrUnavailable, Do: then})
@@ -77,7 +75,6 @@ func (f *Fake) SetOccupied(id string, occupied bool) error {
 	return nil
 }
 
-// knowsJob reports whether the hypervisor has the job of a live disk on record.
 func (d *domain) knowsJob(target string) bool { return d.stale == nil || d.stale.jobs[target] }
 
 // mayBeginJob refuses a second job on a live disk, with the error of a hypervisor that knows the
@@ -121,8 +118,8 @@ func (f *Fake) PausedByUser(id string) bool {
 	return dom != nil && dom.byUser
 }
 
-// KeepWritable makes the domain's process keep images below its overlays open for writing, which is
-// an error.
+// KeepWritable makes the process keep images below its overlays open for writing, which is an
+// error.
 func (f *Fake) KeepWritable(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

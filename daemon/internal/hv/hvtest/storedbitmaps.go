@@ -36,8 +36,8 @@ func (m *Images) DisableBitmap(path, name string) error {
 	return err
 }
 
-// storeBitmaps writes the bitmaps of an image to its file, as QEMU does at the end of a domain that
-// has it open.
+// storeBitmaps writes the bitmaps of an image to its file, as QEMU does at the end of a domain
+// that has it open.
 func (m *Images) storeBitmaps(path string, img *image) {
 	if readers, writers := m.holders(path); readers+writers == 0 {
 		img.modified()
@@ -123,9 +123,9 @@ func continueBitmaps(from, overlay *image) {
 	}
 }
 
-// joinBitmaps adds the bitmaps of the images that a job has copied to its target's, as libvirt does
-// before the pivot, without knowledge of the target's earlier content. Other formats than qcow2 get
-// none, and libvirt omits bitmaps that record no writes.
+// joinBitmaps adds the bitmaps of the images that a job has copied to its target's, as libvirt
+// does before the pivot, without knowledge of the target's earlier content. Other formats than
+// qcow2 get none, and libvirt omits bitmaps that record no writes.
 func (f *Fake) joinBitmaps(copied []hv.Image, to *image) {
 	if to.format != Qcow2 {
 		return

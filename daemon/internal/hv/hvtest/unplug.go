@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// SetUnplug sets how the guest answers requests from now on. An open request stays open until it is
-// repeated, or the guest is resumed.
+// SetUnplug sets how the guest answers requests from now on. An open request stays open until it
+// is repeated, or the guest is resumed.
 func (f *Fake) SetUnplug(id string, how Unplug) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +50,6 @@ func (f *Fake) Leaving(id, target string) bool {
 // ownWay are the buses with disks that the hypervisor removes without the guest.
 var ownWay = []string{"scsi", "usb"}
 
-// answer lets a running guest answer its requests.
 func (f *Fake) answer(dom *domain) {
 	for _, target := range slices.Sorted(maps.Keys(dom.leaving)) {
 		if slices.Contains(ownWay, dom.LiveDisk(target).Bus) {
