@@ -44,7 +44,7 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 
 // walkHeaders follows a chain by the headers of its images from the end of the disk's definition.
 // It stops at the first absent image, or when found returns true, and reports the latter. It reads
-// only headers of images with the stated format qcow2: a guest can write anything into a raw image.
+// only images with the stated format qcow2: a guest can write anything into a raw image.
 func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil
@@ -79,8 +79,8 @@ func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool
 	return false, fmt.Errorf("the chain of %s does not end", d.Top().Path)
 }
 
-// unlessElsewhere returns why. But it returns nil if why means that there is no image, or if the
-// image is on a network filesystem that this place is not on.
+// unlessElsewhere returns why, unless why means that there is no image, or the image is on a
+// network filesystem without this place.
 func (p Place) unlessElsewhere(path string, why error) error {
 	if isAbsent(why) || p.cannotBeOn(path) {
 		return nil
@@ -89,7 +89,7 @@ func (p Place) unlessElsewhere(path string, why error) error {
 }
 
 // backingPaths returns the paths of this host in an image's backing file string: a path, or QEMU's
-// description of one. It returns none for network protocols.
+// description of one. A network protocol has none.
 func backingPaths(image, backing string) []string {
 	text, isJSON := strings.CutPrefix(backing, "json:")
 	switch {
@@ -107,7 +107,6 @@ func backingPaths(image, backing string) []string {
 	return []string{qemuimg.BackingPath(image, backing)}
 }
 
-// filenames returns the values of all keys that name a file.
 func filenames(doc any) (paths []string) {
 	object, ok := doc.(map[string]any)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 const maxPathBytes = 4095
 
 // CheckPath refuses paths that libvirt or QEMU could interpret differently (invalid_argument), and
-// paths that CheckPlace or CheckOpen refuses. The image need not exist, but its directory must.
+// paths that CheckPlace or CheckOpen refuses. The directory must exist, the image need not.
 func (r Rules) CheckPath(ctx context.Context, path string) error {
 	bad := func(why string) error {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
@@ -51,7 +51,6 @@ func (r Rules) checkPlaced(ctx context.Context, path string) error {
 	return found
 }
 
-// checkNotOwn refuses (invalid_argument) a path in one of Volferry's own directories.
 func (r Rules) checkNotOwn(path string) error {
 	if api.IsNetwork(path) {
 		return nil

@@ -24,7 +24,7 @@ type Claims struct {
 	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
 	// HostID and HostName are the host's id and name at the registry.
 	HostID, HostName string
-	// SharedPools are pools where other hosts see the same bytes, in addition to pools of a shared
+	// SharedPools are pools with the same bytes on other hosts, in addition to pools of a shared
 	// type.
 	SharedPools []string
 	// Own are Volferry's directories: state, overlays, saved memory.
@@ -34,7 +34,7 @@ type Claims struct {
 }
 
 // Site is the part of the registry that Claims needs. A list may exceed a host's memory, so its
-// elements are visited and not returned. If one cannot be read, the whole visit fails.
+// elements are visited. If one cannot be read, the whole visit fails.
 type Site interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error
@@ -43,7 +43,7 @@ type Site interface {
 	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
 }
 
-// Holder identifies the owner of an image. The zero Holder means that the image is free.
+// Holder identifies the owner of an image. The zero Holder means a free image.
 type Holder struct {
 	// Volume is set if the image is a volume's. It lacks the attachments.
 	Volume *api.Volume
@@ -61,8 +61,8 @@ type Self struct {
 	VolumeID, MigrationID string
 }
 
-// Take calls then if the image at path is free. No other caller can take an image meanwhile. If two
-// callers take one image by two names, the second is refused, provided that each registers the
+// Take calls then if the image at path is free. No other caller can take an image meanwhile. If
+// two callers take one image by two names, the second is refused, provided that each registers the
 // image by the end of then. Errors come from Look and then.
 func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
@@ -85,29 +85,24 @@ func (c *Claims) Exclusive(do func() error) error {
 	return do()
 }
 
-// Look is the set of images of this host that registry and hypervisor had in use at one moment. It
-// keeps nothing else of the registry.
+// Look is the set of images of this host that registry and hypervisor had in use at one moment.
 type Look struct {
 	volumes []heldVolume
 	moves   []openMove
 	own     []string
 }
 
-// heldVolume is a volume with its image at a path of this host.
 type heldVolume struct {
 	path string
 	api.Volume
 }
 
-// openMove is an open migration with its ends (source and destination) that are at paths of this
-// host.
 type openMove struct {
 	id, volumeID, volumeName string
 	ends                     []moveEnd
 	bases                    api.Backing // of src, if it is here
 }
 
-// moveEnd is the source or the destination of a migration.
 type moveEnd struct{ what, path string }
 
 // Look asks registry and hypervisor which images are taken. Its errors are theirs.
@@ -117,8 +112,8 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 		return nil, err
 	}
 	look := &Look{own: c.Own}
-	// Read the migrations before the volumes: if a migration ends in between, its destination is
-	// read as the place of its volume.
+	// The migrations first: if one ends in between, its destination is read as the place of its
+	// volume.
 	err = c.Site.EachOpenMigration(ctx, func(m *api.Migration) error {
 		move := openMove{id: m.ID, volumeID: m.VolumeID, volumeName: m.VolumeName}
 		if path, here := c.pathHere(m.Host, m.Dst, pools); here {
@@ -149,7 +144,6 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 	return look, nil
 }
 
-// claim is a path of this host with its owner.
 type claim struct {
 	path     string
 	volumeID string
@@ -160,7 +154,7 @@ type claim struct {
 	migrationID string
 }
 
-// images yields the claims of images that are written to, or may be.
+// images yields the claims of images that may be written to.
 func (l *Look) images(yield func(claim) bool) {
 	for i := range l.volumes {
 		v := &l.volumes[i]
@@ -182,7 +176,6 @@ func (l *Look) images(yield func(claim) bool) {
 	}
 }
 
-// bases yields the claims of base images.
 func (l *Look) bases(yield func(claim) bool) {
 	for i := range l.volumes {
 		v := &l.volumes[i]
@@ -211,9 +204,9 @@ func (l *Look) bases(yield func(claim) bool) {
 // ErrCannotTell means that it is unknown whether an image is free, so it may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns the owner of the image at path. For an image that overlaps it, the Holder has only
-// Words. It returns ErrCannotTell if the owner is unknown. The base images of a linked clone count
-// as taken like the clone itself, even for the clone's owner: other clones may use them too.
+// Holder returns the owner of the image at path. For an image that overlaps it, the Holder has
+// only Words. It returns ErrCannotTell if the owner is unknown. The base images of a linked clone
+// count as taken like the clone itself, even for the clone's owner: other clones may use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, l.images, l.bases)
 }
@@ -223,8 +216,7 @@ func (l *Look) BaseHolder(path string) (Holder, error) {
 	return l.holder(path, Self{}, l.images)
 }
 
-// BasesHolder is BaseHolder for each base image at a location. It returns the first taken one and
-// its owner.
+// BasesHolder returns the first taken base image at a location, and its owner.
 func (l *Look) BasesHolder(at api.Location) (base string, h Holder, err error) {
 	for _, b := range at.Backing.Images() {
 		if h, err = l.BaseHolder(b.Path); err != nil || h.Words != "" {
@@ -234,7 +226,6 @@ func (l *Look) BasesHolder(at api.Location) (base string, h Holder, err error) {
 	return "", Holder{}, nil
 }
 
-// isOf reports whether a claim is the caller's own.
 func (c claim) isOf(self Self) bool {
 	return !c.shared && c.volumeID == self.VolumeID && self.VolumeID != "" || c.migrationID != "" && c.migrationID == self.MigrationID
 }
@@ -289,8 +280,7 @@ func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (pat
 	return l.Path, host != "" && (host == c.HostID || host == c.HostName)
 }
 
-// ownFile returns the name of the file in these directories that is at the place, "" if there is
-// none.
+// ownFile returns the name of the file in these directories that is at the place, or "".
 func ownFile(dirs []string, place Place) (name string, err error) {
 	if place.absent {
 		return "", nil

@@ -11,9 +11,9 @@ import (
 )
 
 // CloneOf returns a file in a pool of files that is, by its header, a linked clone over the image
-// at path, and "" if it finds none. It checks only the image directly below a clone. It finds no
-// clones outside of pools, on other hosts, or in a pool that does not answer. It does not read a
-// file if skip returns true: a guest can write anything into a raw image.
+// at path, or "". It checks only the image directly below a clone. It finds no clones outside of
+// pools, on other hosts, or in a pool that does not answer. It does not read a file if skip
+// returns true: a guest can write anything into a raw image.
 func CloneOf(pools []hv.PoolInfo, path string, skip func(file string) bool) string {
 	place := PlaceOf(path)
 	for _, p := range pools {
@@ -40,7 +40,6 @@ func CloneOf(pools []hv.PoolInfo, path string, skip func(file string) bool) stri
 	return ""
 }
 
-// isBelow reports whether the header of a file names the image of this place as its backing file.
 func (p Place) isBelow(file string) bool {
 	backing, _, err := qemuimg.ReadBacking(file)
 	if err != nil || backing == "" {

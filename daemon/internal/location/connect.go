@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Connector is the part of a hypervisor that connects the devices of a target's volumes.
+// Connector connects the devices of a target's volumes.
 type Connector interface {
 	Connectable(ctx context.Context, path string) (bool, error)
 	ConnectDevice(ctx context.Context, path string) error
@@ -43,8 +43,8 @@ func Connect(ctx context.Context, c Connector, path, verdict string) error {
 	return err
 }
 
-// Disconnect undoes Connect. Call it when nothing on this host needs the device any more. A device
-// that cannot be disconnected stays connected, which is harmless; Disconnect logs it.
+// Disconnect undoes Connect. Call it when nothing on this host needs the device any more. It logs
+// a device that stays connected, which is harmless.
 func Disconnect(ctx context.Context, c Connector, path string) error {
 	if !mayConnect(path) {
 		return nil

@@ -12,8 +12,7 @@ import (
 
 // OpenTo returns who besides root could replace a file in dir, or make one there that passes for a
 // volume: all users or a group that may write to dir, or a user who owns dir or a directory above
-// it and so may rename files. "" means only root. It follows links. A directory that cannot be read
-// counts as "".
+// it and so may rename files. It follows links. A directory that cannot be read counts as "".
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || IsOfDevices(dir) {
@@ -40,8 +39,8 @@ func OpenTo(dir string) string {
 }
 
 // whoMayRename returns who besides root, and the user who runs Volferry, may rename the entries of
-// a directory, "" for no other user. In a sticky directory only the owners of an entry and of the
-// directory itself may.
+// a directory, or "". In a sticky directory only the owners of an entry and of the directory
+// itself may.
 func whoMayRename(st *unix.Stat_t) string {
 	switch {
 	case st.Uid != 0 && st.Uid != uint32(os.Geteuid()):

@@ -11,7 +11,7 @@ import (
 
 // Filesystem is the kernel's description of a directory's filesystem.
 type Filesystem struct {
-	// Kind is its type, with the kernel's name.
+	// Kind is the kernel's name of its type.
 	Kind string
 	// options are the options of the filesystem, not of its mount point.
 	options []string
@@ -44,8 +44,8 @@ func FilesystemOf(dir string) (Filesystem, error) {
 // FUSE.
 func (f Filesystem) Local() bool { return slices.Contains(localKinds, f.Kind) }
 
-// LocksHereOnly returns the mount option that keeps QEMU's locks local to this host, although other
-// hosts see the file; empty if there is none.
+// LocksHereOnly returns the mount option, if any, that keeps QEMU's locks local to this host
+// although other hosts see the file.
 func (f Filesystem) LocksHereOnly() string {
 	here := []string{"nolock", "local_lock=all", "local_lock=posix", "localflocks", "nobrl"}
 	i := slices.IndexFunc(f.options, func(o string) bool { return slices.Contains(here, o) })

@@ -17,7 +17,7 @@ import (
 // Fingerprint identifies the image at a path (it follows links) among later images at the same
 // path, also after a reboot. For a file it has the inode and its birth time. For a device it has
 // the device's own identity (WWID, UUID of a map, serial, the file of a loop device, the disk of a
-// partition), or its number if it has none. The error wraps unix.ENOENT if there is nothing.
+// partition), or else its number. The error wraps unix.ENOENT if there is nothing.
 func Fingerprint(path string) (string, error) {
 	if _, err := Stat(path); err != nil { // Stat has a time limit
 		return "", err
@@ -44,16 +44,16 @@ func fingerprint(dir int, path string, flags int) (string, error) {
 	return fmt.Sprintf("inode %d of %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
 
-// sysDevBlock has a directory for each block device, by number. It is a variable for the tests.
+// sysDevBlock has a directory for each block device, by number.
 var sysDevBlock = "/sys/dev/block"
 
 // ownIdentities are the files with a device's own identity, the best first: LVM, multipath and
 // other maps; NVMe; SCSI; virtio.
 var ownIdentities = []string{"dm/uuid", "wwid", "device/wwid", "serial"}
 
-// device names a block device by its own identity. Without one it uses the device number, which may
-// change at each boot. It does not use the links in /dev/disk: udev makes them later, from the
-// content of a disk, which the guest can write.
+// device names a block device by its own identity, or by its number, which may change at each
+// boot. It does not use the links in /dev/disk: udev makes them later, from the content of a disk,
+// which the guest can write.
 func device(major, minor uint32) string {
 	number := fmt.Sprintf("%d:%d", major, minor)
 	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, number))
@@ -66,7 +66,6 @@ func device(major, minor uint32) string {
 	return devicePrefix + number
 }
 
-// selfOf returns the identity of the device with this directory in /sys, "" if it has none.
 func selfOf(dir string) string {
 	if text := firstAttribute(dir, ownIdentities...); text != "" {
 		return text
@@ -80,7 +79,6 @@ func selfOf(dir string) string {
 	return ""
 }
 
-// firstAttribute returns the first non-empty content of these files of /sys.
 func firstAttribute(dir string, files ...string) string {
 	for _, file := range files {
 		if text := attribute(dir, file); text != "" {
@@ -90,7 +88,6 @@ func firstAttribute(dir string, files ...string) string {
 	return ""
 }
 
-// attribute reads a file of /sys, "" if there is none.
 func attribute(dir, file string) string {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -99,8 +96,8 @@ func attribute(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// loopOf names a loop device by its file and the part of the file that it shows. The path alone
-// would not suffice: another file may be there by now.
+// loopOf names a loop device by its file and the part of the file that it shows. Another file may
+// be at the path by now.
 func loopOf(dir, file string) string {
 	text := "loop " + file
 	if fingerprint, err := Fingerprint(file); err == nil {
@@ -114,12 +111,12 @@ func loopOf(dir, file string) string {
 	return text
 }
 
-// partitionOf names a partition by its place on a disk, and by its UUID if the kernel knows it. The
-// size is not included: a partition may grow.
+// partitionOf names a partition by its place on a disk, and by its UUID if the kernel knows it.
+// The size is not included: a partition may grow.
 func partitionOf(dir, number string) string {
 	disk := selfOf(filepath.Dir(dir))
 	if disk == "" {
-		return "" // the number of the partition is as good as the number of the disk
+		return "" // its number is as good as the disk's
 	}
 	text := "partition " + number + " at sector " + attribute(dir, "start")
 	for line := range strings.Lines(attribute(dir, "uevent")) {
@@ -130,16 +127,15 @@ func partitionOf(dir, number string) string {
 	return text + " of " + disk
 }
 
-// numbered matches the fingerprint of a device without its own identity.
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
 // IsNumberPrint reports whether a fingerprint is of a device without its own identity.
 func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(fingerprint) }
 
-// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. If a
-// device had only a number earlier and has an identity now, an older version of this program made
-// the earlier fingerprint: that difference proves nothing. Nor does a difference by multipath or
-// another kernel (SameIdentity).
+// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. If
+// a device had only a number earlier and has an identity now, an older version of this program
+// made the earlier fingerprint: that difference proves nothing. Nor does a difference by multipath
+// or another kernel (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
@@ -148,14 +144,13 @@ func SameImagePrint(earlier, now string) bool {
 	return identity != "" && (IsNumberPrint(earlier) || SameIdentity(IdentityIn(earlier), identity))
 }
 
-// devicePrefix begins the fingerprint of a block device, before the device's identity.
 const devicePrefix = "device "
 
 // IsDevicePrint reports whether a fingerprint belongs to a block device.
 func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, devicePrefix) }
 
-// IdentityIn returns the device identity in a fingerprint. It distinguishes the device from all
-// others, on each host that has it. It is empty for a file, and for a device without a printable
+// IdentityIn returns the device identity in a fingerprint, which is the same on each host with the
+// device, and no other device has it. It is empty for a file, and for a device without a printable
 // identity.
 func IdentityIn(fingerprint string) string {
 	if !IsDevicePrint(fingerprint) || IsNumberPrint(fingerprint) || api.Printable(fingerprint) != fingerprint {
@@ -181,7 +176,6 @@ func SameIdentity(a, b string) bool {
 	return one.number == other.number && agree(one.sector, other.sector) && agree(one.uuid, other.uuid) && SameIdentity(one.disk, other.disk)
 }
 
-// part is the parsed identity of a partition.
 type part struct{ number, sector, uuid, disk string }
 
 // partIdentity matches the identity of a kernel partition (partitionOf), and of a kpartx map.

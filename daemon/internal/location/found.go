@@ -20,7 +20,6 @@ import (
 // Rules decide where images may be when they are opened.
 var _ openfile.Places = Rules{}
 
-// poolsTimeout bounds the pool list call while an image is opened.
 const poolsTimeout = 30 * time.Second
 
 // CheckFound refuses (permission_denied) an image if path contains a symbolic link, unless only
@@ -33,8 +32,8 @@ const poolsTimeout = 30 * time.Second
 //   - Elsewhere a link is permitted in a directory where only root of this host can make one. The
 //     place of the image must pass CheckPlace.
 //
-// The paths of pools, allowed paths and Volferry's own directories may themselves contain links,
-// because root configures them. Errors that wrap hv.ErrUnavailable are the hypervisor's.
+// The paths of pools, allowed paths and Volferry's own directories may contain links, because root
+// configures them. Errors that wrap hv.ErrUnavailable are the hypervisor's.
 func (r Rules) CheckFound(path, real string, device bool) error {
 	if dir := deepest(r.Own, path); dir != "" {
 		return checkInOwn(dir, path, real, device)
@@ -65,7 +64,7 @@ func (r Rules) CheckFound(path, real string, device bool) error {
 	return r.checkLinked(ctx, path, real, device)
 }
 
-// checkLinked refuses an image at a place where none may be, if path is outside of pools.
+// checkLinked refuses an image outside of pools at a place where none may be.
 func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) error {
 	if device {
 		return r.checkDevice(ctx, path, real)
@@ -109,7 +108,6 @@ func checkLinks(path, real, dir string, pools []hv.PoolInfo) error {
 	return nil
 }
 
-// poolsOfFiles returns the active pools with files as volumes. path is for the error message.
 func (r Rules) poolsOfFiles(ctx context.Context, path string) ([]hv.PoolInfo, error) {
 	if r.Storage == nil {
 		return nil, nil
@@ -128,12 +126,10 @@ func pathsOf(pools []hv.PoolInfo) (paths []string) {
 	return paths
 }
 
-// filePaths returns the entries of AllowedPaths for files.
 func (r Rules) filePaths() []string {
 	return slices.DeleteFunc(slices.Clone(r.AllowedPaths), IsOfDevices)
 }
 
-// linkedTo adds to the refusal of a place the path that leads there, and how.
 func linkedTo(path, real, how string, err error) error {
 	var refused *api.Error
 	if path == real || !errors.As(err, &refused) {
@@ -145,7 +141,7 @@ func linkedTo(path, real, how string, err error) error {
 }
 
 // CheckOpen refuses anything at a path that is no image, or is where no image may be (CheckFound).
-// It does not refuse an absent image, or a path on a filesystem that does not answer.
+// It accepts an absent image, and a path on a filesystem that does not answer.
 func (r Rules) CheckOpen(path string) error {
 	_, err := r.RealPath(path)
 	return err

@@ -17,9 +17,9 @@ type Guests interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
-// CheckHeld is CheckLocation for the place of a volume of these instances. Outside of pools it also
-// accepts an image that the definition of one of the instances names on this host: it was there
-// before it became a volume.
+// CheckHeld is CheckLocation for the place of a volume of these instances. Outside of pools it
+// also accepts an image that the definition of one of the instances names on this host: it was
+// there before it became a volume.
 func (r Rules) CheckHeld(ctx context.Context, h Guests, l api.Location, verdict string, instances ...string) error {
 	for _, id := range instances {
 		if l.Pool != "" || id == "" {

@@ -26,7 +26,6 @@ func hiddenByUnit(path string) string {
 		"choose a directory elsewhere, such as in /srv or /var/lib/libvirt"
 }
 
-// inAny reports whether a path is one of the directories or below one.
 func inAny(dirs []string, path string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(path+"/", dir+"/") })
 }

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity distinguishes images independently of their paths: it is the filesystem and inode of a
-// file, or the number of a block device. It is valid until the host reboots.
+// Identity distinguishes images independently of their paths, until the host reboots: the
+// filesystem and inode of a file, or the number of a block device.
 type Identity struct {
 	Block bool
 	Dev   uint64
 	Inode uint64
 }
 
-// Identify returns the identity of the file or device at a path, and follows links. The error wraps
-// unix.ENOENT if there is nothing, and ErrNoAnswer if the filesystem does not answer.
+// Identify returns the identity of the file or device at a path, and follows links. The error
+// wraps unix.ENOENT if there is nothing, and ErrNoAnswer if the filesystem does not answer.
 func Identify(path string) (Identity, error) {
 	st, err := Stat(path)
 	if err != nil {
@@ -29,12 +29,10 @@ func Identify(path string) (Identity, error) {
 	return Identity{Dev: st.Dev, Inode: st.Ino}, nil
 }
 
-// isAbsent reports whether an error means that there is nothing at a path.
 func isAbsent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// ignoreAbsent drops the error of an absent file.
 func ignoreAbsent(err error) error {
 	if isAbsent(err) {
 		return nil

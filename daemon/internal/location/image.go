@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Image returns the image at a location in the hypervisor's type; block: it is a block device.
+// Image returns the image at a location; block: it is a block device.
 func Image(l api.Location, block bool) hv.Image {
 	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path, LUKSSecret: l.LUKSSecret}
 	switch {
@@ -28,8 +28,8 @@ func Image(l api.Location, block bool) hv.Image {
 	return img
 }
 
-// Chain returns the chain of a volume at a location, top first: its image, and the stored base
-// images of a linked clone.
+// Chain returns the chain of a volume at a location, top first, with the stored base images of a
+// linked clone.
 func Chain(l api.Location, block bool) []hv.Image {
 	chain := []hv.Image{Image(l, block)}
 	for _, b := range l.Backing.Images() {
@@ -38,9 +38,9 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain reports whether a disk has this chain. The last images of the chain are base images. A
-// definition without an explicit end may omit the base images: libvirt finds them in the headers.
-// libvirt writes their paths as it finds them, so they need not be clean.
+// OnChain reports whether a disk has this chain, which ends with bases base images. A definition
+// without an explicit end may omit the base images: libvirt finds them in the headers. libvirt
+// writes their paths as it finds them, so they need not be clean.
 func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	n := len(d.Chain)
 	if n > len(chain) || n < len(chain)-bases || n == 0 || n < len(chain) && d.Terminated {
@@ -57,8 +57,8 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	return true
 }
 
-// Directory returns the directory that a process must traverse for the image at path. For an export
-// it is the directory of the server's socket, and the root if there is none.
+// Directory returns the directory that a process must traverse for the image at path. For an
+// export it is the directory of the server's socket, or else the root.
 func Directory(path string) string {
 	if api.IsRemote(path) {
 		return "/"
@@ -97,8 +97,8 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	return "", "", err
 }
 
-// Names reports whether a disk has the image at path anywhere in its chain, or a job that writes to
-// the image. An error means that this is unknown.
+// Names reports whether a disk has the image at path in its chain, or a job that writes to the
+// image. An error means that this is unknown.
 func Names(d *hv.Disk, path string) (bool, error) {
 	return PlaceOf(path).NamedBy(d)
 }

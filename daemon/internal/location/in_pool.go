@@ -15,10 +15,10 @@ import (
 
 // InPool adds the pool to a location with only a path, if an active pool of this host has the
 // image, through whatever links. Path stays, unless it leads through a link in the directory of a
-// pool of files, which other users can change: then Path becomes the pool's path, because CheckPool
-// accepts no other. A directory that does not answer is compared as text. For devices InPool asks
-// libvirt, which does not know thin volumes in the directory of a volume group. Errors are the
-// hypervisor's.
+// pool of files, which other users can change: then Path becomes the pool's path, because
+// CheckPool accepts no other. A directory that does not answer is compared as text. For devices
+// InPool asks libvirt, which does not know thin volumes in the directory of a volume group. Errors
+// are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err
@@ -35,8 +35,8 @@ func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (ap
 	return may[0], nil
 }
 
-// inPool is InPool. If no pool has the image, may lists its location in each pool that sees it only
-// once it is connected.
+// inPool is InPool. If no pool has the image, may lists its location in each pool that sees it
+// only once connected.
 func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, may []api.Location, err error) {
 	if l.Pool != "" || l.Path == "" || api.IsNetwork(l.Path) {
 		return l, nil, nil
@@ -80,7 +80,7 @@ func hasItsDirectory(pool hv.PoolInfo) bool {
 	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs", hv.ConnectorPool}, pool.Type)
 }
 
-// nameIn returns the name of an image in a pool, "" if it is not in the directory of the pool.
+// nameIn returns the name of an image in a pool, or "".
 func nameIn(pool hv.PoolInfo, path string) string {
 	if filepath.Dir(path) == filepath.Clean(pool.Path) {
 		return filepath.Base(path)
@@ -98,8 +98,8 @@ func nameIn(pool hv.PoolInfo, path string) string {
 	return filepath.Base(at)
 }
 
-// deviceIn returns the name of the link in a directory of devices that leads to the device at path,
-// "" if there is none: a logical volume is also below /dev/mapper.
+// deviceIn returns the name of the link in a directory of devices that leads to the device at
+// path, or "": a logical volume is also below /dev/mapper.
 func deviceIn(dir, path string) string {
 	links, err := os.ReadDir(dir)
 	if err != nil || !IsOfDevices(path) {

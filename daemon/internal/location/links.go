@@ -23,9 +23,9 @@ type foreignLink struct {
 
 // follow resolves the symbolic links in a path as the kernel does. It also returns the first link
 // that may not be followed: a link that others than root of this host may have made. In the
-// directory of a pool of files that is a link in the place of a volume, or a link that leads out of
-// the pool. Links in the path of dir, a configured directory above path, are trusted. pools are the
-// active pools of files. The last part of the path need not exist.
+// directory of a pool of files that is a link in the place of a volume, or a link that leads out
+// of the pool. Links in the path of dir, a configured directory above path, are trusted. The last
+// part of the path need not exist.
 func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -45,7 +45,7 @@ func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreig
 		}
 		next := filepath.Join(at, part)
 		to, err := os.Readlink(next)
-		if err != nil { // no link
+		if err != nil {
 			at = next
 			continue
 		}
@@ -72,8 +72,8 @@ func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreig
 	return at, nil, nil
 }
 
-// foreignIn returns who may have made a link in a directory, nil for only root of this host. dir is
-// a path without links. It does not check who can write in the directory of a pool of files.
+// foreignIn returns who may have made a link in a directory, nil for only root of this host. dir
+// is a path without links. It does not check who can write in the directory of a pool of files.
 func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	if pool := poolAround(dir, pools); pool != nil {
 		return &foreignLink{pool: pool}
@@ -90,8 +90,6 @@ func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	return nil
 }
 
-// poolAround returns the pool of files that contains a directory, nil if there is none. dir is a
-// path without links.
 func poolAround(dir string, pools []hv.PoolInfo) *hv.PoolInfo {
 	for at := dir; at != "/"; at = filepath.Dir(at) {
 		if i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return isDirectory(at, p.Path) }); i >= 0 {
@@ -101,7 +99,6 @@ func poolAround(dir string, pools []hv.PoolInfo) *hv.PoolInfo {
 	return nil
 }
 
-// isDirectory reports whether a path is a directory's, through whatever links.
 func isDirectory(path, dir string) bool {
 	if dir == "" {
 		return false
@@ -113,8 +110,8 @@ func isDirectory(path, dir string) bool {
 	return err == nil && same
 }
 
-// deepest returns the deepest of these directories above a path by the text of both, "" if there is
-// none. It returns "" for a path with .. because its text is not reliable.
+// deepest returns the deepest of these directories above a path, or "". The text of a path with ..
+// is not reliable.
 func deepest(dirs []string, path string) (found string) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return ""

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountInfo is a variable for the tests.
 var mountInfo = "/proc/self/mountinfo"
 
 type mount struct {
@@ -33,8 +32,8 @@ func (m mount) network() bool {
 	return false
 }
 
-// mountOf finds the mount of a clean path by its text: the deepest one, and of several at one point
-// the last, which hides the others.
+// mountOf finds the mount of a clean path by its text: the deepest one, and of several at one
+// point the last, which hides the others.
 func mountOf(table, path string) (found mount, ok bool) {
 	for line := range strings.Lines(table) {
 		m, valid := parseMount(line)
@@ -63,7 +62,7 @@ func parseMount(line string) (m mount, ok bool) {
 		return m, false
 	}
 	after := strings.Fields(rest)
-	options := strings.Split(after[len(after)-1], ",") // of the filesystem
+	options := strings.Split(after[len(after)-1], ",")
 	return mount{
 		point: unescapeMount(parts[4]), kind: kind, dev: unix.Mkdev(uint32(a), uint32(b)), readOnly: slices.Contains(options, "ro"),
 		options: options,

@@ -3,9 +3,9 @@
 package location
 
 // Overlaps reports whether a write at one of the two places changes the other. Either they are the
-// same place; or one is made of the other, such as a partition and its disk, a map (LVM, multipath)
-// and its devices, a loop device and its file; or both are two names of a LUN or namespace. An
-// error means that this is unknown.
+// same place; or one is made of the other, such as a partition and its disk, a map (LVM,
+// multipath) and its devices, a loop device and its file; or both are two names of a LUN or
+// namespace. An error means that this is unknown.
 //
 // The kernel lets one program open a disk while another has a partition open, unless one of them
 // opens exclusively, which QEMU does not.
@@ -27,8 +27,8 @@ func (p Place) Meets(path string) (same, overlaps bool, err error) {
 // isHere reports whether a place is an existing file or device of this host.
 func (p Place) isHere() bool { return p.madeOf != nil && !p.network && !p.absent && p.err == nil }
 
-// overlap reports whether one of two places is made of the other. Both are here, and one is a block
-// device.
+// overlap reports whether one of two places is made of the other. Both exist here, and one is a
+// block device.
 func overlap(a, b Place) (bool, error) {
 	partsOfA, err := a.madeOf()
 	if err != nil {

@@ -42,7 +42,6 @@ func namesOf(id Identity) []string {
 	return []string{number, other}
 }
 
-// at names a range by its start in a named thing.
 func at(unit, offset, of string) string {
 	if of == "" {
 		return ""
@@ -50,11 +49,9 @@ func at(unit, offset, of string) string {
 	return unit + " " + offset + " of " + of
 }
 
-// wwid returns the globally unique name of a LUN or namespace, "" if it has none.
 func wwid(dir string) string { return firstAttribute(dir, "wwid", "device/wwid") }
 
-// madeOf returns the parts of a file or device according to the kernel, including itself. An error
-// means that they are unknown.
+// madeOf returns the parts of a file or device, including itself, according to the kernel.
 func madeOf(id Identity) (parts, error) {
 	all := parts{}
 	return all, all.add(id)
@@ -73,7 +70,7 @@ func (all parts) add(id Identity) error {
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, own[0]))
 	if err != nil {
-		return ignoreAbsent(err) // it is gone
+		return ignoreAbsent(err)
 	}
 	if attribute(dir, "partition") != "" {
 		return all.addDevice(filepath.Dir(dir))
@@ -96,7 +93,6 @@ func (all parts) add(id Identity) error {
 	return nil
 }
 
-// addDevice adds the device with this directory in /sys.
 func (all parts) addDevice(dir string) error {
 	var major, minor uint32
 	text := attribute(dir, "dev")

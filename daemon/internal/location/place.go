@@ -15,7 +15,7 @@ type Place struct {
 	path string
 	id   Identity
 	// network: it is the export with this name of the NBD server at the socket id, or the image at
-	// this network address. Two addresses are not checked for the same server.
+	// this network address. Two addresses of one server are not recognized.
 	network bool
 	export  string
 	// absent: nothing is at the path. dir and name are then the place where it would be made, if
@@ -56,7 +56,6 @@ func PlaceOf(path string) Place {
 // maxLinks is how many symbolic links are followed, as in the kernel.
 const maxLinks = 40
 
-// findName finds the directory and the name of a new file at the path.
 func (p *Place) findName(path string, links int) {
 	to, err := os.Readlink(path)
 	if err == nil && links > 0 {
@@ -76,10 +75,10 @@ func (p *Place) findName(path string, links int) {
 }
 
 // cannotBeOn reports whether a path with an unknown target (its server is down, or denies root any
-// access) leads elsewhere: the path is below the mount point of a network filesystem, and the place
-// is not on that filesystem. The kernel knows its mounts without their servers, so a server that is
-// down does not affect unrelated images. It misses only a symbolic link on such a filesystem to a
-// file of this host.
+// access) leads elsewhere: the path is below the mount point of a network filesystem, and the
+// place is not on that filesystem. The kernel knows its mounts without their servers, so a server
+// that is down does not affect unrelated images. It misses only a symbolic link on such a
+// filesystem to a file of this host.
 func (p Place) cannotBeOn(path string) bool {
 	table, err := os.ReadFile(mountInfo)
 	if err != nil {
@@ -97,13 +96,12 @@ func (p Place) cannotBeOn(path string) bool {
 }
 
 // Is reports whether another path leads to the same place, through any link or device node. An
-// error means that this is unknown, so it may be the same.
+// error means that this is unknown.
 func (p Place) Is(path string) (bool, error) {
 	same, _, err := p.compare(path)
 	return same, err
 }
 
-// compare is Is, and also returns the other place if it was looked up.
 func (p Place) compare(path string) (same bool, other Place, err error) {
 	if path == "" || p.path == "" {
 		return false, other, nil
@@ -130,9 +128,9 @@ func (p Place) compare(path string) (same bool, other Place, err error) {
 	return p.id == other.id, other, nil
 }
 
-// SameImage reports whether two paths name one file or device, through any link or device node. If
-// both are absent, they are the same if a file made at one path would appear at the other. An error
-// means that this is unknown.
+// SameImage reports whether two paths name one file or device, through any link or device node.
+// Two absent paths are the same if a file made at one would appear at the other. An error means
+// that this is unknown.
 func SameImage(a, b string) (bool, error) {
 	return PlaceOf(a).Is(b)
 }

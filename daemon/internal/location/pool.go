@@ -32,14 +32,13 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 }
 
 // HoldsFiles reports whether the volumes of a pool are files, with names that Volferry chooses.
-// Volumes of other pools are block devices without any content at first.
+// Other pools have block devices, without any content at first.
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
 
-// FreeBytes returns the free space of a pool. For a pool of files it returns the result of ofDir
-// for the directory: libvirt's number is from the pool's last refresh, and includes blocks that the
-// filesystem reserves.
+// FreeBytes returns the free space of a pool, by ofDir for a pool of files: libvirt's number is
+// from the pool's last refresh, and includes blocks that the filesystem reserves.
 func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, error) {
 	if !HoldsFiles(pool) {
 		return pool.FreeBytes, nil
@@ -47,9 +46,9 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 	return ofDir(pool.Path)
 }
 
-// Shared reports whether pools of this type are always on several hosts, so that a pool of the same
-// name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too, but its type
-// does not show that. Under the name of a pool wrongly taken for shared, two guests would get
+// Shared reports whether pools of this type are always on several hosts, so that a pool of the
+// same name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too, but its
+// type does not show that. Under the name of a pool wrongly taken for shared, two guests would get
 // different bytes, so the operator lists those pools.
 func Shared(poolType string) bool { return poolType == "netfs" }
 

@@ -17,18 +17,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Rules define where on this host a volume may be. The zero Rules permit nothing: they have neither
-// pools nor allowed paths nor servers.
+// Rules define where on this host a volume may be. The zero Rules permit nothing.
 type Rules struct {
 	// AllowedPaths are places in addition to the active pools. Entries for files are directories.
-	// Entries for block devices begin with /dev: a device, a directory, or a pattern of path.Match.
+	// Entries for block devices begin with /dev: a device, a directory, or a pattern of
+	// path.Match.
 	AllowedPaths []string
 	// NBDServers are the NBD servers over TCP, as HOST:PORT, with exports that may be volumes.
 	NBDServers []string
 	// RBD are the Ceph clusters with images that may be volumes.
 	RBD rbd.Clusters
-	// Own are Volferry's own directories. They never may have a volume, because they have the
-	// journal, or the memory of guests.
+	// Own are Volferry's own directories, with the journal or the memory of guests, which never
+	// may have a volume.
 	Own []string
 	// Storage has the pools; nil means a host without pools.
 	Storage Storage
@@ -41,7 +41,6 @@ type Storage interface {
 	Connectable(ctx context.Context, path string) (bool, error)
 }
 
-// devices is the directory of the block devices.
 const devices = "/dev"
 
 // CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
@@ -82,8 +81,6 @@ func (r Rules) checkAddress(path string) error {
 	return err
 }
 
-// checkExport refuses an export if its server is not in NBDServers, or its socket is not in
-// AllowedPaths.
 func (r Rules) checkExport(path string) error {
 	e, err := api.ParseNBD(path)
 	if err != nil {
@@ -139,8 +136,8 @@ func (r Rules) checkDevice(ctx context.Context, path, real string) error {
 		path)
 }
 
-// blockPoolAt returns the active pool of block devices that has a volume at path, "" if there is
-// none. A block device in the directory of a pool of files is not the pool's.
+// blockPoolAt returns the active pool of block devices that has a volume at path, or "". A block
+// device in the directory of a pool of files is not the pool's.
 func (r Rules) blockPoolAt(ctx context.Context, path string) (string, error) {
 	name, err := r.Storage.VolumeAt(ctx, path)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -221,7 +218,6 @@ func CheckEntry(entry string) error {
 	return nil
 }
 
-// resolve follows the links in a path. The last part of the path need not exist.
 func resolve(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real, nil
@@ -230,8 +226,8 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), err
 }
 
-// within reports whether a clean path is below dir, or below the target of links in dir; nothing is
-// within "".
+// within reports whether a clean path is below dir, or below the target of links in dir; nothing
+// is within "".
 func within(path, dir string) bool {
 	if dir == "" {
 		return false

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNoAnswer means that the filesystem of a path does not answer, for example an NFS mount while
-// its server is down. The content of the path is unknown.
+// its server is down.
 var ErrNoAnswer = errors.New("its filesystem does not answer")
 
 // statTimeout is how long a filesystem may take to answer a stat.
@@ -28,7 +28,8 @@ func Stat(path string) (unix.Stat_t, error) {
 }
 
 // DirFreeBytes returns how much a file in dir may still grow. On a tmpfs the available memory is a
-// second limit, since the kernel would kill a guest to find more. It has a time limit, as Stat has.
+// second limit, since the kernel would kill a guest to find more. It has a time limit, as Stat
+// has.
 func DirFreeBytes(dir string) (int64, error) {
 	st, err := filesystems.ask(dir, dir)
 	free := int64(st.Bavail) * st.Bsize
@@ -43,7 +44,6 @@ func DirFreeBytes(dir string) (int64, error) {
 	return min(free, available), err
 }
 
-// availableMemory reads from /proc/meminfo how much memory is available without swapping.
 func availableMemory(meminfo []byte) (int64, error) {
 	for line := range bytes.Lines(meminfo) {
 		var kib int64
@@ -59,9 +59,9 @@ var (
 	filesystems = bounded[unix.Statfs_t]{timeout: statTimeout, call: unix.Statfs, hung: map[string]int{}}
 )
 
-// bounded makes every call in its own goroutine, and abandons it after the timeout. While a call in
-// a directory has no answer, it refuses further calls there at once: an unavailable pool must not
-// cost a thread and a timeout per image.
+// bounded makes every call in its own goroutine, and abandons it after the timeout. While a call
+// in a directory has no answer, it refuses further calls there: an unavailable pool must not cost
+// a thread and a timeout per image.
 type bounded[T any] struct {
 	timeout time.Duration
 	call    func(path string, into *T) error
@@ -70,7 +70,6 @@ type bounded[T any] struct {
 	hung map[string]int // calls without an answer, by directory
 }
 
-// ask makes the call for a path in dir.
 func (b *bounded[T]) ask(dir, path string) (T, error) {
 	type answer struct {
 		value T

@@ -49,8 +49,8 @@ func CheckWritableDir(dir string) error {
 		With("path", dir)
 }
 
-// readOnlyFilesystem reports whether the filesystem of a directory is read-only according to the
-// table of mounts. Otherwise only the mount is read-only, as in the namespace of a unit.
+// readOnlyFilesystem reports whether the filesystem of a directory is read-only. Otherwise only
+// the mount is, as in the namespace of a unit.
 func readOnlyFilesystem(table, dir string) bool {
 	m, found := mountOf(table, dir)
 	return found && m.readOnly
