@@ -13,7 +13,6 @@ import (
 // ErrAbsent means that there is nothing at the path of an image.
 var ErrAbsent = errors.New("no such image")
 
-// noImage translates the error of an image that cannot be opened into the user's terms.
 func noImage(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return ErrAbsent

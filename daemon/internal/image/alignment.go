@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxAlignBytes is the largest alignment of a raw file's size that QEMU needs to write past the
-// page cache.
+// MaxAlignBytes is QEMU's largest alignment of a raw file's size for writes past the page cache.
 const MaxAlignBytes = 4096
 
 // DirectAlignBytes returns the alignment of a raw file's size that QEMU needs in a directory to
-// write past the page cache, as it does for cache none and directsync. QEMU tests the alignment
-// with a read at the beginning of the file. With hole the file begins with a hole, and the test
-// shows nothing on most filesystems. DirectAlignBytes makes and removes a file in the directory.
+// write past the page cache (cache none and directsync). QEMU tests the alignment with a read at
+// the beginning of the file. With hole the file begins with a hole, and the test shows nothing on
+// most filesystems. DirectAlignBytes makes and removes a file in the directory.
 func (s Storage) DirectAlignBytes(dir string, hole bool) (alignBytes int64, err error) {
 	answered := answered("images in "+dir+" are read past the page cache", func() (err error) {
 		alignBytes, err = directAlignBytes(dir, hole)
@@ -80,9 +79,9 @@ func probeAlign(direct *os.File) int64 {
 	return MaxAlignBytes
 }
 
-// FillFirstBlock writes zeros to the first block of a raw file if that reads as zeros, so that the
-// block is allocated and no hole. It returns when the block is on stable storage. The file must
-// have no other writer meanwhile.
+// FillFirstBlock allocates the first block of a raw file: it writes zeros if the block reads as
+// zeros. It returns when the block is on stable storage. The file must have no other writer
+// meanwhile.
 func (s Storage) FillFirstBlock(_ context.Context, path string) error {
 	f, err := s.Files.Open(path, os.O_RDWR)
 	if err != nil {
@@ -107,7 +106,6 @@ func fillFirstBlock(f *os.File) error {
 	return f.Sync()
 }
 
-// alignedBlock returns a block of memory that is aligned for I/O past the page cache.
 func alignedBlock() []byte {
 	memory := make([]byte, 2*MaxAlignBytes)
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) & (MaxAlignBytes - 1)

@@ -52,8 +52,8 @@ func allocating(dir string) (how Allocating, err error) {
 	return how, noSpace(err)
 }
 
-// Thick reports whether a file takes as much space as its volume has bytes. It returns false if
-// that is unknown: on a filesystem that reports the full size for every file.
+// Thick reports whether a file takes as much space as its volume has bytes. It returns false on a
+// filesystem that reports the full size for every file.
 func (s Storage) Thick(path string, sizeBytes int64) (bool, error) {
 	allocated, err := qemuimg.AllocatedBytes(path)
 	if err != nil || allocated < sizeBytes {
@@ -67,8 +67,8 @@ func (s Storage) Thick(path string, sizeBytes int64) (bool, error) {
 	return err == nil && how.Sparse, nil //nolint:nilerr // in a directory where no file can be made nobody can tell
 }
 
-// Allocate durably allocates space for the first sizeBytes of a file, whatever the file's content
-// and size are. The error wraps errors.ErrUnsupported if the filesystem cannot do that.
+// Allocate durably allocates space for the first sizeBytes of a file, and does not change its
+// content or size. The error wraps errors.ErrUnsupported if the filesystem cannot do that.
 func (s Storage) Allocate(_ context.Context, path string, sizeBytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDWR)
 	if err != nil {
@@ -81,7 +81,6 @@ func (s Storage) Allocate(_ context.Context, path string, sizeBytes int64) error
 	return noSpace(errors.Join(err, f.Close()))
 }
 
-// allocate changes neither the content nor the size of the file.
 func allocate(f *os.File, sizeBytes int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, sizeBytes)

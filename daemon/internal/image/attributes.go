@@ -31,7 +31,6 @@ const (
 	extentBit = 0x00000800 // FS_XFLAG_EXTSIZE
 )
 
-// fsxattr is the kernel's structure of that name.
 type fsxattr struct {
 	flags, extentBytes, extents, project, cowExtentBytes uint32
 	_                                                    [8]byte
@@ -44,7 +43,7 @@ func (x *fsxattr) request(f *os.File, number uintptr) error {
 	return nil
 }
 
-// attributesOf reads the attributes of a file. Unsupported attributes are zero.
+// attributesOf reads the attributes of a file. Unsupported ones are zero.
 func attributesOf(f *os.File) (a attributes) {
 	if flags, err := unix.IoctlGetInt(int(f.Fd()), getFlags); err == nil {
 		a.noCOW = flags&noCOWFlag != 0
@@ -59,7 +58,7 @@ func attributesOf(f *os.File) (a attributes) {
 	return a
 }
 
-// give sets the attributes of an empty file, and returns descriptions of those that the file lacks
+// give sets the attributes of an empty file, and describes the attributes that it lacks
 // afterwards. A file keeps a project that it got from its directory.
 func (a attributes) give(f *os.File) (left []string) {
 	has := attributesOf(f)
@@ -84,12 +83,12 @@ func (a attributes) give(f *os.File) (left []string) {
 	return left
 }
 
-// giveXattr makes one change after the other: a filesystem without projects may support the hint.
+// giveXattr makes each change alone: a filesystem without projects may support the hint.
 func (a attributes) giveXattr(f *os.File, has attributes) {
 	var x fsxattr
 	if a.extentBytes != 0 && x.request(f, getXattr) == nil {
 		x.flags, x.extentBytes = x.flags|extentBit, a.extentBytes
-		_ = x.request(f, setXattr) // give checks the result
+		_ = x.request(f, setXattr)
 	}
 	if a.project != 0 && has.project == 0 && x.request(f, getXattr) == nil {
 		x.project = a.project
@@ -113,9 +112,8 @@ func (s hostFiles) attributesAt(path string) attributes {
 	return attributesOf(f)
 }
 
-// AttributesLost returns descriptions of the attributes of the file at path that a new file in a
-// directory would lack. filled: another program makes the file, with content, so that only the
-// directory decides.
+// AttributesLost describes the attributes of the file at path that a new file in a directory would
+// lack. filled: another program makes the file, with content, so that only the directory decides.
 func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, err error) {
 	has := s.files().attributesAt(path)
 	if has == (attributes{}) {
@@ -145,8 +143,7 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 }
 
 // StoreLike gives the raw file at path the attributes of the file like, as far as possible, and
-// returns descriptions of the missing ones. Another program has just made the file at path, and no
-// program has it open.
+// describes the missing ones. Another program has just made the file, and no program has it open.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
 	has := s.files().attributesAt(like)
 	if has == (attributes{}) || api.IsNetwork(path) {

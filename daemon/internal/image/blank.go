@@ -16,8 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// blankLookBytes bounds how much of a file Blank reads: it must read all of a file that was filled
-// with zeros.
+// blankLookBytes bounds how much of a file Blank reads: all of a file that was filled with zeros.
 const blankLookBytes = 1 << 30
 
 // Blank reports whether an image file has no data: a raw file only holes and zeros in the bytes of
@@ -38,8 +37,6 @@ func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	return blank, errors.Join(err, f.Close())
 }
 
-// onlyZeros reports whether the beginning of a file has only holes and zeros. It returns false if
-// it would have to read more than most bytes.
 func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, error) {
 	buf, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
 	for off := int64(0); off < sizeBytes; {
@@ -64,7 +61,7 @@ func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, er
 			return false, nil
 		}
 		if n == 0 {
-			return true, nil // it became shorter
+			return true, nil
 		}
 		off += int64(n)
 	}

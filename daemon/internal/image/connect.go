@@ -17,8 +17,8 @@ import (
 )
 
 // Connect prepares the image at path for a guest of this host. It drops the host's cached pages of
-// a block device, because another host may have written to the device since. A file is its
-// filesystem's task, an export its server's.
+// a block device, because another host may have written to it since. A file is its filesystem's
+// task, an export its server's.
 func (s Storage) Connect(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
@@ -34,9 +34,9 @@ func (s Storage) Connect(ctx context.Context, path string) error {
 	return nil
 }
 
-// NotStoredError reports that data written to an image may not be on stable storage, and may never
-// get there. The kernel, or the server of an export, reports this once. The next flush still
-// succeeds, and proves nothing about earlier writes.
+// NotStoredError reports that data written to an image may never get to stable storage. The
+// kernel, or the server of an export, reports this once. The next flush still succeeds, and proves
+// nothing about earlier writes.
 type NotStoredError struct {
 	Path string
 	Err  error
@@ -75,8 +75,8 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 	return nil
 }
 
-// Flush puts the cached data of an image on stable storage, in this host or in the server of an NBD
-// export. A *NotStoredError means that this failed; any other error, that it was not tried.
+// Flush puts the cached data of an image on stable storage, in this host or in the server of an
+// NBD export. A *NotStoredError means that this failed; any other error, that it was not tried.
 func (s Storage) Flush(ctx context.Context, path string) error {
 	if api.IsNBD(path) {
 		return flushExport(ctx, s.Network, path)
@@ -91,8 +91,8 @@ func (s Storage) Flush(ctx context.Context, path string) error {
 	return errors.Join(syncOpen(f), f.Close())
 }
 
-// syncOpen is the fsync of Flush. The descriptor was opened after the writes: the kernel reports on
-// it every error that it has not reported yet.
+// syncOpen is the fsync of Flush. For a descriptor from after the writes, the kernel reports every
+// error that it has not reported yet.
 func syncOpen(f *os.File) error {
 	err := f.Sync()
 	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EROFS) {
@@ -108,7 +108,7 @@ func flushExport(ctx context.Context, at network.Access, path string) error {
 		return cannotReach(path, err)
 	}
 	defer func() { _ = e.Close() }()
-	if err := e.Flush(); err != nil { // also without an answer: the server may have met the error, and forgotten it
+	if err := e.Flush(); err != nil { // also without an answer: the server may have forgotten the error
 		return &NotStoredError{path, err}
 	}
 	return nil

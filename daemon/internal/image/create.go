@@ -16,19 +16,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// NewFile describes how an image file is made, and gives the caller its fingerprint before the file
-// gets its path, so that the caller can later distinguish it from another file there.
+// NewFile describes how an image file is made, and gives the caller its fingerprint before the
+// file gets its path.
 type NewFile struct {
-	// Temporary is the name of the unfinished file, in its final directory, on a filesystem without
-	// unnamed files. If it is empty, a random name is used. A crash may leave that file.
+	// Temporary is the name of the unfinished file, in its final directory, on a filesystem
+	// without unnamed files; empty for a random name. A crash may leave that file.
 	Temporary string
 	// Backing are the backing images of a qcow2 image, top first. They are not opened.
 	Backing []hv.Image
 	// Rights are the rights of the file, as far as its filesystem supports them. If they are nil,
 	// only root has access.
 	Rights *Rights
-	// Like is the path of an image with attributes that the file gets as far as its filesystem
-	// supports them: written in place, extent size hint and project. Optional.
+	// Like is the path of an image with attributes for the file, as far as its filesystem supports
+	// them: written in place, extent size hint and project. Optional.
 	Like string
 	// Left is called with the rights that the file could not get. Optional.
 	Left func(rights []string)
@@ -79,7 +79,6 @@ func createRBD(ctx context.Context, at network.Access, path string, sizeBytes in
 	return cannotReach(path, err)
 }
 
-// asOf gives a new file these rights, and calls tell with the missing ones.
 func asOf(f *os.File, r *Rights, tell func(left []string)) error {
 	if r == nil {
 		return nil

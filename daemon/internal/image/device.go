@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FullBytes returns the necessary size of a block device for a new qcow2 image of this size.
+// FullBytes returns the block device size that a new qcow2 image of this size needs.
 func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return qemuimg.FullBytes(ctx, sizeBytes)
 }
@@ -43,8 +43,8 @@ type ReplacedError struct{ Path, Found string }
 func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: %s", e.Path, e.Found) }
 
 // CreateOnDevice durably makes a qcow2 image of sizeBytes, which reads as zeros, on the block
-// device at path, over any existing content. The device must have the fingerprint (*ReplacedError),
-// and the size of FullBytes. It may be repeated.
+// device at path, over any existing content. The device must have the fingerprint
+// (*ReplacedError), and the size of FullBytes. It may be repeated.
 func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
 	err := qemuimg.CreateOnDevice(ctx, s.files().qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)
@@ -62,7 +62,7 @@ func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int6
 	return err
 }
 
-// TooSmallForQcow2 returns the error for a block device that is too small for a new qcow2 image of
+// TooSmallForQcow2 is the error for a block device that is too small for a new qcow2 image of
 // sizeBytes.
 func TooSmallForQcow2(path string, deviceBytes, sizeBytes, fullBytes int64) *api.Error {
 	return api.Errorf(api.CodeSizeMismatch, "%s is a block device of %s, and a qcow2 image of %s takes %s once all of it is written: nothing here makes the device larger meanwhile, so name one that has as much, or say --to-format raw",

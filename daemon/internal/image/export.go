@@ -15,7 +15,7 @@ import (
 )
 
 // inspectAddress returns the size and identity of the image at an address. A server that is down
-// does not mean that the image is absent: the error is then never ErrAbsent.
+// does not mean an absent image: the error is then never ErrAbsent.
 func inspectAddress(ctx context.Context, access network.Access, path string, format api.Format) (Info, error) {
 	if format != api.FormatRaw {
 		return Info{}, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and %s can only be raw here", path, format, api.AddressKind(path))
@@ -28,7 +28,7 @@ func inspectAddress(ctx context.Context, access network.Access, path string, for
 }
 
 // cannotReach translates the error of an image at an address. It returns ErrAbsent if a cluster
-// reports that there is no image, and hv.ErrUnavailable while the key that opens it is unavailable.
+// reports that there is no image, and hv.ErrUnavailable while its key is unavailable.
 func cannotReach(path string, err error) error {
 	var refused *api.Error
 	switch {

@@ -16,9 +16,8 @@ import (
 func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(ctx, path) }
 
 // Grow makes an image file sizeBytes large; the added bytes read as zeros. The caller makes it
-// durable (Sync). It returns nil if the file has this size already, and size_mismatch if it is
-// larger. It returns hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is
-// nothing at the path.
+// durable (Sync). It returns nil if the file has this size, size_mismatch if it is larger,
+// hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is nothing at the path.
 func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	err := qemuimg.Grow(ctx, s.files().qemuImage(img), sizeBytes)
 	var larger *SizeError

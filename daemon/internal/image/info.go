@@ -28,8 +28,8 @@ func IdentityIn(fingerprint string) string {
 }
 
 // CheckIdentity refuses (chain_changed) a location with another device or RBD image than the
-// volume's: a LUN or a logical volume with the earlier name of another holds other data. A location
-// without an identity is not compared.
+// volume's: a LUN or a logical volume with the earlier name of another holds other data. A
+// location without an identity is not compared.
 func CheckIdentity(l api.Location, found string) error {
 	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
 		return nil
@@ -40,9 +40,8 @@ func CheckIdentity(l api.Location, found string) error {
 		With("expected", l.Identity).With("found", found)
 }
 
-// CheckDevice is CheckIdentity for the present image at a location, by its fingerprint
-// (Storage.Fingerprint). It accepts an absent image. It opens nothing; a cluster opens an RBD
-// image.
+// CheckDevice is CheckIdentity for the present image at a location, by its fingerprint. It accepts
+// an absent image. It opens nothing; a cluster opens an RBD image.
 func CheckDevice(ctx context.Context, l api.Location, fingerprint func(ctx context.Context, path string) (string, error)) error {
 	if l.Identity == "" {
 		return nil
@@ -68,8 +67,7 @@ func Prefixed(verdict string, err error) error {
 	return &said
 }
 
-// identityAt returns the identity of the file or device at a location, which must be the
-// location's.
+// identityAt returns the identity of the image at a location, which must be the location's.
 func identityAt(l api.Location) (string, error) {
 	fingerprint, err := location.Fingerprint(l.Path)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Needs are the requirements of a new image on the filesystem of its directory.
+// Needs are the requirements of a new image on its filesystem.
 type Needs struct {
 	// FileBytes is the maximum size of the file.
 	FileBytes int64
@@ -29,10 +29,10 @@ type Needs struct {
 	Kept bool
 }
 
-// LimitError lists the requirements of an image that the filesystem of a directory does not meet.
+// LimitError lists an image's requirements that the filesystem of a directory does not meet.
 type LimitError struct {
 	Dir string
-	// Kind is the type of the filesystem, with the kernel's name.
+	// Kind is the kernel's name of the filesystem's type.
 	Kind string
 	// Lacks are sentences about the filesystem, without their subject.
 	Lacks []string
@@ -42,13 +42,12 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the filesystem of %s (%s) %s; use a directory of another filesystem", e.Dir, e.Kind, strings.Join(e.Lacks, ", and "))
 }
 
-// refusal returns the error for a requested action (what).
 func (e *LimitError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodeInvalidArgument, "cannot %s: %v", what, e).With("path", e.Dir).With("filesystem", e.Kind)
 }
 
-// check tests the operations on an image with a file of the directory, which can be opened again at
-// path. It returns a *LimitError for those that the filesystem does not support.
+// check tests the operations on an image with a file of the directory, which can be opened again
+// at path. It returns a *LimitError for those that the filesystem does not support.
 func (n Needs) check(f *os.File, path, dir string) error {
 	var lacks []string
 	for _, need := range []struct {
@@ -87,8 +86,8 @@ func limitOf(dir string, lacks ...string) *LimitError {
 	return limit
 }
 
-// hasLinks reports whether a file can be linked in a directory. If this program dies in between, an
-// empty file remains.
+// hasLinks reports whether a file can be linked in a directory. If this program dies in between,
+// an empty file remains.
 func hasLinks(f *os.File, dir string) (bool, error) {
 	name := filepath.Join(dir, qemuimg.TemporaryName())
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
@@ -111,7 +110,6 @@ func hasLocks(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// hasDirect reports whether a file can be opened past the page cache.
 func hasDirect(path string) (bool, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
 	if errors.Is(err, unix.EINVAL) {
@@ -123,14 +121,13 @@ func hasDirect(path string) (bool, error) {
 	return true, f.Close()
 }
 
-// outlives reports whether the files of a directory survive a reboot.
 func outlives(dir string) (bool, error) {
 	inMemory, err := location.InMemory(dir)
 	return !inMemory, err
 }
 
-// CheckFileBytes returns a *LimitError if the filesystem of a file cannot hold a file of this size.
-// It changes nothing, so it does not find a server's limit.
+// CheckFileBytes returns a *LimitError if the filesystem of a file cannot hold a file of this
+// size. It changes nothing, so it does not find a server's limit.
 func (s Storage) CheckFileBytes(path string, bytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -148,8 +145,7 @@ func holdsNone(bytes int64) string {
 	return "holds no file of " + api.ExactBytes(bytes) + ", which the image may need"
 }
 
-// mayReach reports whether a file can become this large according to the kernel's filesystem. It
-// changes nothing.
+// mayReach reports whether the kernel's filesystem permits a file of this size.
 func mayReach(f *os.File, bytes int64) (bool, error) {
 	_, err := f.Seek(bytes, io.SeekStart)
 	if errors.Is(err, unix.EINVAL) {
@@ -174,8 +170,7 @@ func holds(f *os.File, bytes int64) (bool, error) {
 	return err == nil, err
 }
 
-// hasHoles reports whether unwritten parts of a file take no space, according to the filesystem. It
-// makes the file larger.
+// hasHoles reports whether unwritten parts of a file take no space. It makes the file larger.
 func hasHoles(f *os.File) (bool, error) {
 	const trialBytes = 1 << 20
 	if err := f.Truncate(trialBytes); err != nil {

@@ -23,9 +23,9 @@ type Locks struct {
 	Writes bool
 }
 
-// For each permission QEMU locks one byte of a file, from the first of these on, if it may need the
-// permission, and one byte if it denies the permission to others (block/file-posix.c). Each range
-// has 64 bytes. libvirt uses lower bytes.
+// QEMU locks one byte of a file for each permission that it may need, from the first of these on,
+// and one for each permission that it denies to others (block/file-posix.c). Each range has 64
+// bytes. libvirt uses lower bytes.
 const (
 	lockMayBase    = 100
 	lockOthersBase = 200
@@ -34,8 +34,8 @@ const (
 	lockMayWrite = 1
 )
 
-// Locks reads the locks of a file, and takes none. It reports no locks for a device, and on a
-// filesystem without locks: QEMU's locks of a device belong to its node, and each guest has its own
+// Locks reads the locks of a file, and takes none. It reports no locks on a filesystem without
+// locks, and for a device: QEMU's locks of a device belong to its node, and each guest has its own
 // nodes.
 func (s Storage) Locks(_ context.Context, path string) (Locks, error) {
 	if api.IsNetwork(path) {

@@ -43,7 +43,7 @@ func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 }
 
 // PayloadBytes returns the size of the decrypted content of a LUKS container, from the header,
-// because no guest can write to it.
+// which no guest can write.
 func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
 	n, err := qemuimg.VirtualSize(ctx, s.files().qemuImage(img))
 	if err != nil {

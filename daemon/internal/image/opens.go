@@ -22,7 +22,7 @@ type OpenError struct {
 	Path string
 	Mode os.FileMode
 	UID  uint32
-	// NotGiven: root may not make QEMU's user the owner of the image, so neither may libvirt.
+	// NotGiven: root, and so libvirt, may not make QEMU's user the owner of the image.
 	NotGiven bool
 }
 
@@ -39,15 +39,14 @@ func (e *OpenError) Error() string {
 		who, e.Path, e.UID, e.Mode.Perm(), why, api.ShellLine("chown", "--", who, e.Path), api.ShellLine("setfacl", "-m", "u:"+who+":rw", "--", e.Path))
 }
 
-// refusal returns the error for a requested action (what).
 func (e *OpenError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: %v", what, e).With("path", e.Path).With("user", UserName(e.User))
 }
 
-// MayOpen returns nil if a process of this user can open the image at path for reading and writing,
-// after libvirt has given the image to the user as far as it does, and an *OpenError if not. It
-// tries to open the image: only the kernel, and the server of a mount, know. The image may belong
-// to the user for a moment during the test, so no program may have it open.
+// MayOpen returns nil if a process of this user can open the image at path for reading and
+// writing, after libvirt has given the image to the user as far as it does, and an *OpenError if
+// not. It tries to open the image: only the kernel, and the server of a mount, know. The image may
+// belong to the user for a moment during the test, so no program may have it open.
 func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
@@ -124,7 +123,7 @@ func (u qemuUser) mayConnectTo(socket string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	err = u.access.MayConnect(ctx, userOf(u.who), f)
@@ -143,9 +142,8 @@ func (u qemuUser) openAs(f *os.File) error {
 }
 
 // TryDirectory makes an image in a directory, tests the needed operations, checks it with MayOpen,
-// and removes it. It returns a *LimitError for what the filesystem does not support. It does not
-// use MayOpen if libvirt does not give images to QEMU's user: it is then unknown who may open an
-// image there.
+// and removes it. It returns a *LimitError for unsupported operations. It does not use MayOpen if
+// libvirt does not give images to QEMU's user: it is then unknown who may open an image there.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	return answered("an image can be made in "+dir, func() error { return s.user(who).tryDirectory(dir, needs) })
 }
@@ -172,8 +170,7 @@ func (u qemuUser) tryDirectory(dir string, needs Needs) error {
 	return err
 }
 
-// trialFile makes a file in a directory. The file can be opened again at path until remove is
-// called.
+// trialFile makes a file in a directory, which can be opened again at path until remove is called.
 func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 	f, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	if err == nil {

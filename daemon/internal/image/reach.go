@@ -39,7 +39,6 @@ func (e *ReachError) Error() string {
 		UserName(e.User), e.Dir, e.Mode.Perm())
 }
 
-// refusal returns the error for a requested action (what) with path.
 func (e *ReachError) refusal(what, path string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: QEMU would not get to %s: %v", what, path, e).With("directory", e.Dir)
 }
@@ -48,8 +47,8 @@ func (e *ReachError) refusal(what, path string) *api.Error {
 const reachTimeout = 5 * time.Second
 
 // Reach returns nil if a process of this user can reach the files in a directory, through links
-// too, and a *ReachError if not. MayOpen checks whether the user may open an image there: libvirt
-// gives images to QEMU's user, but not directories.
+// too, and a *ReachError if not. libvirt gives images to QEMU's user (see MayOpen), but not
+// directories.
 func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {
 		return nil
@@ -57,7 +56,6 @@ func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	return answered("QEMU gets to "+dir, func() error { return s.user(who).reach(dir) })
 }
 
-// answered calls look, a check described by what, with a time limit.
 func answered(what string, look func() error) error {
 	answer := make(chan error, 1)
 	go func() { answer <- look() }()
@@ -99,7 +97,7 @@ func (u qemuUser) pass(dir string) (os.FileMode, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	if err = u.access.MayPass(ctx, userOf(u.who), f); err == nil {

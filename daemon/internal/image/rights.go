@@ -65,7 +65,7 @@ func readRights(ctx context.Context, privileged sandbox.Privileged, f *os.File) 
 		return nil, nil //nolint:nilnil // a device has none of its own
 	}
 	r := &Rights{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 0o777}
-	// Reading what libvirt remembers needs CAP_SYS_ADMIN. Without it, or on a filesystem without
+	// Reading libvirt's attributes needs CAP_SYS_ADMIN. Without it, or on a filesystem without
 	// such attributes, nothing is found.
 	remembered := func(f *os.File, name string) ([]byte, error) { return privileged.Attribute(ctx, f, name) }
 	var owner []byte
@@ -116,15 +116,15 @@ func refused(err error) bool {
 	return false
 }
 
-// GiveRights durably gives the image file at path these rights. It returns descriptions of the
-// rights that the filesystem does not support or does not let root change; a missing right gives no
-// user more access.
+// GiveRights durably gives the image file at path these rights. It describes the rights that the
+// filesystem does not support or does not let root change; a missing right gives no user more
+// access.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.files().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
 // GiveBack gives the image file at path the owner and the label of these rights, which libvirt
-// changes while a guest has it. Otherwise it is like GiveRights.
+// changes for a guest. Otherwise it is like GiveRights.
 func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.files().onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)
@@ -200,7 +200,6 @@ func giveLabel(f *os.File, r *Rights) (left []string, err error) {
 	return left, err
 }
 
-// changed records a change that the filesystem refused.
 func changed(what string, err error, left *[]string) error {
 	if err == nil {
 		return nil
@@ -212,8 +211,8 @@ func changed(what string, err error, left *[]string) error {
 	return fmt.Errorf("change %s: %w", what, err)
 }
 
-// groupBits returns the access list's permissions of the file's own group (r, w and x). The mode of
-// such a file has the list's maximum in that place.
+// groupBits returns the access list's permissions of the file's own group (r, w and x). The mode
+// of such a file has the list's maximum there.
 func groupBits(acl []byte) uint32 {
 	const (
 		header, entry  = 4, 8

@@ -22,13 +22,13 @@ type Stamp struct {
 	// ModifiedNS is when a file was last written, by its filesystem. Changes of its owner, mode or
 	// label do not count.
 	ModifiedNS int64 `json:"modified_ns,omitempty"`
-	// Sectors is how many sectors of a block device were written or discarded in this boot, as
-	// counted by the kernel of this host. It does not include writes of other hosts. The number of
-	// writes is not usable: Linux counts a flush as a write of no sectors.
+	// Sectors is how many sectors of a block device this host's kernel has written or discarded in
+	// this boot. It does not include writes of other hosts. The number of writes is not usable:
+	// Linux counts a flush as a write of no sectors.
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
 	// Boot is the id of the boot when the stamp was read, and BootedNS the start of that boot, by
-	// the clock of this host.
+	// this host's clock.
 	Boot     string `json:"boot,omitempty"`
 	BootedNS int64  `json:"-"`
 }
@@ -43,8 +43,8 @@ const (
 	Changed
 )
 
-// ChangeSince reports whether the image with this stamp was written since the earlier stamp, nil
-// for none. why is the reason if the result is unknown.
+// ChangeSince reports whether the image was written since the earlier stamp, nil for none. why is
+// the reason of an unknown result.
 func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 	switch {
 	case earlier == nil:
@@ -63,18 +63,18 @@ func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 	return Unchanged, ""
 }
 
-// WrittenSince reports whether the image with this stamp is known to have been written since the
-// earlier stamp. Callers that need proof that it was not written use ChangeSince.
+// WrittenSince reports whether the image is known to have been written since the earlier stamp.
+// For proof that it was not written use ChangeSince.
 func (s Stamp) WrittenSince(earlier Stamp) bool {
 	change, _ := s.ChangeSince(&earlier)
 	return change == Changed
 }
 
-// RebootedSince reports whether the host was booted since the earlier stamp was read.
+// RebootedSince reports whether the host was booted since the earlier stamp.
 func (s Stamp) RebootedSince(earlier Stamp) bool { return s.Boot != earlier.Boot }
 
-// UntouchedInItsBoot reports whether the image is known not to have been written since the host was
-// booted.
+// UntouchedInItsBoot reports whether the image is known not to have been written since the host
+// was booted.
 func (s Stamp) UntouchedInItsBoot() bool {
 	switch {
 	case s.Boot == "":
@@ -91,13 +91,12 @@ const (
 	statSectorsDiscarded = 13
 )
 
-// sysBlock is a variable for the tests.
 var sysBlock = "/sys/dev/block"
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Stamp reads the stamp of the image at path. For an image at an address it has only the size. It
-// returns ErrAbsent if there is nothing.
+// Stamp reads the stamp of the image at path, only the size at an address. It returns ErrAbsent if
+// there is nothing.
 func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	if api.IsNetwork(path) {
 		is, err := inspectAddress(ctx, s.Network, path, api.FormatRaw)
@@ -128,7 +127,6 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	return Stamp{}, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
 }
 
-// nfsMagic is a variable for the tests.
 var nfsMagic int64 = unix.NFS_SUPER_MAGIC
 
 // stat reads the metadata of a file or device. It opens a file on NFS for that: otherwise the
@@ -155,8 +153,6 @@ func (s hostFiles) stat(path string, st *unix.Stat_t) error {
 	return failed("stat", unix.Fstat(int(f.Fd()), st))
 }
 
-// sectorsChanged returns how many sectors of a block device were written, or discarded, in this
-// boot.
 func sectorsChanged(dev uint64) (sectors int64, err error) {
 	file := filepath.Join(sysBlock, fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)), "stat")
 	text, err := os.ReadFile(file)

@@ -24,7 +24,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// SizeError reports that an image does not have the size that the caller expects.
+// SizeError reports that an image does not have the expected size.
 type SizeError = qemuimg.SizeError
 
 // Storage is the files and devices of this host. Its methods may be called from any goroutine.
@@ -113,8 +113,8 @@ func (s hostFiles) find(path string) (*openfile.Image, error) {
 	return found, nil
 }
 
-// RealPath returns the path of the image without links. It refuses anything that is no image, or is
-// where no image may be, and returns ErrAbsent if there is nothing.
+// RealPath returns the path of the image without links. It refuses anything that is no image, or
+// is where no image may be, and returns ErrAbsent if there is nothing.
 func (s Storage) RealPath(path string) (string, error) {
 	if api.IsNetwork(path) {
 		return path, nil
@@ -128,8 +128,8 @@ func (s Storage) RealPath(path string) (string, error) {
 }
 
 // ReadBacking returns the base images of the image at path, from its header and those below it, if
-// its stated format is qcow2. It refuses (unsupported_disk) a header that does not state the format
-// of the next image, and an image that is not a file or device of this host.
+// its stated format is qcow2. It refuses (unsupported_disk) a header that does not state the
+// format of the next image, and an image that is not a file or device of this host.
 func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	if api.IsNetwork(path) {
 		return "", nil // Inspect refuses all formats but raw
@@ -149,7 +149,6 @@ func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) 
 	return api.NewBacking(images), nil
 }
 
-// linkToNothing returns the target of a dangling symbolic link.
 func linkToNothing(path string, why error) (to string, is bool) {
 	if !errors.Is(why, fs.ErrNotExist) {
 		return "", false
@@ -158,7 +157,6 @@ func linkToNothing(path string, why error) (to string, is bool) {
 	return to, err == nil
 }
 
-// badImage translates the error of an unusable image into the user's terms.
 func badImage(path string, format api.Format, err error) error {
 	var changed *qemuimg.ChainError
 	if errors.As(err, &changed) {
@@ -180,15 +178,15 @@ func badImage(path string, format api.Format, err error) error {
 	return cannotOpen(path, err)
 }
 
-// cannotOpen returns the error for an existing image that cannot be opened or read: a device
-// without a medium, a broken device, or a device that another program has opened exclusively.
+// cannotOpen returns the error for an existing image that cannot be opened: a device without a
+// medium, a broken device, or a device that another program has opened exclusively.
 func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
 
-// RemoveMade is Remove for an image that Create has made, with its fingerprint if that is known. It
-// also deletes an RBD image once no client has it open, but not another image that is at its
-// address by now.
+// RemoveMade is Remove for an image that Create has made, with its fingerprint if known. It also
+// deletes an RBD image once no client has it open, but not another image that is at its address by
+// now.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	if !api.IsRBD(path) {
 		return s.Remove(ctx, path)
@@ -276,8 +274,8 @@ func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeByt
 // InMemory reports whether a reboot deletes the files in dir.
 func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
 
-// Answers returns an error if the server of an NBD export answers neither a read nor a flush within
-// a time that suffices for any server. It tests nothing else.
+// Answers returns an error if the server of an NBD export answers neither a read nor a flush
+// within a time that suffices for any server.
 func (s Storage) Answers(ctx context.Context, path string) error {
 	if err := s.Network.Answers(ctx, path); err != nil {
 		return cannotReach(path, err)
@@ -285,7 +283,7 @@ func (s Storage) Answers(ctx context.Context, path string) error {
 	return nil
 }
 
-// Fence refuses an image if it is known that nothing stops the unfinished writes of a killed client
+// Fence refuses an image if it is known that nothing stops a killed client's unfinished writes
 // there.
 func (s Storage) Fence(ctx context.Context, path string) error {
 	if err := s.Network.Fence(ctx, path); err != nil {
@@ -294,11 +292,11 @@ func (s Storage) Fence(ctx context.Context, path string) error {
 	return nil
 }
 
-// InUse describes who holds the image: a mount, a device mapper or loop device, swap. It returns ""
-// if nothing does as far as this host can see. A free block device can be opened exclusively; a
-// file may be the content of a loop device. For an NBD export nothing can be seen. For an RBD image
-// the result covers clients on all hosts, except the number of clients that ours returns; ours may
-// be nil.
+// InUse describes who holds the image: a mount, a device mapper or loop device, swap. It returns
+// "" if nothing does as far as this host can see. A free block device can be opened exclusively; a
+// file may be the content of a loop device. For an NBD export nothing can be seen. For an RBD
+// image the result covers clients on all hosts, except the number of clients that ours returns;
+// ours may be nil.
 func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsNetwork(path) {
 		who, err := s.Network.Holders(ctx, path, ours)
@@ -327,7 +325,6 @@ func (s Storage) InUse(ctx context.Context, path string, ours func(context.Conte
 	return "", f.Close()
 }
 
-// loopDeviceOf returns the loop device of a file, "" if there is none.
 func loopDeviceOf(path string) (string, error) {
 	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -350,7 +347,6 @@ func loopDeviceOf(path string) (string, error) {
 	return "", nil
 }
 
-// loopDevice returns the device of a backing_file in /sys.
 func loopDevice(backingFile string) string {
 	return filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(backingFile))))
 }

@@ -24,7 +24,6 @@ func userOf(who hv.ProcessUser) sandbox.User {
 	return sandbox.User{UID: int(who.UID), GID: int(who.GID), Groups: groupsOf(who)}
 }
 
-// groupsOf returns the groups that libvirt gives QEMU's user.
 func groupsOf(who hv.ProcessUser) []int {
 	groups := []int{int(who.GID)}
 	u, err := user.LookupId(strconv.FormatUint(uint64(who.UID), 10))

@@ -17,8 +17,8 @@ import (
 // Written reports whether a process of this host has a file open for writing: the kernel grants no
 // read lease on such a file. On NFS, where the kernel's leases depend on the server's delegations,
 // it reports by QEMU's locks whether a QEMU of any host has. For devices and exports, and on a
-// filesystem without leases, this is unknown: false. An error means that the kernel should know and
-// did not answer.
+// filesystem without leases, this is unknown: false. An error means that the kernel should know
+// and did not answer.
 func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	if api.IsNetwork(path) {
 		return false, nil
@@ -30,7 +30,7 @@ func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = f.Close() }() // this also ends the lease
+	defer func() { _ = f.Close() }()
 	nfs, err := onNFS(f)
 	if err != nil {
 		return false, err
@@ -53,7 +53,6 @@ func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	return false, fmt.Errorf("ask for a lease of %s: %w", path, err)
 }
 
-// onNFS reports whether an open file is on NFS.
 func onNFS(f *os.File) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
