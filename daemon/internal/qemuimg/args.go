@@ -7,22 +7,21 @@ import (
 	"strconv"
 )
 
-// The command lines. Every function of this file returns a command line that begins with the verb.
-// Each image in it has its format before it, or is a description that begins with driver=; a test
-// checks all of them.
+// Every function of this file returns a command line that begins with the verb. Each image in it
+// has its format before it, or is a description that begins with driver=; a test checks all of
+// them.
 
 // overlayOptions: with subclusters of 2 KiB a random 4 KiB write does not copy 64 KiB (14 times
 // fewer bytes written). Without lazy_refcounts QEMU flushes the data before the entry that names
-// it, and then the entry. The guest waits for the second flush: half of its first write to a place.
-// But a power cut between the two leaves the old data. With lazy_refcounts an unanswered write
-// could leave neither old nor new data.
+// it, and then the entry. The guest waits for the second flush: half of its first write to a
+// place. But a power cut between the two leaves the old data. With lazy_refcounts an unanswered
+// write could leave neither old nor new data.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
-// encryptOptions are the options of an overlay over a LUKS container. The milliseconds of CPU time
-// for hashing the passphrase follow.
+// encryptOptions are the options of an overlay over a LUKS container, before the milliseconds of
+// CPU time for hashing the passphrase.
 const encryptOptions = ",encrypt.format=" + formatLUKS + ",encrypt.key-secret=" + keyID + ",encrypt.iter-time="
 
-// withKey adds a key to a command line; file is the child's name for the key's open file.
 func withKey(args []string, file string) []string {
 	return slices.Insert(slices.Clone(args), 1, "--object", secretObject(file))
 }
@@ -40,10 +39,9 @@ func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []st
 	}
 }
 
-// createOptions are the options of an image that is no overlay.
 const createOptions = "compat=1.1"
 
-// createArgs does not open the backing image (-u), if there is one.
+// createArgs does not open the backing image (-u).
 func createArgs(path string, backing *Image, sizeBytes int64) []string {
 	args := []string{"create", "-q", "-f", FormatQCOW2, "-o", createOptions}
 	if backing != nil {
@@ -52,7 +50,6 @@ func createArgs(path string, backing *Image, sizeBytes int64) []string {
 	return append(args, path, strconv.FormatInt(sizeBytes, 10))
 }
 
-// measureArgs measures the size of an image, and opens none.
 func measureArgs(options string, sizeBytes int64) []string {
 	return []string{"measure", "--output", "json", "-O", FormatQCOW2, "-o", options, "--size", strconv.FormatInt(sizeBytes, 10)}
 }

@@ -59,7 +59,6 @@ func ClusterBytes(i Image) (int64, error) {
 	return h.clusterBytes, nil
 }
 
-// backingFormat finds the header extension with the format of the backing file.
 func backingFormat(header []byte, version, headerBytes uint32) string {
 	at := uint64(qcow2HeaderBytesV2)
 	if version > 2 {

@@ -20,7 +20,7 @@ const (
 	maxBitmapEntryBytes = bitmapEntryBytes + 16 + 1024
 )
 
-// bitmapNames reads the names of the dirty bitmaps, including bitmaps that are marked as in use.
+// bitmapNames reads the names of the dirty bitmaps, including bitmaps marked as in use.
 func (h *Header) bitmapNames(r io.ReaderAt) (names []string, err error) {
 	if h.bitmaps == nil {
 		return nil, nil
@@ -61,7 +61,7 @@ type Properties struct {
 	// Bitmaps are the names of its dirty bitmaps in the header. While QEMU has the image open for
 	// writing, it may have others, or fewer.
 	Bitmaps []string
-	// Layout lists the qemu-img options that make it differ from images that Volferry makes.
+	// Layout lists its qemu-img options that images of Volferry do not have.
 	Layout []string
 }
 
@@ -83,7 +83,6 @@ func ReadProperties(path string) (Properties, error) {
 	return Properties{names, h.unusual()}, nil
 }
 
-// unusual returns the qemu-img options that make the image differ from an image with createOptions.
 func (h *Header) unusual() (options []string) {
 	add := func(is bool, option string) {
 		if is {

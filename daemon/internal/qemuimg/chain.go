@@ -17,7 +17,7 @@ import (
 // changed since.
 type ChainError struct {
 	Path string
-	// Is and Stored are the backing image in the header and the stored one, nil for none.
+	// Is is the backing image in the header, Stored the stored one; nil for none.
 	Is, Stored *Image
 }
 
@@ -93,7 +93,6 @@ func openBelow(o *opened) (*opened, error) {
 	return below, nil
 }
 
-// backing returns the backing image in the header, nil if there is none.
 func (o *opened) backing() (*Image, error) {
 	if o.Format != FormatQCOW2 {
 		return nil, nil
@@ -109,10 +108,10 @@ func (o *opened) backing() (*Image, error) {
 	return &Image{Path: path, Format: h.BackingFormat}, nil
 }
 
-// ReadChain returns the backing image of a qcow2 image, with all images below it, from the headers.
-// It returns nil if the image has no backing image, or its stated format is raw. It returns an
-// *ImageError if a header does not state the format of the next image, or an image is not a file or
-// device of this host.
+// ReadChain returns the backing image of a qcow2 image, with all images below it, from the
+// headers. It returns nil for an image without a backing image or with the stated format raw, and
+// an *ImageError if a header does not state the format of the next image, or an image is not a
+// file or device of this host.
 func ReadChain(i Image) (*Image, error) {
 	var below *Image
 	at, files := &below, i.Files
@@ -150,7 +149,6 @@ func unnamedFormat(path, backing string) *ImageError {
 		"if you know it, write it down while no guest has the image: `%s`, with raw or qcow2 for FORMAT", backing, rebaseLine(backing, path))}
 }
 
-// rebaseLine returns the command that writes the backing file and its format into a header.
 func rebaseLine(backing, image string) string {
 	return api.ShellLine("qemu-img", "rebase", "-u", "-f", "qcow2", "-b", backing, "-F", "FORMAT", "--", image)
 }
@@ -175,9 +173,9 @@ func backingPath(image, backing string) (string, error) {
 	return BackingPath(image, backing), nil
 }
 
-// BackingPath returns the clean path of the file that QEMU opens for the path in an image's header,
-// which may be relative to the image. If .. follows a symbolic link, the text does not suffice, and
-// it resolves the path as the kernel does.
+// BackingPath returns the clean path of the file that QEMU opens for the path in an image's
+// header, which may be relative to the image. If .. follows a symbolic link, it resolves the path
+// as the kernel does.
 func BackingPath(image, named string) string {
 	if !filepath.IsAbs(named) {
 		dir, _ := filepath.Split(image)

@@ -18,21 +18,19 @@ import (
 // maxOutputBytes bounds the kept end of stdout, and of stderr.
 const maxOutputBytes = 16 << 10
 
-// childOptions are the options of one run.
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
 	files    []*os.File             // optional; the arguments name them by childFile
 	written  []int                  // the indexes of files that are open for reading and are written to
-	// passphrase, if not nil, is the key keyID in the arguments. The child gets it only through an
-	// open file.
+	// passphrase, if not nil, is the key keyID in the arguments, which the child gets only through
+	// an open file.
 	passphrase []byte
 }
 
-// childFile is a child's name for an open file that it inherits. The child opens the very file by
-// this name, whatever is at the file's path meanwhile.
+// childFile is a child's name for an inherited open file. The child opens the very file by this
+// name, whatever is at the file's path meanwhile.
 func childFile(number int) string { return child.FileName(number) }
 
-// inOurWords replaces a child's names of files by the files' paths.
 func inOurWords(text string, files []*os.File) string {
 	for i, f := range slices.Backward(files) {
 		text = strings.ReplaceAll(text, childFile(i), f.Name())
@@ -67,7 +65,7 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	return string(stdout.kept), err
 }
 
-// outputTail keeps the end of a stream, and reports the progress lines of qemu-img -p, which are "
+// outputTail keeps the end of a stream, and reports the progress lines of qemu-img -p: "
 // (12.34/100%)\r".
 type outputTail struct {
 	report func(fraction float64)

@@ -17,10 +17,8 @@ const (
 	childOpenFiles         = 1024
 )
 
-// childEnvironment is the whole environment of a child.
 func childEnvironment() []string { return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"} }
 
-// confine limits the resources of a child that has just been started.
 func confine(pid int) error {
 	for _, bound := range []struct {
 		name     string
@@ -38,7 +36,6 @@ func confine(pid int) error {
 	return nil
 }
 
-// lower lowers a limit of a process, unless the present limit is smaller.
 func lower(pid, resource int, most uint64) error {
 	var limit unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &limit); err != nil {

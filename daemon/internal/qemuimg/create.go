@@ -29,9 +29,8 @@ func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) er
 	})
 }
 
-// VirtualSize returns the number of bytes that a guest sees, without running qemu-img: the size of
-// a raw file or block device, or the size in a qcow2 header. It returns an *ImageError for an
-// unusable image.
+// VirtualSize returns the number of bytes that a guest sees: the size of a raw file or block
+// device, or the size in a qcow2 header. It returns an *ImageError for an unusable image.
 func VirtualSize(_ context.Context, image Image) (int64, error) {
 	o, err := open(image, os.O_RDONLY)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileMode is the default mode of every new image: only its owner may read a guest's data.
+// fileMode is the default mode of every new image.
 const fileMode = 0o600
 
-// NewFile describes how a file is made, and has functions that are called before the file gets its
+// NewFile describes how a file is made, with functions that are called before the file gets its
 // path.
 type NewFile struct {
-	// Temporary is the name of the unfinished file, in its final directory, on a filesystem without
-	// unnamed files. No other file may use that name. If it is empty, a random name is used.
+	// Temporary is the name of the unfinished file, in its final directory, on a filesystem
+	// without unnamed files; empty for a random name. No other file may use that name.
 	Temporary string
 	// Empty is called when the file has no bytes yet. Optional.
 	Empty func(file *os.File)
-	// Filled is called when the file is complete and not yet durable, to make changes that must be
+	// Filled is called when the file is complete and not yet durable, for changes that must be
 	// durable with it. An error ends the creation. Optional.
 	Filled func(file *os.File) error
 	// Whole is called when the file is complete and durable, and before it gets its path. An error
@@ -76,13 +76,13 @@ func createWhole(image Image, about NewFile, fill func(f *os.File) error) error 
 	return dir.Sync()
 }
 
-// openNameless makes an unnamed file in a directory. It is a variable for the tests.
+// openNameless makes an unnamed file in a directory.
 var openNameless = func(dir int) (int, error) {
 	return unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, fileMode)
 }
 
-// newFile makes an empty file in a directory: unnamed, or, on a filesystem without such files
-// (NFS), with a temporary name.
+// newFile makes an empty file in a directory: unnamed, or with a temporary name on a filesystem
+// without such files (NFS).
 func newFile(dir *os.File, temporary string) (f *os.File, named bool, err error) {
 	fd, err := openNameless(int(dir.Fd()))
 	if err == nil {

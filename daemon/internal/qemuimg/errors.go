@@ -11,8 +11,8 @@ import (
 // ErrBusy means that a block device is mounted, or part of another device.
 var ErrBusy = errors.New("it is mounted, or part of another device")
 
-// ImageError reports that an image may not be passed to qemu-img, or is not the image that the
-// caller described.
+// ImageError reports that an image may not be passed to qemu-img, or is not as the caller
+// described it.
 type ImageError struct {
 	Path   string
 	Reason string
@@ -31,9 +31,8 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("%s has %d bytes, needs exactly %d", e.Path, e.Bytes, e.WantBytes)
 }
 
-// MismatchError reports that two images of equal size do not hold the same bytes, and the first
-// difference. Offset is exact to the byte for two raw images, and to the sector (512 bytes)
-// otherwise.
+// MismatchError reports the first difference of two images of equal size. Offset is exact to the
+// byte for two raw images, and to the sector (512 bytes) otherwise.
 type MismatchError struct {
 	Src    string
 	Dst    string

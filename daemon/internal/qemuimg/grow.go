@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Grow makes an image file sizeBytes large. The caller flushes it: a sync by Grow could consume the
-// kernel's only report of a lost write. The added bytes read as zeros and take no space yet. It
-// returns nil if the file has this size, and a *SizeError, without a change, if it is larger. The
-// path must be the file's own: a symbolic link or a device is an *ImageError. No other program may
-// have the image open; for a qcow2 image QEMU's lock ensures that (*CommandError).
+// Grow makes an image file sizeBytes large. The caller flushes it: a sync by Grow could consume
+// the kernel's only report of a lost write. The added bytes read as zeros and take no space yet.
+// It returns nil if the file has this size, and a *SizeError, without a change, if it is larger. A
+// symbolic link or a device is an *ImageError. No other program may have the image open; for a
+// qcow2 image QEMU's lock ensures that (*CommandError).
 func Grow(ctx context.Context, image Image, sizeBytes int64) error {
 	o, err := open(image, os.O_RDWR|unix.O_NOFOLLOW)
 	if err != nil {

@@ -46,9 +46,8 @@ const (
 	autoclearBitmaps        = 1 << 0
 )
 
-// Header has the needed fields of a qcow2 header. It is an error if the image has an external data
-// file, is encrypted other than as LUKS, is marked corrupt, or has features that this package does
-// not know.
+// Header has the needed fields of a qcow2 header. An external data file, other encryption than
+// LUKS, the mark of a corrupt image, and unknown features are errors.
 type Header struct {
 	Version       int
 	SizeBytes     int64
@@ -68,7 +67,6 @@ type Header struct {
 	l1Entries    int
 }
 
-// whole refuses an image with content that a copy would lose.
 func (h *Header) whole(path string) error {
 	if h.Snapshots > 0 {
 		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose; while no guest has it, `%s` lists them and `%s` deletes one", h.Snapshots, api.ShellLine("qemu-img", "snapshot", "-l", "--", path), api.ShellLine("qemu-img", "snapshot", "-d", "NAME", "--", path))}
@@ -76,7 +74,7 @@ func (h *Header) whole(path string) error {
 	return nil
 }
 
-// parseHeader parses a header strictly: it refuses everything that it does not understand.
+// parseHeader refuses everything that it does not understand.
 func parseHeader(r io.ReaderAt) (*Header, error) {
 	var fixed [qcow2HeaderBytesV3]byte
 	n, err := r.ReadAt(fixed[:], 0)
@@ -139,7 +137,7 @@ func parseHeader(r io.ReaderAt) (*Header, error) {
 		return nil, err
 	}
 	if h.Version == 2 || be.Uint64(fixed[88:])&autoclearBitmaps == 0 {
-		h.bitmaps = nil // a program without bitmap support has written to the image, and QEMU drops them
+		h.bitmaps = nil // a program without bitmap support has written to the image: QEMU drops them
 	}
 	return h, nil
 }
@@ -168,8 +166,7 @@ func (h *Header) geometry(size, l1Offset uint64, l1Entries uint32) error {
 	return nil
 }
 
-// names reads the backing file's name and format from the first cluster, where the format keeps
-// both.
+// names reads the backing file's name and format from the first cluster.
 func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingBytes uint32) error {
 	end := uint64(len(first))
 	if backingOffset != 0 && backingBytes != 0 {

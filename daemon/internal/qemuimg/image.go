@@ -12,24 +12,22 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// The image formats for qemu-img.
 const (
 	FormatRaw   = "raw"
 	FormatQCOW2 = "qcow2"
 )
 
-// maxPathBytes is PATH_MAX without its terminator.
 const maxPathBytes = 4095
 
 // Image is an image of this host: the absolute path of a regular file or block device and its
-// stated format. Backing is the stored backing image, nil if it has none: the header must agree,
-// and no other image is ever opened.
+// stated format. Backing is the stored backing image, or nil: the header must agree, and no other
+// image is ever opened.
 type Image struct {
 	Path    string
 	Format  string
 	Backing *Image
-	// SliceBytes, if not 0: the image is only the first SliceBytes of the larger file or device at
-	// Path; raw only.
+	// SliceBytes, if not 0: the image is only the first SliceBytes of the larger raw file or
+	// device at Path.
 	SliceBytes int64
 	// LUKS: QEMU encrypts the image. A raw one is a LUKS container with the guest's data as
 	// payload; a qcow2 image is encrypted inside. All encrypted images of a call have one
@@ -101,7 +99,6 @@ func (i Image) options(prefix, protocol string) string {
 	return options
 }
 
-// driver returns QEMU's name of the format.
 func (i Image) driver() string {
 	if i.LUKS && i.Format == FormatRaw {
 		return formatLUKS
@@ -109,7 +106,6 @@ func (i Image) driver() string {
 	return i.Format
 }
 
-// The protocol drivers for a regular file and for a block device.
 const (
 	protocolFile   = "file"
 	protocolDevice = "host_device"

@@ -29,8 +29,8 @@ const (
 	luksSlotActive = 0x00ac71f3
 )
 
-// payloadOffset reads the start of the payload, which the guest sees, in a LUKS container. The
-// guest cannot write to the header.
+// payloadOffset reads the start of a LUKS container's payload from the header, which the guest
+// cannot write.
 func payloadOffset(r io.ReaderAt, containerBytes int64) (int64, error) {
 	var header [luksHeaderBytes]byte
 	switch _, err := r.ReadAt(header[:], 0); {
@@ -81,7 +81,6 @@ const (
 	timeTrials = 5
 )
 
-// untilTimed repeats the encryption while QEMU could not measure.
 func untilTimed(encrypt func() error) (err error) {
 	for range timeTrials {
 		var failed *CommandError
@@ -95,5 +94,4 @@ func untilTimed(encrypt func() error) (err error) {
 // keyID names a child's key in driver options.
 const keyID = "key"
 
-// secretObject returns QEMU's object of a key; file is the child's name for the key's open file.
 func secretObject(file string) string { return "secret,id=" + keyID + ",file=" + file }

@@ -7,10 +7,8 @@ import (
 	"os"
 )
 
-// errNoKey: an image is encrypted, and there is no passphrase.
 var errNoKey = errors.New("the passphrase of an encrypted image is missing")
 
-// checkKey refuses to run a child for an encrypted image without a passphrase.
 func checkKey(passphrase []byte, images ...Image) error {
 	for _, i := range images {
 		if i.LUKS && len(passphrase) == 0 {

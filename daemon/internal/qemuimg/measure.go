@@ -17,8 +17,7 @@ func FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 
 // Room compares a qcow2 image with its block device.
 type Room struct {
-	// FullBytes is the size of the fully written image, without gaps and bitmaps. DeviceBytes is
-	// the size of the device.
+	// FullBytes is the size of the fully written image, without gaps and bitmaps.
 	FullBytes, DeviceBytes int64
 }
 
@@ -41,7 +40,6 @@ func RoomOf(ctx context.Context, i Image) (Room, error) {
 	return room, err
 }
 
-// layout returns the image's layout as qemu-img options.
 func (h *Header) layout() string {
 	if h.Version == 2 {
 		return fmt.Sprintf("compat=0.10,cluster_size=%d", h.clusterBytes)

@@ -15,16 +15,15 @@ import (
 )
 
 // opened is an image that this process has open. A child reads or writes the very file that was
-// checked, whatever is at its path by then: see childFile.
+// checked: see childFile.
 type opened struct {
 	Image
 	file      *os.File
 	protocol  string
-	sizeBytes int64   // as a guest sees it
-	below     *opened // its backing image, open for reading
+	sizeBytes int64
+	below     *opened
 }
 
-// openAny opens a regular file or block device where the image may be (Image.Files).
 func openAny(i Image, flags int) (*opened, error) {
 	f, err := i.Files.Open(i.Path, flags)
 	if bad := (*openfile.Error)(nil); errors.As(err, &bad) {
@@ -51,7 +50,6 @@ func (o *opened) close() {
 	}
 }
 
-// files returns the files of the image and of those below it, in the order of describe.
 func (o *opened) files() (files []*os.File) {
 	for ; o != nil; o = o.below {
 		files = append(files, o.file)
@@ -71,7 +69,6 @@ func protocolOf(path string, st os.FileInfo) (string, error) {
 	return "", &ImageError{path, "neither a regular file nor a block device"}
 }
 
-// isFile refuses a block device.
 func (o *opened) isFile() error {
 	if o.protocol != protocolFile {
 		return &ImageError{o.Path, "is not a regular file"}
@@ -79,7 +76,6 @@ func (o *opened) isFile() error {
 	return nil
 }
 
-// heldBytes returns the size of the file or block device.
 func (o *opened) heldBytes() (int64, error) {
 	// Seeking to the end also gives the size of a block device.
 	n, err := o.file.Seek(0, io.SeekEnd)
@@ -145,7 +141,6 @@ func (o *opened) cacheMode() string {
 	return cacheNone
 }
 
-// commonCache returns the cache mode that both images support.
 func commonCache(a, b *opened) string {
 	if a.cacheMode() == b.cacheMode() {
 		return a.cacheMode()
@@ -164,7 +159,6 @@ func (o *opened) describe(prefix string, number int) string {
 	return text
 }
 
-// sync puts the image on stable storage.
 func (o *opened) sync() error {
 	if err := o.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", o.Path, err)

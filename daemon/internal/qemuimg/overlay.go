@@ -15,10 +15,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes at path, which must not exist.
-// backing is not opened and may be at an address. When it returns nil, the overlay and its
-// directory entry are on stable storage. It also returns nil for an existing empty overlay of
-// exactly this backing and size. Any other file there is an error and does not change.
+// CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes at path. backing is not opened
+// and may be at an address. When it returns nil, the overlay and its directory entry are on stable
+// storage. It also returns nil for an existing empty overlay of exactly this backing and size. Any
+// other file there is an error and does not change.
 //
 // Over an encrypted image the overlay is encrypted too, with the passphrase in about.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
@@ -54,8 +54,8 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
-// overlayAt returns an overlay over backing in one of Volferry's directories. Other hosts may write
-// there, so the rules of all images apply when it is opened.
+// overlayAt returns an overlay over backing in one of Volferry's directories. Other hosts may
+// write there, so the rules of all images apply when it is opened.
 func overlayAt(path string, backing Image) Image {
 	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: backing.Files}
 }
@@ -76,9 +76,9 @@ func validateBacking(backing Image) error {
 }
 
 // CheckOverlay reads the header of the overlay at path, without qemu-img, and reports whether the
-// overlay is empty: no cluster is allocated, so that it reads as backing. It returns an *ImageError
-// if the file is not an overlay of exactly this backing with the same encryption, a *SizeError if
-// its size differs, and fs.ErrNotExist if there is none.
+// overlay is empty: no cluster is allocated, so that it reads as backing. It returns an
+// *ImageError if the file is not an overlay of exactly this backing with the same encryption, a
+// *SizeError if its size differs, and fs.ErrNotExist if there is none.
 func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err error) {
 	o, h, err := openOverlay(overlayAt(path, backing), sizeBytes)
 	if err != nil {
@@ -127,7 +127,6 @@ func openOverlay(overlay Image, sizeBytes int64) (*opened, *Header, error) {
 	return o, h, nil
 }
 
-// overlayHeader reads the header of an overlay over any backing image.
 func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
 	if err := o.isFile(); err != nil {
 		return nil, err
@@ -156,8 +155,8 @@ type CommitOptions struct {
 
 // CommitOffline folds the overlay into an image of the same size, which need not be the image in
 // the overlay's header, and puts that image on stable storage. No other program may have either
-// open. The overlay does not change, so an interrupted fold can be repeated. Until a fold succeeds,
-// only overlay and image together have the content.
+// open. The overlay does not change, so an interrupted fold can be repeated. Until a fold
+// succeeds, only overlay and image together have the content.
 func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitOptions) error {
 	if err := overlayAt(overlay, into).validate(); err != nil {
 		return err

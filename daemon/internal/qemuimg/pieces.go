@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// Overlay is an overlay that this process reads, not qemu-img. qemu-img follows a name in the
-// header that is no file, and that may be another image than the target of the fold.
+// Overlay is an overlay that this process reads. qemu-img follows a name in the header that is no
+// file, and that may be another image than the target of the fold.
 type Overlay struct {
 	o  *opened
 	h  *Header
@@ -86,7 +86,6 @@ const (
 	l2Zero       = 1 << 0
 )
 
-// entryBytes returns the size of an entry of an L2 table.
 func (v *Overlay) entryBytes() int64 {
 	if v.h.ExtendedL2 {
 		return 16
@@ -94,11 +93,10 @@ func (v *Overlay) entryBytes() int64 {
 	return 8
 }
 
-// perTable returns how much of the image one L2 table covers.
 func (v *Overlay) perTable() int64 { return v.h.clusterBytes / v.entryBytes() * v.h.clusterBytes }
 
 // Next returns the first offset from off on, a multiple of a cluster, where the overlay may have a
-// piece; the overlay's size if there is none.
+// piece, or the overlay's size.
 func (v *Overlay) Next(off int64) int64 {
 	for off < v.h.SizeBytes && v.table(off) == 0 {
 		off = (off/v.perTable() + 1) * v.perTable()
@@ -106,13 +104,12 @@ func (v *Overlay) Next(off int64) int64 {
 	return min(off, v.h.SizeBytes)
 }
 
-// table returns the place of the L2 table for an offset, 0 if there is none.
 func (v *Overlay) table(off int64) int64 {
 	return int64(binary.BigEndian.Uint64(v.l1[off/v.perTable()*l1EntryBytes:]) & qcow2L1OffsetMask)
 }
 
-// Pieces returns the pieces of n bytes from off, in order and each as long as possible. off is a
-// multiple of a cluster.
+// Pieces returns the pieces of n bytes from off, a multiple of a cluster, in order and each as
+// long as possible.
 func (v *Overlay) Pieces(off, n int64) (pieces []Piece, err error) {
 	entry := make([]byte, v.entryBytes())
 	for end := min(off+n, v.h.SizeBytes); off < end; off += v.h.clusterBytes {
@@ -130,7 +127,6 @@ func (v *Overlay) Pieces(off, n int64) (pieces []Piece, err error) {
 	return pieces, nil
 }
 
-// cluster adds the pieces of the cluster at off, from its entry in the L2 table.
 func (v *Overlay) cluster(pieces []Piece, entry []byte, off, end int64) ([]Piece, error) {
 	descriptor := binary.BigEndian.Uint64(entry)
 	at := int64(descriptor & l2OffsetMask)
@@ -159,7 +155,6 @@ func (v *Overlay) cluster(pieces []Piece, entry []byte, off, end int64) ([]Piece
 	return pieces, nil
 }
 
-// join appends a piece, or extends the last one if they are adjacent.
 func join(pieces []Piece, p Piece) []Piece {
 	if n := len(pieces) - 1; n >= 0 {
 		last := &pieces[n]
@@ -171,8 +166,8 @@ func join(pieces []Piece, p Piece) []Piece {
 	return append(pieces, p)
 }
 
-// Read reads a piece that is not Zero into b of the same length. Bytes past the end of the file are
-// zeros.
+// Read reads a piece that is not Zero into b of the same length. Bytes past the end of the file
+// are zeros.
 func (v *Overlay) Read(b []byte, p Piece) error {
 	n, err := v.o.file.ReadAt(b, p.at)
 	if err != nil && !errors.Is(err, io.EOF) {

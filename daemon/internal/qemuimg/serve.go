@@ -19,10 +19,8 @@ import (
 // ErrLocked means that another QEMU program has an image open in a way that excludes this use.
 var ErrLocked = errors.New("another program of QEMU has it open")
 
-// serveTimeout is how long QEMU may take to open an image.
 const serveTimeout = 30 * time.Second
 
-// errOpenTimeout: the storage of an image does not answer.
 var errOpenTimeout = fmt.Errorf("%s did not open it within %v (%w)", storagedaemon.Program, serveTimeout, unix.ETIMEDOUT)
 
 // ServeOptions are the options of Serve.
@@ -51,7 +49,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 			return nil, err
 		}
 	}
-	// On some filesystems, data of the last writer in the page cache has no extents yet.
+	// On some filesystems, data in the page cache has no extents yet.
 	for below := o; below != nil; below = below.below {
 		if err := below.sync(); err != nil {
 			return nil, err
@@ -79,7 +77,6 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 	return conn, nil
 }
 
-// serveError translates the server's error.
 func serveError(img Image, files []*os.File, err error) error {
 	ended := (*storagedaemon.EndedError)(nil)
 	switch {

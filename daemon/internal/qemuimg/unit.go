@@ -22,8 +22,8 @@ func Find() (string, error) { return exec.LookPath(Program) }
 // unit runs the QEMU programs; nil if they are children of this process.
 var unit atomic.Pointer[sandbox.Programs]
 
-// RunInUnit makes the QEMU programs run in their own units from now on, when an earlier process's
-// programs have ended.
+// RunInUnit makes the QEMU programs run in their own units, after an earlier process's programs
+// have ended.
 func RunInUnit(ctx context.Context, programs sandbox.Programs) error {
 	if err := programs.Await(ctx); err != nil {
 		return err
@@ -32,7 +32,6 @@ func RunInUnit(ctx context.Context, programs sandbox.Programs) error {
 	return nil
 }
 
-// starter returns how a program is started.
 func starter() child.Starter {
 	if programs := unit.Load(); programs != nil {
 		return programs.Start
