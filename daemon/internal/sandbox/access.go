@@ -21,14 +21,14 @@ type Access struct {
 	Socket string
 }
 
-// MayOpen returns nil if a user may open a file again for reading and writing, and the kernel's
-// error if not.
+// MayOpen returns nil if a user may open a file again for reading and writing, or the kernel's
+// error.
 func (a Access) MayOpen(ctx context.Context, who User, f *os.File) error {
 	return a.look(ctx, callMayOpen, who, f)
 }
 
-// MayPass returns nil if a user may traverse a directory, and the kernel's error if not. O_PATH
-// suffices for dir.
+// MayPass returns nil if a user may traverse a directory, or the kernel's error. O_PATH suffices
+// for dir.
 func (a Access) MayPass(ctx context.Context, who User, dir *os.File) error {
 	return a.look(ctx, callMayPass, who, dir)
 }
@@ -38,7 +38,6 @@ func (a Access) MayConnect(ctx context.Context, who User, socket *os.File) error
 	return a.look(ctx, callMayConnect, who, socket)
 }
 
-// looks are the checks that run as a user.
 var looks = map[string]func(*os.File) error{callMayOpen: openAgain, callMayPass: lookInto, callMayConnect: openSocket}
 
 func (a Access) look(ctx context.Context, call string, who User, f *os.File) error {
@@ -84,8 +83,8 @@ func lookInto(dir *os.File) error {
 	return nil
 }
 
-// openSocket requests write access, which a connection needs. The kernel checks it before it fails
-// because a socket cannot be opened like a file.
+// openSocket requests write access, which a connection needs. The kernel checks it before the
+// failure, because a socket cannot be opened like a file.
 func openSocket(socket *os.File) error {
 	fd, err := unix.Open(pathOf(socket), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {
@@ -97,5 +96,4 @@ func openSocket(socket *os.File) error {
 	return errors.Join(fmt.Errorf("%s is no socket", socket.Name()), unix.Close(fd))
 }
 
-// pathOf returns a path for opening an open file again in this process.
 func pathOf(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

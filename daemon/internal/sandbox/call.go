@@ -21,8 +21,7 @@ import (
 // restarted, and every request may be repeated.
 const attempts = 3
 
-// ask makes a request at a socket, with an open file unless that is nil. The caller owns
-// handedOver.
+// ask makes a request at a socket, with an open file unless nil. The caller owns handedOver.
 func ask(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {
 	for range attempts {
 		out, handedOver, err = askOnce(ctx, socket, in, file)
@@ -55,7 +54,7 @@ func askOnce(ctx context.Context, socket string, in request, file *os.File) (out
 	if err != nil {
 		return out, nil, err
 	}
-	defer func() { _ = conn.Close() }() // the answer has come, or an error
+	defer func() { _ = conn.Close() }()
 	return exchange(ctx, conn, in, file)
 }
 
@@ -71,7 +70,6 @@ func connectTo(ctx context.Context, socket string) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// exchange makes a request on a connection.
 func exchange(ctx context.Context, conn *net.UnixConn, in request, files ...*os.File) (out answer, handedOver *os.File, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

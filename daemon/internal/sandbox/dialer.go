@@ -36,8 +36,8 @@ func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. It calls addresses
-// for each request: the permitted destinations.
+// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. addresses returns
+// the permitted destinations, for each request.
 func ServeDialer(ctx context.Context, listener *net.UnixListener, addresses func() ([]string, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerDial(addresses), log)
 }

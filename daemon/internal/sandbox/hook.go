@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// InstallHook lets `volferryd hook`, at a socket, install the hook of its version at the configured
-// path. The request has neither the hook's content nor its path.
+// InstallHook lets `volferryd hook`, at a socket, install the hook of its version at the
+// configured path. The request has neither content nor path.
 func InstallHook(ctx context.Context, socket string) error {
 	_, _, err := ask(ctx, socket, request{Call: callHook}, nil)
 	return err

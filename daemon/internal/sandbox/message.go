@@ -57,36 +57,32 @@ type request struct {
 	Call string `json:"call"`
 	Name string `json:"name,omitempty"`
 	// Device is the number of a block device.
-	Device uint64 `json:"device,omitempty"`
-	// Value is the request to a connector, the snapshot query, or the change of an image.
-	Value []byte `json:"value,omitempty"`
-	// Owner is the owner for a quota request.
-	Owner quota.Owner `json:"owner,omitzero"`
-	// Images are the images for a look at all processes, and PID is one process.
+	Device uint64          `json:"device,omitempty"`
+	Value  []byte          `json:"value,omitempty"`
+	Owner  quota.Owner     `json:"owner,omitzero"`
 	Images []process.Image `json:"images,omitempty"`
 	PID    int             `json:"pid,omitempty"`
-	// User is the user for a check of access to the file.
+	// User is the user for a check of access.
 	User *User `json:"user,omitempty"`
 	// Write: an image is opened for writing too.
-	Write bool `json:"write,omitempty"`
-	// Program is a program to run, and Signal a signal for a running one.
+	Write   bool     `json:"write,omitempty"`
 	Program *program `json:"program,omitempty"`
 	Signal  int      `json:"signal,omitempty"`
 }
 
-// program is a program to run.
 type program struct {
 	Name string   `json:"name"`
 	Args []string `json:"args,omitempty"`
 	Env  []string `json:"env,omitempty"`
-	// Written are the indexes of files that it opens for writing, though they are open for reading.
+	// Written are the indexes of files that it opens for writing, though they are open for
+	// reading.
 	Written []int `json:"written,omitempty"`
 }
 
-// answer is the reply message, with an open file if there is one to pass.
+// answer is the reply message, with an open file or none.
 type answer struct {
 	Error string `json:"error,omitempty"`
-	// Errno is the kernel's part of the error, for callers that branch on it.
+	// Errno is the kernel's part of the error.
 	Errno int    `json:"errno,omitempty"`
 	Value []byte `json:"value,omitempty"`
 	Bytes int64  `json:"bytes,omitempty"`
@@ -96,7 +92,7 @@ type answer struct {
 	Status uint32 `json:"status,omitempty"`
 	// NotInstalled: the program does not exist.
 	NotInstalled bool `json:"not_installed,omitempty"`
-	// Unrestricted: the started program has no Landlock domain, because the kernel has no Landlock.
+	// Unrestricted: the program has no Landlock domain, because the kernel has no Landlock.
 	Unrestricted bool `json:"unrestricted,omitempty"`
 
 	// ended is called when the caller has closed the connection; nil if the answer does not wait
@@ -104,7 +100,6 @@ type answer struct {
 	ended func() error
 }
 
-// failed returns the answer for an error.
 func failed(err error) answer {
 	a := answer{Error: err.Error()}
 	var errno syscall.Errno
@@ -125,7 +120,6 @@ func (a answer) err() error {
 	return nil
 }
 
-// remoteError is a kernel error from another program.
 type remoteError struct {
 	text  string
 	errno syscall.Errno
@@ -134,14 +128,13 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
-// maxMessage bounds a message: an extended attribute and a connector's text have at most 64 KiB, in
-// base64, and one argument of a program 128 KiB, with quotes in it.
+// maxMessage bounds a message: an extended attribute and a connector's text have at most 64 KiB,
+// in base64, and one argument of a program 128 KiB, with quotes in it.
 const maxMessage = 256 << 10
 
 // maxFiles is how many files the kernel sends with a message (SCM_MAX_FD).
 const maxFiles = 253
 
-// send writes one message, with the files that are not nil.
 func send(conn *net.UnixConn, message any, files ...*os.File) error {
 	text, err := json.Marshal(message)
 	if err != nil {
@@ -162,7 +155,6 @@ func send(conn *net.UnixConn, message any, files ...*os.File) error {
 	return err
 }
 
-// receive reads one message, and its file, nil if it has none.
 func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	files, err := receiveFiles(conn, message)
 	switch {
@@ -175,7 +167,7 @@ func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	return nil, nil //nolint:nilnil // a message without a file
 }
 
-// receiveFiles reads one message and its files. It returns the files also with an error.
+// receiveFiles reads one message and its files, which it returns also with an error.
 func receiveFiles(conn *net.UnixConn, message any) ([]*os.File, error) {
 	text := make([]byte, maxMessage)
 	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
@@ -193,7 +185,6 @@ func receiveFiles(conn *net.UnixConn, message any) ([]*os.File, error) {
 	return files, err
 }
 
-// filesIn returns the files in the control part of a message.
 func filesIn(rights []byte) (files []*os.File, err error) {
 	if len(rights) == 0 {
 		return nil, nil
@@ -218,7 +209,6 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// nameOf returns the path of an open file for messages, if the kernel has one.
 func nameOf(fd int) string {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {

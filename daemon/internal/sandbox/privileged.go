@@ -54,8 +54,8 @@ func (p Privileged) Attribute(ctx context.Context, f *os.File, name string) ([]b
 	return out.Value, err
 }
 
-// ThinBlockBytes is thin.BlockBytes for an open device. It returns 0, without a request, if it is
-// no device-mapper device.
+// ThinBlockBytes is thin.BlockBytes for an open device, and 0, without a request, for no
+// device-mapper device.
 func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &st); err != nil {

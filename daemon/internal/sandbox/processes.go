@@ -19,7 +19,6 @@ const processesTimeout = 30 * time.Second
 
 // Processes uses `volferryd processes`, which sees the open files of other processes.
 type Processes struct {
-	// Socket is its socket.
 	Socket string
 }
 

@@ -20,9 +20,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/child"
 )
 
-// The first files of a request to run a program. The program's own ones follow.
+// The first files of a request to run a program, before the program's own.
 const (
-	fileHeld = iota // a lock of Programs.Lock
+	fileHeld = iota
 	fileStdout
 	fileStderr
 	ownFiles
@@ -35,16 +35,16 @@ const programStartTimeout = time.Minute
 type Programs struct {
 	// Socket starts such a unit for each connection.
 	Socket string
-	// Lock is a file; each program holds a shared lock on it until the program is gone. Await waits
-	// for them.
+	// Lock is a file; each program holds a shared lock on it until the program is gone. Await
+	// waits for them.
 	Lock string
 	// Unrestricted, if set, is called for each program that runs without Landlock, because the
 	// kernel has none.
 	Unrestricted func()
 }
 
-// Start is a child.Starter. It ignores DeathSignal and Confine of the command: a program is killed
-// when this process dies, and `volferryd images` confines it.
+// Start is a child.Starter. It ignores DeathSignal and Confine: a program is killed when this
+// process dies, and `volferryd images` confines it.
 func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, programStartTimeout)
 	defer cancel()
@@ -52,7 +52,7 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = held.Close() }() // the program has it
+	defer func() { _ = held.Close() }()
 	conn, err := connectTo(ctx, p.Socket)
 	if err != nil {
 		return nil, p.noUnit(err)
@@ -81,25 +81,23 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 	return r, nil
 }
 
-// noUnit returns the error if no program was started.
 func (p Programs) noUnit(err error) error {
 	// Not wrapped: "no such file" here does not concern an image.
 	return fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-images.socket 'volferryd-images@*'` says why", p.Socket, err) //nolint:errorlint // see above
 }
 
-// unitEnded returns the error if a program may have begun, but its unit has ended.
 func unitEnded(err error) error {
 	return fmt.Errorf("the unit of the program has ended before it: %w", err)
 }
 
-// prepare sends the program. The program does not begin yet: a request may stay in the socket's
-// queue for longer than its caller waits.
+// prepare sends the program, which does not begin yet: a request may stay in the socket's queue
+// for longer than its caller waits.
 func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.File) error {
 	stdout, err := r.take(c.Stdout)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stdout.Close() }() // the program has it
+	defer func() { _ = stdout.Close() }()
 	stderr, err := r.take(c.Stderr)
 	if err != nil {
 		return err
@@ -156,7 +154,7 @@ type remoteProgram struct {
 	err     error
 }
 
-// take returns a pipe for an output of the program, and copies the output to w.
+// take returns a pipe that is copied to w.
 func (r *remoteProgram) take(w io.Writer) (*os.File, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -173,7 +171,6 @@ func (r *remoteProgram) take(w io.Writer) (*os.File, error) {
 	return write, nil
 }
 
-// follow waits for the program's end.
 func (r *remoteProgram) follow() {
 	defer close(r.ended)
 	var out answer
@@ -243,8 +240,7 @@ func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, conf
 	return unlessGone(send(conn, answer{Status: uint32(status)}))
 }
 
-// unlessGone returns the error of a message, nil if the other side has closed the connection: a
-// daemon may die at any time.
+// unlessGone drops the error of a closed connection: a daemon may die at any time.
 func unlessGone(err error) error {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		return nil
@@ -281,7 +277,7 @@ func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, co
 	p, err := child.Start(ctx, child.Command{
 		Program: in.Program.Name, Args: in.Program.Args, Env: in.Program.Env,
 		Stdout: files[fileStdout], Stderr: files[fileStderr],
-		// The lock comes last: the program holds it until it is gone.
+		// The program holds the lock until it is gone.
 		Files:       append(slices.Clone(given), files[fileHeld]),
 		DeathSignal: syscall.SIGKILL, Confine: confine,
 		Restrict: func() (err error) {

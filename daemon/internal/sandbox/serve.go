@@ -23,7 +23,6 @@ const (
 	maxAtOnce = 64
 )
 
-// handler answers a request, which may have an open file. It may return an open file.
 type handler func(ctx context.Context, in request, file *os.File) (answer, *os.File)
 
 // serve answers requests at a socket until ctx ends, and closes the socket. It accepts them only
@@ -53,8 +52,6 @@ func serve(ctx context.Context, listener *net.UnixListener, handle handler, log 
 	}
 }
 
-// serveOne serves one connection. It calls done when the request is finished, even if the
-// connection stays open.
 func serveOne(ctx context.Context, conn *net.UnixConn, handle handler, done func()) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := checkPeer(conn); err != nil {
@@ -94,7 +91,6 @@ func serveOne(ctx context.Context, conn *net.UnixConn, handle handler, done func
 	return err
 }
 
-// untilClosed waits until the other side has closed an idle connection, or ctx ends.
 func untilClosed(ctx context.Context, conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
@@ -108,7 +104,6 @@ func untilClosed(ctx context.Context, conn *net.UnixConn) error {
 	return err
 }
 
-// checkPeer refuses all users except root and this process's user.
 func checkPeer(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 type StorageReach interface {
 	// Check returns an error for a problem with the access to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
-	// Look describes the image at an address, as text for the caller.
+	// Look describes the image at an address, as text.
 	Look(ctx context.Context, address string, key *os.File) ([]byte, error)
-	// Watchers lists who has an image open, as text for the caller.
+	// Watchers lists who has an image open, as text.
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
-	// Snapshot answers the caller's query for a snapshot of an image. Query and answer are text.
+	// Snapshot answers a query for a snapshot of an image, both as text.
 	Snapshot(ctx context.Context, address string, query []byte, key *os.File) ([]byte, error)
-	// Change makes, renames or removes an image or a snapshot, as described by the caller's text.
+	// Change makes, renames or removes an image or a snapshot, as described by text.
 	Change(ctx context.Context, address string, change []byte, key *os.File) error
 	// Open serves an image on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
@@ -60,8 +60,8 @@ func ChangeStorage(ctx context.Context, socket, address string, change []byte, k
 	return err
 }
 
-// OpenStorage lets `volferryd storage` serve an image. The image's server ends with the connection,
-// and is gone when Close returns.
+// OpenStorage lets `volferryd storage` serve an image. The image's server ends with the
+// connection, and is gone when Close returns.
 func OpenStorage(ctx context.Context, socket, address string, writable bool, key *os.File) (net.Conn, error) {
 	control, err := connectTo(ctx, socket)
 	if err != nil {
@@ -83,7 +83,8 @@ func OpenStorage(ctx context.Context, socket, address string, writable bool, key
 	return &storageConn{Conn: conn, control: control}, nil
 }
 
-// storageConn is a connection to a served image. The server runs for as long as control is open.
+// storageConn is a connection to a served image, with a server that runs for as long as control is
+// open.
 type storageConn struct {
 	net.Conn
 
@@ -160,7 +161,6 @@ func answerStorage(reach StorageReach) handler {
 	}
 }
 
-// said returns a text answer.
 func said(text []byte, err error) answer {
 	if err != nil {
 		return failed(err)
