@@ -34,15 +34,14 @@ type Change struct {
 	RenameTo string `json:"rename_to,omitempty"`
 	// Remove permanently deletes the image with the ID. An absent image is no error.
 	Remove bool `json:"remove,omitempty"`
-	// Snapshot makes a snapshot with this name of the image with the ID. The error wraps
-	// unix.EEXIST if the name is taken.
+	// Snapshot makes a snapshot of the image with the ID. The error wraps unix.EEXIST if the name
+	// is taken.
 	Snapshot string `json:"snapshot,omitempty"`
 	// RemoveSnapshot removes the snapshot with this name and the SnapshotID of the image with the
 	// ID. An absent snapshot is no error.
 	RemoveSnapshot string `json:"remove_snapshot,omitempty"`
 	SnapshotID     uint64 `json:"snapshot_id,omitempty"`
-	// ID is the id of the changed image, unless it is a new one: another image with its name is
-	// refused.
+	// ID is the id of an existing image: another image with its name is refused.
 	ID string `json:"id,omitempty"`
 }
 
@@ -108,7 +107,6 @@ func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Ch
 	return c.change(ctx, key, toolTimeout, "snap", "create", "--no-progress", image.Spec()+"@"+change.Snapshot)
 }
 
-// removeSnapshot removes a snapshot of an image, with the timeout of makeSnapshot.
 func (c Cluster) removeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.RemoveSnapshot); err != nil {
 		return err
@@ -132,7 +130,6 @@ func (c Cluster) removeSnapshot(ctx context.Context, image api.RBDImage, change 
 	return c.change(ctx, key, toolTimeout, "snap", "rm", "--no-progress", image.Spec()+"@"+change.RemoveSnapshot)
 }
 
-// is refuses an image with another id.
 func (c Cluster) is(ctx context.Context, image api.RBDImage, id string, key *os.File) error {
 	info, err := c.look(ctx, image, key)
 	if err == nil && info.ID != id {
@@ -141,7 +138,6 @@ func (c Cluster) is(ctx context.Context, image api.RBDImage, id string, key *os.
 	return err
 }
 
-// change runs rbd for a change.
 func (c Cluster) change(ctx context.Context, key *os.File, timeout time.Duration, args ...string) error {
 	_, err := c.run(ctx, timeout, key, "rbd", args...)
 	var failed *toolError

@@ -32,7 +32,7 @@ type Reach interface {
 	Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
 	// Change changes an image.
 	Change(ctx context.Context, image api.RBDImage, change Change, key *os.File) error
-	// Dial serves an image by NBD, and returns a connection to its server. The server ends with the
+	// Dial serves an image by NBD, and returns a connection to its server, which ends with the
 	// connection.
 	Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error)
 }
@@ -50,7 +50,6 @@ type Client struct {
 	Reach  Reach
 }
 
-// with calls do with an image and the key of its cluster's user.
 func (c *Client) with(ctx context.Context, path string, do func(image api.RBDImage, key *os.File) error) error {
 	image, err := api.ParseRBD(path)
 	if err != nil {
@@ -76,13 +75,12 @@ func (c *Client) withKey(ctx context.Context, image api.RBDImage, do func(key *o
 	return do(f)
 }
 
-// Check returns an error for a problem with the access to one of the clusters.
+// Check returns an error for a problem with the access to a cluster.
 func (c *Client) Check(ctx context.Context, cluster string) error {
 	return c.withKey(ctx, api.RBDImage{Cluster: cluster}, func(key *os.File) error { return c.Reach.Check(ctx, cluster, key) })
 }
 
-// Look describes the image at an address. The error wraps unix.ENOENT if the cluster reports that
-// there is none.
+// Look describes the image at an address. Errors are as in Reach.
 func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		info, err = c.Reach.Look(ctx, image, key)
@@ -105,10 +103,10 @@ func (c *Client) Change(ctx context.Context, path string, change Change) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error { return c.Reach.Change(ctx, image, change, key) })
 }
 
-// Make makes an image at an address. The image has a temporary name, which no other client may use,
-// until whole was called with its id; the id does not change. If whole fails, or there is an image
-// at the address (the error wraps unix.EEXIST), the new image is removed. An interruption leaves an
-// image with the temporary name, or the image at its address.
+// Make makes an image at an address. The image has a temporary name, which no other client may
+// use, until whole was called with its id; the id does not change. If whole fails, or there is an
+// image at the address (the error wraps unix.EEXIST), the new image is removed. An interruption
+// leaves an image with the temporary name, or the image at its address.
 func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		hidden := image
@@ -184,10 +182,10 @@ const (
 // identifies a client by an address and a number, which do not show its owner.
 type Count func(context.Context) (least, most int, err error)
 
-// Holders describes who has the image at an address open besides the clients that ours counts; ""
-// if no client has. ours may be nil for none. It also reports fewer clients than the minimum: one
-// of ours has lost the cluster, and another client may be in its place. It waits for clients that
-// may have died, unless ctx has a deadline: then the caller can repeat the call.
+// Holders describes who has the image at an address open besides the clients that ours counts, or
+// "". ours may be nil for none. It also reports fewer clients than the minimum: one of ours has
+// lost the cluster, and another client may be in its place. It waits for clients that may have
+// died, unless ctx has a deadline: then the caller can repeat the call.
 func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)

@@ -27,13 +27,13 @@ type Cluster struct {
 	Secret string `toml:"secret"`
 }
 
-// Clusters are the clusters with images that may be volumes of a host, by their ids (ceph fsid).
+// Clusters are the clusters with a host's images, by their ids (ceph fsid).
 type Clusters map[string]Cluster
 
 // IDs returns the ids of the clusters, in order.
 func (c Clusters) IDs() []string { return slices.Sorted(maps.Keys(c)) }
 
-// Of returns the id of the cluster with this monitor, HOST:PORT, "" if there is none.
+// Of returns the id of the cluster with this monitor, HOST:PORT, or "".
 func (c Clusters) Of(monitor string) string {
 	for _, id := range c.IDs() {
 		if slices.Contains(c[id].Monitors, monitor) {
@@ -52,8 +52,8 @@ func (c Clusters) Find(image api.RBDImage) (Cluster, error) {
 	return cluster, nil
 }
 
-// Check refuses invalid clusters of a configuration, and clusters that could be confused: a monitor
-// belongs to one cluster.
+// Check refuses invalid clusters, and clusters that could be confused: a monitor belongs to one
+// cluster.
 func (c Clusters) Check() error {
 	of := map[string]string{}
 	for _, id := range c.IDs() {

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// The parts of a Ceph key: type, creation time, number of following bytes.
 const (
 	keyLengthAt   = 10
 	keyHeaderSize = 12
@@ -26,7 +25,6 @@ func isKey(key []byte) bool {
 	return len(key) > keyHeaderSize && int(binary.LittleEndian.Uint16(key[keyLengthAt:])) == len(key)-keyHeaderSize
 }
 
-// keyFile returns a secret file with a key in Ceph's notation.
 func keyFile(key []byte) (*os.File, error) {
 	if !isKey(key) {
 		return nil, errNoKey

@@ -49,8 +49,7 @@ func (i Info) Fence(image api.RBDImage) error {
 	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: `%s`", api.ShellLine("rbd", "feature", "enable", "--", image.Spec(), "exclusive-lock"))
 }
 
-// Host reaches clusters from this process, which needs a network. The zero value of the unexported
-// fields is ready.
+// Host reaches clusters from this process, which needs a network.
 type Host struct {
 	// Clusters returns the clusters that may be reached.
 	Clusters func() (Clusters, error)
@@ -60,7 +59,6 @@ type Host struct {
 	known map[string]bool
 }
 
-// cluster returns the cluster of an image, if its monitors belong to it.
 func (h *Host) cluster(ctx context.Context, image api.RBDImage, key *os.File) (Cluster, error) {
 	all, err := h.Clusters()
 	if err != nil {
@@ -98,7 +96,7 @@ func (h *Host) checkID(ctx context.Context, id string, c Cluster, key *os.File) 
 	return nil
 }
 
-// Look describes an image. The error wraps unix.ENOENT if the cluster reports that there is none.
+// Look implements Reach.
 func (h *Host) Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -123,8 +121,7 @@ func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (In
 	return Info{SizeBytes: info.Size, ID: info.ID, Fenced: has("exclusive-lock"), DirtyCache: has("dirty-cache")}, nil
 }
 
-// Watchers returns the addresses of the clients that have an image open. The error wraps
-// unix.ENOENT if the cluster reports that there is no image.
+// Watchers implements Reach.
 func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -144,7 +141,6 @@ func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (
 	return addresses, nil
 }
 
-// ask runs rbd for information on an image.
 func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what string, into any) error {
 	text, err := c.askText(ctx, toolTimeout, image, key, what)
 	if err != nil {
@@ -156,7 +152,8 @@ func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what
 	return nil
 }
 
-// askText is ask with JSON text as result. The error wraps unix.ENOENT if there is no image.
+// askText returns rbd's information on an image as JSON. The error wraps unix.ENOENT if there is
+// no image.
 func (c Cluster) askText(ctx context.Context, timeout time.Duration, image api.RBDImage, key *os.File, what ...string) ([]byte, error) {
 	text, err := c.run(ctx, timeout, key, "rbd", append(what, "--format", "json", "--pool", image.Pool, "--image", image.Name)...)
 	var failed *toolError

@@ -30,7 +30,6 @@ const (
 // ErrNoAnswer means that a cluster does not answer. It is an I/O error, like a device's.
 var ErrNoAnswer = fmt.Errorf("the cluster does not answer (%w)", unix.ETIMEDOUT)
 
-// toolError is the error of a failed tool.
 type toolError struct {
 	tool   string
 	err    error
@@ -46,21 +45,18 @@ func (e *toolError) Error() string {
 
 func (e *toolError) Unwrap() error { return e.err }
 
-// environment of the programs.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 
-// program returns a program that finds the key at keyPath, gets nothing of this process's
-// environment, and dies with this process.
+// program finds the key at keyPath, gets nothing of this process's environment, and dies with this
+// process.
 func program(key *os.File, name string, args ...string) child.Command {
 	return child.Command{Program: name, Args: args, Env: environment, Files: []*os.File{key}, DeathSignal: syscall.SIGKILL}
 }
 
-// output runs a Ceph tool for information on a cluster, and returns its output.
 func (c Cluster) output(ctx context.Context, key *os.File, tool string, args ...string) ([]byte, error) {
 	return c.run(ctx, toolTimeout, key, tool, args...)
 }
 
-// run runs a Ceph tool for a cluster, and returns its output.
 func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, tool string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrNoAnswer)
 	defer cancel()
@@ -84,8 +80,8 @@ func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, t
 // systemConf is the configuration that QEMU reads too, for everything except monitors and user.
 const systemConf = "/etc/ceph/ceph.conf"
 
-// confFile returns the configuration of Ceph's libraries on this host. For some of them an absent
-// file is an error.
+// confFile returns the configuration of Ceph's libraries. For some of them an absent file is an
+// error.
 func confFile() string {
 	if _, err := os.Stat(systemConf); errors.Is(err, fs.ErrNotExist) {
 		return os.DevNull

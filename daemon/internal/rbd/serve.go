@@ -18,11 +18,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// serveTimeout is how long the server may take to open the image.
 const serveTimeout = 20 * time.Second
 
-// Serve serves an image by NBD as the export storagedaemon.ExportName. An image that is served for
-// writing must have a lock that excludes a server which may still run.
+// Serve serves an image by NBD as the export storagedaemon.ExportName. For writing, the image must
+// have a lock that excludes a server which may still run.
 func (h *Host) Serve(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -57,8 +56,8 @@ func (c Cluster) serve(ctx context.Context, image api.RBDImage, writable bool, k
 	return served, err
 }
 
-// node returns the image as QEMU's block node options. They contain neither the key nor the path of
-// a file on a disk.
+// node returns the image as QEMU's block node options, without the key and without the path of a
+// file on a disk.
 func (c Cluster) node(image api.RBDImage) map[string]any {
 	type address struct {
 		Host string `json:"host"`
@@ -75,7 +74,6 @@ func (c Cluster) node(image api.RBDImage) map[string]any {
 	}
 }
 
-// notInstalled returns the error of a server that is not installed, nil for any other error.
 func notInstalled(err error) error {
 	if !errors.Is(err, child.ErrNotInstalled) {
 		return nil

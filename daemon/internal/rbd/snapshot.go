@@ -16,11 +16,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// diffTimeout is how long rbd may take to compare an image with a snapshot. It requests each object
-// that the image could have: 30 s were seen for 1 TiB.
+// diffTimeout is how long rbd may take to compare an image with a snapshot. It requests each
+// object that the image could have: 30 s were seen for 1 TiB.
 const diffTimeout = 10 * time.Minute
 
-// snapshotPrefix is the prefix of Volferry's snapshots. Volferry makes and removes no others.
+// snapshotPrefix begins the names of Volferry's snapshots. Volferry makes and removes no others.
 const snapshotPrefix = "volferry-"
 
 // SnapshotName returns the snapshot name for this id, a UUID.
@@ -70,7 +70,6 @@ func (h *Host) Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQ
 	return s, err
 }
 
-// snapshot looks for a snapshot.
 func (c Cluster) snapshot(ctx context.Context, image api.RBDImage, name string, key *os.File) (Snapshot, error) {
 	text, err := c.askText(ctx, toolTimeout, image, key, "snap", "ls")
 	if err != nil {
@@ -79,7 +78,6 @@ func (c Cluster) snapshot(ctx context.Context, image api.RBDImage, name string, 
 	return snapshotIn(text, name)
 }
 
-// snapshotIn returns the snapshot with a name in the output of rbd snap ls.
 func snapshotIn(text []byte, name string) (Snapshot, error) {
 	var all []struct {
 		ID        uint64 `json:"id"`
@@ -99,8 +97,8 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 
 // compare sets whether an image was written since a snapshot. It clears s if the snapshot was
 // removed meanwhile. Without --whole-object rbd asks the OSDs which data they keep of each object
-// for its snapshots. With it, rbd trusts the image's object map, which a client maintains and which
-// only knows whole objects.
+// for its snapshots. With it, rbd trusts the image's object map, which a client maintains and
+// which only knows whole objects.
 func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s *Snapshot, key *os.File) error {
 	text, err := c.askText(ctx, diffTimeout, image, key, "diff", "--from-snap", name)
 	var failed *toolError
@@ -114,7 +112,6 @@ func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s
 	return err
 }
 
-// differs reports whether rbd diff has found any difference.
 func differs(text []byte) (bool, error) {
 	var extents []json.RawMessage
 	if err := json.Unmarshal(text, &extents); err != nil {
