@@ -22,8 +22,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// DefaultDir is where connectors are installed. It is a variable for the linker: only make install
-// sets another directory.
+// DefaultDir is where connectors are installed. Only make install sets another directory, by the
+// linker.
 var DefaultDir = "/usr/libexec/volferry/connectors"
 
 const (
@@ -31,8 +31,7 @@ const (
 	maxTextBytes = 64 << 10
 	// stderrBytes of a failed program are shown.
 	stderrBytes = 1 << 10
-	// killGrace is how long a program has to end after the first signal.
-	killGrace = 10 * time.Second
+	killGrace   = 10 * time.Second
 )
 
 // Timeout is how long a verb may take before the program is signalled to end. Even an inspection
@@ -47,8 +46,8 @@ func Timeout(verb string) time.Duration {
 // RunTimeout is the longest duration of Run, including the forced end of a program.
 func RunTimeout(verb string) time.Duration { return Timeout(verb) + killGrace + time.Second }
 
-// Find returns the path of a connector that is installed in dir. It refuses a program that another
-// user than root or this process's user could have installed or changed.
+// Find returns the path of a connector in dir. It refuses a program that another user than root or
+// this process's user could have installed or changed.
 func Find(dir, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
@@ -71,7 +70,6 @@ func Find(dir, name string) (string, error) {
 	return real, nil
 }
 
-// checkOwners refuses a path if other users control a part of it.
 func checkOwners(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s is no absolute path", path)
@@ -117,8 +115,8 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 var errTimeout = errors.New("it did not end in time, and was killed")
 
 // Run runs the program at path for one verb. The error is the *Error of its answer, or a
-// *BrokenError. The program has no terminal, no open file, only PATH and LC_ALL in its environment,
-// and its own process group, which is killed with it.
+// *BrokenError. The program has no terminal, no open file, only PATH and LC_ALL in its
+// environment, and its own process group, which is killed with it.
 func Run(ctx context.Context, path string, in Request) (Answer, error) {
 	in.Protocol = Protocol
 	return run(ctx, path, in, Timeout(in.Verb), killGrace)
@@ -199,7 +197,6 @@ func waitForExit(pid int) error {
 	}
 }
 
-// head keeps the beginning of a stream.
 type head struct {
 	kept []byte
 	over bool
@@ -212,7 +209,6 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end returns the end of the kept text, in one line.
 func (h *head) end() string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(h.kept), "?")), " ")
 	if len(text) > stderrBytes {

@@ -2,9 +2,9 @@
 
 // Package connector is the protocol of connectors: programs that make, look up, extend and delete
 // the volumes of storage that libvirt cannot manage, or connect this host with them. One run of a
-// program is one verb, with a JSON request on stdin and a JSON answer on stdout. The package has
-// both sides: Run runs a program, and Serve is for programs in Go. It does not check a program's
-// answers; package pools does. It knows no hypervisor and no storage.
+// program is one verb, with a JSON request on stdin and a JSON answer on stdout. Run runs a
+// program, and Serve is for programs in Go. The package does not check a program's answers;
+// package pools does. It knows no hypervisor and no storage.
 package connector
 
 import (
@@ -17,11 +17,11 @@ import (
 	"strings"
 )
 
-// Protocol is the version number of this protocol, which every request and answer has.
+// Protocol is the version of this protocol, in every request and answer.
 const Protocol = 1
 
-// The verbs. A pool lists its verbs: VerbInspect, and with it VerbCreate and VerbDelete, or
-// VerbConnect and VerbDisconnect, or all four.
+// A pool lists its verbs: VerbInspect, and with it VerbCreate and VerbDelete, or VerbConnect and
+// VerbDisconnect, or all four.
 const (
 	// VerbInspect describes a volume or, without a volume, the pool. It changes nothing.
 	VerbInspect = "inspect"
@@ -43,8 +43,7 @@ var Verbs = []string{VerbInspect, VerbCreate, VerbConnect, VerbExtend, VerbCopy,
 type Request struct {
 	Protocol int    `json:"protocol"`
 	Verb     string `json:"verb"`
-	// OpID is the operation of the request; a repeated request has the same. It is empty for
-	// inspect.
+	// OpID is the operation of the request, and of its repetitions; empty for inspect.
 	OpID string `json:"op_id,omitempty"`
 	Pool string `json:"pool"`
 	// Options are the pool's options from the daemon's configuration.
@@ -56,7 +55,7 @@ type Request struct {
 	// Identity is the device that extend, copy, disconnect and delete must change. They refuse
 	// another device with the same name (CodeChanged).
 	Identity string `json:"identity,omitempty"`
-	// Source is the volume that copy reads, and OffsetBytes and LengthBytes are the range.
+	// Source is the volume that copy reads, in this range.
 	Source      *Source `json:"source,omitempty"`
 	OffsetBytes int64   `json:"offset_bytes,omitempty"`
 	LengthBytes int64   `json:"length_bytes,omitempty"`
@@ -117,8 +116,8 @@ const (
 	CodeInvalid = "invalid"
 	// CodeNotFound: there is no such volume, or no such pool.
 	CodeNotFound = "not_found"
-	// CodeNotConnected: the volume has no device on this host until it is connected. Before that it
-	// may be unknown whether the storage has it.
+	// CodeNotConnected: the volume has no device on this host until it is connected. Before that
+	// it may be unknown whether the storage has it.
 	CodeNotConnected = "not_connected"
 	// CodeExists: another operation has made a volume of this name.
 	CodeExists = "exists"
@@ -205,10 +204,9 @@ func ReadAnswer(in Request, text []byte) (Answer, error) {
 	return out, nil
 }
 
-// word matches the names of connectors and their pools.
 var word = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// CheckName refuses the name of a connector that could be a path, or an option of a command.
+// CheckName refuses a connector's name that could be a path, or an option of a command.
 func CheckName(name string) error {
 	if !word.MatchString(name) {
 		return fmt.Errorf("%.60q is no name of a connector: it has small letters, digits and dashes, 32 at the most", name)
@@ -216,7 +214,6 @@ func CheckName(name string) error {
 	return nil
 }
 
-// volumeName matches names that are file names and command arguments everywhere.
 var volumeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,126}$`)
 
 // CheckVolumeName refuses the name of a volume that no connector may get.

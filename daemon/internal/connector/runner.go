@@ -16,11 +16,9 @@ import (
 // connector's options under all other keys.
 type PoolConfig map[string]string
 
-// The keys that are no options.
+// The keys that are no options. The pool may copy if copyKey is copyOn.
 const (
-	// nameKey is the key of the connector's name.
 	nameKey = "connector"
-	// copyKey is copyOn if the pool may copy.
 	copyKey = "copy"
 	copyOn  = "on"
 	copyOff = "off"
@@ -37,7 +35,6 @@ func (c PoolConfig) Options() map[string]string {
 	return options
 }
 
-// answer removes the verb copy from an answer unless the configuration permits it.
 func (c PoolConfig) answer(out Answer) Answer {
 	if out.Pool != nil && c[copyKey] != copyOn {
 		pool := *out.Pool
@@ -50,7 +47,7 @@ func (c PoolConfig) answer(out Answer) Answer {
 // CheckPools refuses invalid pools of a configuration.
 func CheckPools(pools map[string]PoolConfig) error {
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		if err := CheckVolumeName(name); err != nil { // a name of a pool has the same letters
+		if err := CheckVolumeName(name); err != nil {
 			return fmt.Errorf("%.60q is no name of a pool: it has letters, digits and _ . + -", name)
 		}
 		c := pools[name]
@@ -69,7 +66,6 @@ func CheckPools(pools map[string]PoolConfig) error {
 
 // Runner runs the connectors of pools. A volume has one changing verb at a time, in the order of
 // the calls: a program may outlast its caller, and the verb that undoes its work must wait for it.
-// The zero value of the unexported fields is ready.
 type Runner struct {
 	// Config returns the directory of connectors, and the pools.
 	Config func() (dir string, pools map[string]PoolConfig, err error)
@@ -107,8 +103,7 @@ func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, erro
 	return c.answer(out), err
 }
 
-// RunText is Run for another process, with request and answer as text. Its error does not come from
-// a connector.
+// RunText is Run with request and answer as text. Its error does not come from a connector.
 func (r *Runner) RunText(ctx context.Context, pool string, text []byte) ([]byte, error) {
 	var in Request
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -155,7 +150,6 @@ func (r *Runner) turn(ctx context.Context, pool string, in Request) (release fun
 	}
 }
 
-// enter makes a verb the newest one of a volume, until it is released. The caller holds the lock.
 func (r *Runner) enter(volume string) (release func()) {
 	mine := make(chan struct{})
 	if r.newest == nil {

@@ -13,10 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// pattern is test data for volumes.
 var pattern = bytes.Repeat([]byte("volferry"), 512)
 
-// extensions runs the checks of extend, after which the volume has a larger size.
 func (k *kit) extensions(name string) {
 	before, after := k.SizeBytes, k.SizeBytes+2*k.pool.GranularityBytes
 	extend := func(sizeBytes int64, identity string) error {
@@ -62,7 +60,6 @@ func (k *kit) write(name string, at ...int64) (err error) {
 	return nil
 }
 
-// holds checks for the pattern at these offsets.
 func (k *kit) holds(name string, at ...int64) (err error) {
 	d, err := k.Open(k.pool.Directory + "/" + name)
 	if err != nil {
@@ -81,7 +78,6 @@ func (k *kit) holds(name string, at ...int64) (err error) {
 	return nil
 }
 
-// readsZeros checks for zeros between two offsets.
 func (k *kit) readsZeros(name string, from, to int64) (err error) {
 	d, err := k.Open(k.pool.Directory + "/" + name)
 	if err != nil {
@@ -123,7 +119,6 @@ func (k *kit) deleteOther(name string) error {
 	return k.there(name)
 }
 
-// there checks that the device of a volume exists.
 func (k *kit) there(name string) error {
 	d, err := k.Look(k.pool.Directory + "/" + name)
 	if err == nil && d.Identity != k.made[name] {
@@ -132,7 +127,6 @@ func (k *kit) there(name string) error {
 	return err
 }
 
-// remove deletes a volume, and checks that it is gone from the connector and from the kernel.
 func (k *kit) remove(name string) error {
 	if _, err := k.ask(connector.Request{Verb: connector.VerbDelete, OpID: opTwo, Volume: name, Identity: k.made[name]}); err != nil {
 		return err
@@ -165,10 +159,9 @@ func (k *kit) another(name string) error {
 	return k.readsZeros(name, 0, k.SizeBytes)
 }
 
-// interruptCreate ends a create after a while, and repeats the request.
 func (k *kit) interruptCreate(after time.Duration) error {
 	name := k.names + "-c"
-	delete(k.made, name) // a volume left by an earlier check is another device, or this op's
+	delete(k.made, name) // a volume of an earlier check is another device, or this op's
 	k.interrupt(after, connector.Request{Verb: connector.VerbCreate, OpID: opOne, Volume: name, SizeBytes: k.SizeBytes})
 	if err := k.create(name, opOne); err != nil {
 		k.remember(name)
@@ -190,7 +183,6 @@ func (k *kit) interruptDelete(after time.Duration) error {
 	return err
 }
 
-// interrupt requests a verb and ends it. Later checks show whether the verb was done by then.
 func (k *kit) interrupt(after time.Duration, in connector.Request) {
 	in.Protocol = connector.Protocol
 	ctx, cancel := context.WithTimeout(k.ctx, after)

@@ -3,7 +3,7 @@
 // Package conformance is the test kit for connectors. It sends a connector every request of the
 // protocol, each verb more than once, and reports the violations. It makes, writes to and deletes
 // its own volumes, with unique names. It connects the named volumes of a target, and only reads
-// them unless it may write to them. It touches no other volume.
+// them unless it may write to them.
 package conformance
 
 import (
@@ -35,7 +35,7 @@ func OpenDevice(path string) (Device, error) {
 // defaultSizeBytes is large enough to check that data is kept, and small enough to read quickly.
 const defaultSizeBytes = 16 << 20
 
-// Run makes all checks and returns how many have failed. It deletes its volumes at the end.
+// Run makes all checks, deletes its volumes, and returns how many checks have failed.
 func Run(ctx context.Context, s Subject) (failed int) {
 	k := &kit{Subject: s, ctx: ctx, names: "volferry-test-" + uuid.NewString()[:8], made: map[string]string{}}
 	k.check("a protocol that there is not is refused", k.unknownProtocol)
@@ -53,7 +53,6 @@ func Run(ctx context.Context, s Subject) (failed int) {
 	return k.bad
 }
 
-// creations runs the checks of a pool that makes volumes.
 func (k *kit) creations() {
 	k.check("a volume that is not there is not found", k.absent)
 	k.check("the delete of a volume that is not there is done", k.deleteAbsent)

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// connections runs the checks of a pool that connects the existing Volumes.
 func (k *kit) connections() {
 	if !k.check("there are volumes to connect, and none of them is", k.notConnected) {
 		return
@@ -58,7 +57,6 @@ func (k *kit) notConnected() error {
 	return k.away()
 }
 
-// away checks that no volume has a device.
 func (k *kit) away() error {
 	for _, name := range k.Volumes {
 		d, err := k.Look(k.pool.Directory + "/" + name)
@@ -97,7 +95,6 @@ func (k *kit) disconnect(name, identity string) error {
 	return err
 }
 
-// stays checks that a volume is unchanged since connect.
 func (k *kit) stays(name string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name})
 	if err != nil {
@@ -153,7 +150,6 @@ func (k *kit) interruptDisconnect(name string, after time.Duration) error {
 	return errors.Join(k.disconnect(name, k.made[name]), k.away())
 }
 
-// disconnectAll disconnects all volumes of the checks, and checks that none remains connected.
 func (k *kit) disconnectAll() error {
 	var errs []error
 	for name, identity := range k.made {

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// copies runs the checks of copy between two volumes of one size. It writes to both.
 func (k *kit) copies(src, dst string) {
 	size, err := k.sameSize(src, dst)
 	if !k.check("there are two volumes of one size to copy between", func() error { return err }) {
@@ -64,7 +63,6 @@ func (k *kit) copies(src, dst string) {
 	}
 }
 
-// sameSize returns the size of both volumes.
 func (k *kit) sameSize(a, b string) (int64, error) {
 	var size int64
 	for _, name := range []string{a, b} {
@@ -83,7 +81,6 @@ func (k *kit) sameSize(a, b string) (int64, error) {
 	return size, nil
 }
 
-// copiesRange checks, with both devices open, that a range is copied and the rest unchanged.
 func (k *kit) copiesRange(in connector.Request, size int64, srcSeed, dstSeed byte) (err error) {
 	for _, name := range []string{in.Source.Volume, in.Volume} {
 		d, err := k.Open(k.pool.Directory + "/" + name)
@@ -99,7 +96,6 @@ func (k *kit) copiesRange(in connector.Request, size int64, srcSeed, dstSeed byt
 	return errors.Join(k.isFilledFrom(in.Volume, 0, out.CopiedToBytes, srcSeed), k.isFilledFrom(in.Volume, out.CopiedToBytes, size, dstSeed))
 }
 
-// copiesAll copies the whole volume, and compares the two.
 func (k *kit) copiesAll(ask func(opID string, off, n int64) connector.Request, src, dst string, size int64) error {
 	for at := int64(0); at < size; {
 		out, err := k.ask(ask(opTwo, at, size-at))
@@ -111,7 +107,6 @@ func (k *kit) copiesAll(ask func(opID string, off, n int64) connector.Request, s
 	return k.sameContent(src, dst, size)
 }
 
-// staysFilled fills a volume, and checks that no late write changes it.
 func (k *kit) staysFilled(name string, size int64, seed byte) error {
 	if err := k.fill(name, size, seed); err != nil {
 		return err
@@ -126,7 +121,6 @@ func (k *kit) staysFilled(name string, size int64, seed byte) error {
 	return k.isFilled(name, size, seed)
 }
 
-// chunkOf returns a part of the fill data: no two parts are equal.
 func chunkOf(off int64, n int, seed byte) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%08x%07d%c", off, int(seed), '.'), n/16+1)[:n]
 }
@@ -151,7 +145,6 @@ func (k *kit) isFilled(name string, size int64, seed byte) error {
 	return k.isFilledFrom(name, 0, size, seed)
 }
 
-// isFilledFrom compares a part of a volume with the fill data.
 func (k *kit) isFilledFrom(name string, from, to int64, seed byte) error {
 	return k.reads(name, from, to, func(off int64, n int) ([]byte, error) {
 		start := off / fillBytes * fillBytes
@@ -173,7 +166,6 @@ func (k *kit) sameContent(src, dst string, size int64) (err error) {
 	})
 }
 
-// reads compares the data between two offsets.
 func (k *kit) reads(name string, from, to int64, want func(off int64, n int) ([]byte, error)) (err error) {
 	d, err := k.Open(k.pool.Directory + "/" + name)
 	if err != nil {

@@ -48,7 +48,7 @@ type Subject struct {
 // Finding is the outcome of one check.
 type Finding struct {
 	Check string
-	// Err is how the connector violates the protocol, nil if it does not.
+	// Err is how the connector violates the protocol, or nil.
 	Err error
 }
 
@@ -75,7 +75,6 @@ func (k *kit) check(what string, run func() error) bool {
 	return err == nil
 }
 
-// The ops of the checks.
 const (
 	opOne = "11111111-0000-4000-8000-000000000001"
 	opTwo = "22222222-0000-4000-8000-000000000002"
@@ -88,7 +87,6 @@ func (k *kit) ask(in connector.Request) (connector.Answer, error) {
 	return k.Run(k.ctx, in)
 }
 
-// refused checks for one of these codes.
 func refused(err error, codes ...string) error {
 	var said *connector.Error
 	if !errors.As(err, &said) {
@@ -103,7 +101,6 @@ func refused(err error, codes ...string) error {
 	return fmt.Errorf("the error is %q (%s), expected %q", said.Code, said.Message, codes[0])
 }
 
-// remember records a volume that must be deleted at the end.
 func (k *kit) remember(name string) {
 	if out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name}); err == nil && out.Volume != nil {
 		k.made[name] = out.Volume.Identity
@@ -130,7 +127,6 @@ func (k *kit) create(name, opID string) error {
 	return nil
 }
 
-// checkVolume compares the connector's answer with the kernel's device.
 func (k *kit) checkVolume(name string, said connector.Volume, sizeBytes int64) error {
 	if _, err := pools.Check(k.Look, k.pool.Directory, name, said); err != nil {
 		return err
@@ -141,7 +137,6 @@ func (k *kit) checkVolume(name string, said connector.Volume, sizeBytes int64) e
 	return nil
 }
 
-// same checks that a volume is unchanged since create.
 func (k *kit) same(name string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name})
 	if err != nil {

@@ -99,7 +99,6 @@ func (f Fake) verbs() []string {
 	return verbs
 }
 
-// read returns the connector's answer about a volume.
 func (f Fake) read(name string) (connector.Volume, error) {
 	v := connector.Volume{Name: name, Path: Directory + "/" + name}
 	text, err := os.ReadFile(f.metaOf(name))

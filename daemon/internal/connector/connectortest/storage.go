@@ -98,13 +98,12 @@ type Fake struct {
 	// Dir has the volumes, as files.
 	Dir  string
 	Flaw Flaw
-	// Target: it makes no volumes, and connects the volumes of AddVolume. They share a session.
+	// Target: it makes no volumes, and connects the volumes of AddVolume, which share a session.
 	Target bool
 	// Copies: it has the verb copy.
 	Copies bool
 }
 
-// meta is the stored metadata of a volume.
 type meta struct{ Identity, OpID string }
 
 func (f Fake) bytesOf(name string) string { return filepath.Join(f.Dir, name+".raw") }

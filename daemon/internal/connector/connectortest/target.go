@@ -12,14 +12,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// markOf returns a file that exists while a volume is connected.
 func (f Fake) markOf(name string) string { return filepath.Join(f.Dir, name+".connected") }
 
-// connected returns the marks of the connected volumes, which share the session.
+// connected returns the marks of the connected volumes.
 func (f Fake) connected() []string {
 	names, err := filepath.Glob(f.markOf("*"))
 	if err != nil {
-		panic(err) // the pattern is constant
+		panic(err)
 	}
 	return names
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// connecting returns the pools that connect volumes at paths like this one, and their descriptions.
-// Several may share a directory, such as udev's. A pool with an unavailable description is omitted.
+// connecting returns the pools that connect volumes at paths like this one, and their
+// descriptions. Several may share a directory, such as udev's. A pool with an unavailable
+// description is omitted.
 func (h *Host) connecting(ctx context.Context, path string) (names []string, known map[string]connector.Pool) {
 	dir, name := filepath.Dir(path), filepath.Base(path)
 	if !strings.HasPrefix(path, "/dev/") || filepath.Clean(path) != path || connector.CheckVolumeName(name) != nil {
@@ -58,8 +59,8 @@ func (h *Host) ConnectDevice(ctx context.Context, path string) error {
 	return failed
 }
 
-// DisconnectDevice implements hv.Hypervisor. It disconnects the device that is at the path now, and
-// no other device that gets its name meanwhile.
+// DisconnectDevice implements hv.Hypervisor. It disconnects the device that is at the path now,
+// and no other device that gets its name meanwhile.
 func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 	names, known := h.connecting(ctx, path)
 	name := filepath.Base(path)
@@ -78,7 +79,7 @@ func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 			failed = errors.Join(failed, h.refusal(pool, "disconnect volume "+name, err))
 			continue
 		}
-		// The device may remain because others share it. But it must not be another device.
+		// The device may remain because others share it, but it must be the same device.
 		left, err := h.Look(path)
 		if err == nil && was.identity != noIdentity && left.Identity != was.identity {
 			failed = errors.Join(failed, h.untrue(pool, fmt.Errorf("it has disconnected %s, and the kernel has %q at that path, which was %q", path, left.Identity, was.identity)))

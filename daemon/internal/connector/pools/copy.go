@@ -36,8 +36,6 @@ func (h *Host) FindDeviceCopy(ctx context.Context, src, dst string) (*hv.DeviceC
 	return nil, none
 }
 
-// deviceCopyIn returns the copy between two volumes of a pool. It returns ErrNotFound if the pool
-// does not have both.
 func (h *Host) deviceCopyIn(ctx context.Context, pool string, p connector.Pool, src, dst string) (*hv.DeviceCopy, error) {
 	c := hv.DeviceCopy{Pool: pool, GranularityBytes: p.GranularityBytes, Offered: p.Can(connector.VerbCopy)}
 	for path, end := range map[string]*hv.DeviceCopyEnd{src: &c.Src, dst: &c.Dst} {

@@ -41,7 +41,7 @@ func Look(path string) (Device, error) {
 	if err != nil {
 		return Device{}, err
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return Device{}, fmt.Errorf("read the size of %s: %w", path, err)
@@ -53,9 +53,9 @@ func Look(path string) (Device, error) {
 	return Device{SizeBytes: size, Identity: location.IdentityIn(fingerprint)}, nil
 }
 
-// Check compares a connector's answer about a volume with the kernel. It must concern the requested
-// volume, at its place in the pool. If the device exists, it must have this size and identity.
-// Check returns ErrNoDevice if the device does not exist.
+// Check compares a connector's answer about a volume with the kernel. It must concern the
+// requested volume, at its place in the pool. If the device exists, it must have this size and
+// identity. Otherwise Check returns ErrNoDevice.
 func Check(look func(path string) (Device, error), directory, name string, said connector.Volume) (Device, error) {
 	switch {
 	case said.Name != name:
@@ -116,7 +116,6 @@ func checkVerbs(p connector.Pool) error {
 	return nil
 }
 
-// cleanBelowDev reports whether a path is a clean directory path below /dev.
 func cleanBelowDev(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && filepath.Clean(path) == path
 }

@@ -41,12 +41,11 @@ const (
 	lookTimeout = 3 * time.Second
 )
 
-// poolLook is one inspection of a pool.
 type poolLook struct {
 	done  chan struct{}
 	began time.Time
-	// before is the result of the previous inspection, nil without one. It is used until this
-	// inspection ends: on a busy host a program may take longer than a list waits.
+	// before is the result of the previous inspection, or nil. It is used until this inspection
+	// ends: on a busy host a program may take longer than a list waits.
 	before *connector.Pool
 	// outdated: the pool was changed since this inspection began. Host.mu guards it.
 	outdated bool
@@ -56,8 +55,8 @@ type poolLook struct {
 	err   error
 }
 
-// Pools implements hv.Hypervisor. A pool is not active if its connector does not describe it, or if
-// libvirt has a pool of the same name, because the name is then ambiguous.
+// Pools implements hv.Hypervisor. A pool is not active if its connector does not describe it, or
+// if libvirt has a pool of the same name, because the name is then ambiguous.
 func (h *Host) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	pools, err := h.Hypervisor.Pools(ctx)
 	if err != nil || len(h.Connectors) == 0 {
@@ -98,7 +97,6 @@ func (h *Host) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	return pools, nil
 }
 
-// over reports whether an inspection has ended.
 func (l *poolLook) over() bool {
 	select {
 	case <-l.done:
@@ -108,8 +106,8 @@ func (l *poolLook) over() bool {
 	}
 }
 
-// result returns the description of the pool. It returns an error if the first or the last
-// inspection failed or has not ended.
+// result returns the description of the pool, or an error if the first or the last inspection
+// failed or has not ended.
 func (l *poolLook) result() (connector.Pool, error) {
 	switch {
 	case l.over():
@@ -151,7 +149,6 @@ func (h *Host) look(pool string) *poolLook {
 	return l
 }
 
-// changed makes the next list of the pools inspect the pool again.
 func (h *Host) changed(pool string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,10 +165,8 @@ func (h *Host) inspectPool(ctx context.Context, pool string) (connector.Pool, er
 	return *out.Pool, CheckPool(*out.Pool)
 }
 
-// has reports whether a pool is a connector's.
 func (h *Host) has(pool string) bool { return h.Connectors[pool] != "" }
 
-// inspect inspects a pool, and converts the error for callers.
 func (h *Host) inspect(ctx context.Context, pool string) (connector.Pool, error) {
 	p, err := h.inspectPool(ctx, pool)
 	return p, h.refusal(pool, "look at the pool", err)
@@ -223,7 +218,6 @@ func (h *Host) refusal(pool, what string, err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s", text)
 }
 
-// untrue returns the error for a connector's answer that contradicts the kernel.
 func (h *Host) untrue(pool string, err error) error {
 	return api.Errorf(api.CodeChainChanged, "pool %s: what connector %s says is not so: %v; nothing is done with that volume before it is mended (volferryd connector-test says more)", pool, h.Connectors[pool], err)
 }
@@ -291,10 +285,9 @@ func (h *Host) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 	return f.volume, err
 }
 
-// found is a volume of a pool, by the connector's answer and the kernel's device.
 type found struct {
 	volume   *hv.PoolVolume
-	identity string // of the device
+	identity string
 	in       connector.Pool
 }
 
@@ -316,7 +309,6 @@ func (h *Host) find(ctx context.Context, pool, name string) (found, error) {
 	return f, err
 }
 
-// findIn looks up a volume in an inspected pool.
 func (h *Host) findIn(ctx context.Context, pool string, p connector.Pool, name string) (found, error) {
 	out, err := h.Run(ctx, pool, connector.Request{Verb: connector.VerbInspect, Volume: name})
 	if err != nil {
@@ -412,7 +404,6 @@ func (h *Host) ExtendVolume(ctx context.Context, pool, name string, sizeBytes in
 	return nil
 }
 
-// noOp is the op id of requests without an op.
 const noOp = "none"
 
 func opOf(ctx context.Context) string {
