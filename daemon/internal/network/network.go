@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network opens the image at an address: an export of an NBD server, or an RBD image, which
-// is served by NBD. It must not know what a copy is.
+// Package network opens the image at an address: an export of an NBD server, or an RBD image,
+// which is served by NBD. It must not know what a copy is.
 package network
 
 import (
@@ -21,9 +21,9 @@ import (
 // Access is this host's access to images at addresses. The zero Access is for a process with a
 // network, and a host without Ceph clusters.
 type Access struct {
-	// Dial connects to NBD servers over TCP; nil is for a process with a network.
+	// Dial connects to NBD servers over TCP; nil for a process with a network.
 	Dial nbd.Dial
-	// RBD opens RBD images; nil is for a host without clusters.
+	// RBD opens RBD images; nil for a host without clusters.
 	RBD *rbd.Client
 }
 
@@ -74,7 +74,7 @@ const answerTimeout = 20 * time.Second
 
 // Answers returns nbd.ErrNoAnswer if an export answers neither a read nor a flush within
 // answerTimeout, or until the deadline of ctx. Any answer counts, even a refusal; an unreachable
-// machine does not answer. Answers tests nothing else.
+// machine does not answer.
 func (a Access) Answers(ctx context.Context, path string) error {
 	if !api.IsNBD(path) {
 		return nil
@@ -88,7 +88,6 @@ func (a Access) Answers(ctx context.Context, path string) error {
 	return nil
 }
 
-// touch opens, reads and flushes an export.
 func (a Access) touch(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, nbd.ErrNoAnswer)
 	defer cancel()
@@ -100,8 +99,8 @@ func (a Access) touch(ctx context.Context, path string) error {
 	return errors.Join(cmp.Or(err, export.Flush()), export.Close())
 }
 
-// Fingerprint identifies an RBD image among later ones at the same address. For an export it is the
-// address: the protocol has no identity.
+// Fingerprint identifies an RBD image among later ones at the same address. For an export it is
+// the address: the protocol has no identity.
 func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 	if !api.IsRBD(path) {
 		return "export " + path, nil
@@ -115,7 +114,7 @@ func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 
 func rbdFingerprint(id, path string) string { return "rbd image " + id + " at " + path }
 
-// Make makes an RBD image at an address, as rbd.Client does, and calls whole with its fingerprint.
+// Make is rbd.Client's Make, and calls whole with the image's fingerprint.
 func (a Access) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(fingerprint string) error) error {
 	if a.RBD == nil {
 		return errNoClusters
@@ -125,7 +124,7 @@ func (a Access) Make(ctx context.Context, path, temporary string, sizeBytes int6
 
 // Remove deletes the RBD image with this fingerprint at an address, once no client has it open. An
 // absent image is no error. Without a fingerprint the address must be unique, so that no other
-// program can have used it for an image.
+// program can have used it.
 func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 	if a.RBD == nil {
 		return errNoClusters
@@ -140,7 +139,7 @@ func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 	return a.RBD.Remove(ctx, path, id)
 }
 
-// IdentityIn returns the id of an RBD image in its fingerprint; empty for anything else.
+// IdentityIn returns the id in an RBD image's fingerprint; empty for anything else.
 func IdentityIn(fingerprint string) string {
 	id, err := rbdID(fingerprint)
 	if err != nil {
@@ -149,7 +148,6 @@ func IdentityIn(fingerprint string) string {
 	return id
 }
 
-// rbdID returns the id of an RBD image in its fingerprint.
 func rbdID(fingerprint string) (id string, err error) {
 	if _, err := fmt.Sscanf(fingerprint, "rbd image %s at", &id); err != nil {
 		return "", fmt.Errorf("%q is no fingerprint of an RBD image: %w", fingerprint, err)
@@ -171,8 +169,8 @@ func (a Access) MakeSnapshot(ctx context.Context, path, fingerprint, name string
 	return a.change(ctx, path, fingerprint, rbd.Change{Snapshot: name})
 }
 
-// RemoveSnapshot removes the snapshot with this name and id of the RBD image with this fingerprint
-// at an address. An absent snapshot is no error.
+// RemoveSnapshot removes the snapshot with this name and id of the RBD image with this
+// fingerprint. An absent snapshot is no error.
 func (a Access) RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error {
 	return a.change(ctx, path, fingerprint, rbd.Change{RemoveSnapshot: name, SnapshotID: id})
 }
@@ -187,8 +185,8 @@ func (a Access) change(ctx context.Context, path, fingerprint string, change rbd
 	return a.RBD.Change(ctx, path, change)
 }
 
-// Holders describes who has the image at an address open, besides the clients that ours counts, ""
-// if none is known: an NBD server does not report its other clients.
+// Holders describes who has the image at an address open, besides the clients that ours counts, or
+// "": an NBD server does not report its other clients.
 func (a Access) Holders(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if !api.IsRBD(path) {
 		return "", nil
