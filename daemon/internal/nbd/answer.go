@@ -25,7 +25,6 @@ func (e *Export) answer() error {
 	return errors.New("the server answers with something else than a reply")
 }
 
-// simple reads a simple reply.
 func (e *Export) simple() error {
 	var head struct {
 		Code   uint32
@@ -52,7 +51,6 @@ func (e *Export) simple() error {
 	return nil
 }
 
-// chunk reads a chunk of a structured reply.
 func (e *Export) chunk() error {
 	var head chunkHead
 	if err := e.c.read(&head); err != nil {
@@ -93,8 +91,8 @@ func (e *Export) failed(c *call, n uint32) error {
 	return nil
 }
 
-// part returns the range of a read's buffer that a chunk answers. Each byte may be answered once: a
-// second answer for it would count for another byte that never comes.
+// part returns the range of a read's buffer that a chunk answers. Each byte may be answered once:
+// a second answer for it would count for another byte that never comes.
 func (c *call) part(off uint64, n int64) ([]byte, error) {
 	at := int64(off) - c.off
 	if int64(off) < 0 || at < 0 || n <= 0 || n > c.n-at {

@@ -16,8 +16,8 @@ import (
 )
 
 // Export is an open export over one connection. Its methods may be called concurrently, and their
-// requests run in parallel. When the connection is lost, all of them fail from then on, with an
-// error that wraps ENOLINK.
+// requests run in parallel. When the connection is lost, all of them fail, with an error that
+// wraps ENOLINK.
 type Export struct {
 	c      *client
 	conn   net.Conn
@@ -41,8 +41,8 @@ type call struct {
 	command uint16
 	off     int64
 	n       int64
-	p       []byte              // of a read
-	filled  spans               // the received ranges of p
+	p       []byte
+	filled  spans
 	extents map[string][]extent // by meta context
 	err     error
 	done    chan struct{}
@@ -57,7 +57,6 @@ func (e *Export) finish(cookie uint64, c *call, err error) {
 	close(c.done)
 }
 
-// find returns the call of an answer.
 func (e *Export) find(cookie uint64) (*call, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

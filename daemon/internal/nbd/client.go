@@ -56,7 +56,6 @@ const (
 	chunkError       = 1 << 15
 )
 
-// requestHead is the header of each request.
 type requestHead struct {
 	Magic          uint32
 	Flags, Command uint16
@@ -64,7 +63,6 @@ type requestHead struct {
 	Bytes          uint32
 }
 
-// chunkHead is the header of each chunk of a structured reply, after its magic.
 type chunkHead struct {
 	Flags, Kind uint16
 	Cookie      uint64
@@ -84,11 +82,10 @@ func (e *refusal) Error() string {
 // maxPayloadBytes bounds the payload of one answer: QEMU sends at most 128 Ki extents.
 const maxPayloadBytes = 4 << 20
 
-// client is one connection.
 type client struct {
 	in  *bufio.Reader
 	out io.Writer
-	// contexts are the meta contexts, by the ids from the server.
+	// contexts are the meta contexts, by their ids.
 	contexts  map[uint32]string
 	sizeBytes int64
 	flags     uint16 // the export's capabilities
@@ -99,13 +96,11 @@ func newClient(conn io.ReadWriter) *client {
 	return &client{in: bufio.NewReader(conn), out: conn}
 }
 
-// extent is an entry of a block status answer.
 type extent struct {
 	bytes uint32
 	flags uint32
 }
 
-// greet starts every connection.
 func (c *client) greet() error {
 	var hello struct {
 		Magic, Option uint64
@@ -153,7 +148,6 @@ func (c *client) choose(export string, metaContexts ...string) error {
 	return err
 }
 
-// has reports whether the server provides a meta context.
 func (c *client) has(metaContext string) bool {
 	return slices.Contains(slices.Collect(maps.Values(c.contexts)), metaContext)
 }
@@ -161,9 +155,8 @@ func (c *client) has(metaContext string) bool {
 // errNoContext: the export has none of the requested meta contexts.
 var errNoContext = errors.New("the export has no such bitmap")
 
-// enter ends the negotiation, with an export.
 func (c *client) enter(export string) error {
-	query := binary.BigEndian.AppendUint16(appendText(nil, export), 0) // without further information requests
+	query := binary.BigEndian.AppendUint16(appendText(nil, export), 0)
 	sized := false
 	err := c.option(optionGo, query, func(kind uint32, data []byte) {
 		if kind == replyInfo && len(data) >= 12 && binary.BigEndian.Uint16(data) == infoExport {
@@ -177,8 +170,7 @@ func (c *client) enter(export string) error {
 	return err
 }
 
-// option sends an option and passes each reply except the last, which must be an acknowledgement,
-// to take.
+// option sends an option and passes each reply to take, except the last, an acknowledgement.
 func (c *client) option(option uint32, data []byte, take func(kind uint32, data []byte)) error {
 	head := binary.BigEndian.AppendUint64(nil, optionMagic)
 	head = binary.BigEndian.AppendUint32(head, option)
@@ -211,8 +203,8 @@ func (c *client) option(option uint32, data []byte, take func(kind uint32, data 
 	}
 }
 
-// blockStatus requests the status of n bytes from off. The answer is at least one extent, without a
-// gap from off on, and may be shorter than requested.
+// blockStatus requests the status of n bytes from off. The answer is at least one extent, without
+// a gap from off on, and may be shorter than requested.
 func (c *client) blockStatus(off, n int64) ([]extent, error) {
 	if err := c.request(commandBlockStatus, off, n); err != nil {
 		return nil, err
@@ -253,7 +245,6 @@ func (c *client) blockStatus(off, n int64) ([]extent, error) {
 	return extents, nil
 }
 
-// extentsOf decodes a block status payload and its meta context.
 func (c *client) extentsOf(payload []byte) (metaContext string, all []extent, err error) {
 	if len(payload) < 4 || len(payload)%8 != 4 || c.contexts[binary.BigEndian.Uint32(payload)] == "" {
 		return "", nil, errors.New("the server answers with extents of something else")
@@ -264,7 +255,7 @@ func (c *client) extentsOf(payload []byte) (metaContext string, all []extent, er
 	return c.contexts[binary.BigEndian.Uint32(payload)], all, nil
 }
 
-// disconnect sends a disconnect request, which has no answer.
+// disconnect sends a request without an answer.
 func (c *client) disconnect() error { return c.request(commandDisconnect, 0, 0) }
 
 func (c *client) request(command uint16, off, n int64) error {

@@ -18,12 +18,12 @@ type Range struct {
 // stateDirty is the flag of a block in QEMU's dirty bitmap; see docs/interop/nbd.txt of QEMU.
 const stateDirty = 1
 
-// maxAskBytes bounds one request: the length of a request has 32 bits.
+// maxAskBytes bounds a request: its length has 32 bits.
 const maxAskBytes = 1 << 30
 
 // DirtyRanges returns the dirty ranges of an export's bitmap, in order and each as long as
-// possible, and the size of the export. socket is the server's Unix socket. When it returns nil,
-// the ranges cover the whole export: an incomplete answer is an error.
+// possible, and the size of the export. socket is the server's Unix socket. Without an error, the
+// ranges cover the whole export.
 func DirtyRanges(ctx context.Context, socket, export, bitmap string) (dirty []Range, sizeBytes int64, err error) {
 	fail := func(err error) ([]Range, int64, error) {
 		if ctx.Err() != nil {

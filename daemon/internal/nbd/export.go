@@ -126,8 +126,7 @@ const (
 	depthContext = "qemu:allocation-depth"
 )
 
-// negotiate requests the options that make reading faster, and works without those that the server
-// refuses.
+// negotiate requests the options that make reading faster, and works without the refused ones.
 func (e *Export) negotiate(export string, metaContexts []string) error {
 	if err := e.c.greet(); err != nil {
 		return err
@@ -217,8 +216,7 @@ func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 const depthTop = 1
 
 // Own reports whether the top layer of the image itself has the bytes at off, data or zeros, and
-// the end of that extent. Other bytes are in a lower layer, or in none. The export must come from
-// OpenLayered.
+// the end of that extent. The export must come from OpenLayered.
 func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	if off >= e.c.sizeBytes {
 		return e.c.sizeBytes, false, nil
@@ -226,8 +224,8 @@ func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	return e.whether(off, depthContext, func(depth uint32) bool { return depth == depthTop })
 }
 
-// whether requests the status of the blocks at off. It returns the result of is for the first
-// block, and the end of the range with that result.
+// whether returns the result of is for the status of the block at off, and the end of the range
+// with that result.
 func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bool) (until int64, yes bool, err error) {
 	size := e.c.sizeBytes
 	c := &call{command: commandBlockStatus, off: off, n: min(maxAskBytes, size-off)}
@@ -266,7 +264,6 @@ func (e *Export) Close() error {
 	return err
 }
 
-// do sends a request and waits for its answer.
 func (e *Export) do(c *call, payload []byte) error {
 	if c.off < 0 || c.n < 0 || c.n > e.c.sizeBytes-c.off || c.n > math.MaxUint32 {
 		return fmt.Errorf("%d bytes from %d on are not all in an export of %d bytes: %w", c.n, c.off, e.c.sizeBytes, unix.EINVAL)
@@ -307,7 +304,6 @@ func (e *Export) await(c *call) {
 	}
 }
 
-// giveUp closes the connection to a silent server, which ends all calls.
 func (e *Export) giveUp() {
 	e.stalled.Store(true)
 	_ = e.conn.Close()
@@ -331,7 +327,7 @@ func (e *Export) send(c *call, payload []byte) error {
 		_, err = e.c.out.Write(payload)
 	}
 	if err != nil {
-		_ = e.conn.Close() // half a request was sent: receive ends all calls, including this one
+		_ = e.conn.Close() // half a request was sent: receive ends all calls
 	}
 	return nil
 }

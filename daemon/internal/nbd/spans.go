@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// span is a range of a read's buffer.
 type span struct{ from, to int64 }
 
 // maxSpans bounds the ranges of a read with unordered chunks.
@@ -17,7 +16,6 @@ const maxSpans = 4096
 // spans are the received ranges, in order. No two of them touch.
 type spans []span
 
-// add adds a received range.
 func (all *spans) add(s span) error {
 	have := *all
 	i, _ := slices.BinarySearchFunc(have, s.from, func(f span, from int64) int { return cmp.Compare(f.from, from) })
@@ -46,7 +44,6 @@ func (all *spans) add(s span) error {
 
 var errAnsweredTwice = errors.New("the server answers a read twice in the same place")
 
-// bytes returns the number of received bytes.
 func (all spans) bytes() (n int64) {
 	for _, s := range all {
 		n += s.to - s.from
