@@ -27,25 +27,24 @@ type Image struct {
 	// the options of the objects that it names.
 	Node    map[string]any
 	Objects []string
-	// Files are open files for the server. Options name them by child.FileName.
+	// Files are open files for the server, named by child.FileName.
 	Files []*os.File
 	// Writable: the image is written. An image file is then the first of Files.
 	Writable bool
 	// Env is the environment of the server.
 	Env []string
-	// DeathSignal is the signal that the kernel sends to the server when this process dies.
+	// DeathSignal is the signal for the server when this process dies.
 	DeathSignal syscall.Signal
-	// Confine, if set, is called with the number of the process, which has just started.
+	// Confine, if set, is called with the number of the started process.
 	Confine func(pid int) error
 	// Start starts the server; nil means child.Start.
 	Start child.Starter
 }
 
-// arguments returns the server's arguments. Its socket is its last file.
 func (i *Image) arguments() []string {
 	node := map[string]any{"node-name": "node", "read-only": !i.Writable, "auto-read-only": false}
 	maps.Copy(node, i.Node)
-	text, _ := json.Marshal(node) // only texts and numbers
+	text, _ := json.Marshal(node)
 	mode := "off"
 	if i.Writable {
 		mode = "on"
@@ -65,7 +64,6 @@ func (i *Image) arguments() []string {
 // the page faults of a new 1 MiB buffer take several times as long as filling it.
 var heap = []string{"MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=134217728"}
 
-// command returns the server's command, with nothing of this process's environment.
 func (i *Image) command(listening *os.File, stderr io.Writer) child.Command {
 	var written []int
 	if i.Writable {

@@ -22,13 +22,12 @@ func (e *EndedError) Error() string { return Program + ": " + e.Said }
 // Find returns the path of the server, or an error if it is not installed.
 func Find() (string, error) { return exec.LookPath(Program) }
 
-// endTimeout is how long a server may take to write its remaining data, and to release the image.
+// endTimeout is how long a server may take to write its data, and to release the image.
 const endTimeout = 10 * time.Second
 
-// shownBytes bounds the shown output of a server; tail keeps some more.
+// shownBytes bounds the shown output of a server.
 const shownBytes = 512
 
-// process is a running server.
 type process struct {
 	child.Process
 
@@ -74,7 +73,6 @@ func (p *process) end() error {
 	return fmt.Errorf("%s did not let go of the image within %v, and was killed", Program, endTimeout)
 }
 
-// said returns the error of an ended server.
 func (p *process) said() error {
 	<-p.Ended()
 	text := OneLine(string(p.stderr.text))

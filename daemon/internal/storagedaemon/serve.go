@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Served is a connection to the server of one image, which accepts no other client and ends with
-// the connection.
+// Served is a connection to the server of one image, which has no other client and ends with the
+// connection.
 type Served struct {
 	*net.UnixConn
 
@@ -27,8 +27,8 @@ type Served struct {
 	err    error
 }
 
-// Close closes the connection and ends its server. When it returns nil, the server is gone and has
-// released the image.
+// Close closes the connection and ends its server. When it returns nil, the server has released
+// the image.
 func (s *Served) Close() error {
 	s.close.Do(func() {
 		if err := s.UnixConn.Close(); !errors.Is(err, net.ErrClosed) { // it may have been handed over
@@ -53,8 +53,8 @@ func (s *Served) HandOver() (*os.File, error) {
 }
 
 // Serve serves an image, and returns when the server has opened it. It returns an *EndedError if
-// the server ends before, child.ErrNotInstalled if it is not installed, and the cause of ctx if ctx
-// ends first.
+// the server ends before, child.ErrNotInstalled if it is not installed, and the cause of ctx if
+// ctx ends first.
 func Serve(ctx context.Context, image Image) (*Served, error) {
 	listening, conn, err := meetingPoint()
 	if err != nil {
