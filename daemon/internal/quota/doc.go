@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package quota reads the quotas of a filesystem from the kernel: how much space the files of a
-// user, of a group and of a project may take. It knows nothing of the files' purpose.
+// user, of a group and of a project may take.
 package quota

@@ -33,10 +33,10 @@ type Owner struct {
 type Limit struct {
 	Kind Kind   `json:"kind"`
 	ID   uint32 `json:"id"`
-	// Bytes is the soft limit if there is one: an owner that exceeds it for too long gets no more.
+	// Bytes is the soft limit, if any: an owner that exceeds it for too long gets no more.
 	Bytes     int64 `json:"bytes"`
 	UsedBytes int64 `json:"used_bytes"`
-	// AsFull: a write beyond it fails with ENOSPC, as on a full filesystem, and not with EDQUOT.
+	// AsFull: a write beyond it fails with ENOSPC, as on a full filesystem, not with EDQUOT.
 	AsFull bool `json:"as_full,omitempty"`
 }
 
@@ -51,8 +51,8 @@ func Free(free int64, limits []Limit) int64 {
 	return free
 }
 
-// From the kernel's headers linux/quota.h, linux/dqblk_xfs.h and linux/fs.h. All kernel filesystems
-// with quotas support these two commands, which only read.
+// From the kernel's linux/quota.h, linux/dqblk_xfs.h and linux/fs.h. All kernel filesystems with
+// quotas support these two commands, which only read.
 const (
 	getQuota = 'X'<<8 + 3 // Q_XGETQUOTA
 	getState = 'X'<<8 + 8 // Q_XGETQSTATV
@@ -74,7 +74,7 @@ const (
 	noProject          = 0
 )
 
-// kinds are the kernel's number of each kind of quota, and the flag of the state for enforcement.
+// kinds are the kernel's number of each kind of quota, and the flag of its enforcement.
 var kinds = []struct {
 	kind     Kind
 	number   uintptr
@@ -138,7 +138,7 @@ func ProjectIn(dir *os.File) (uint32, error) {
 	return binary.NativeEndian.Uint32(attributes[projectOffset:]), nil
 }
 
-// absent reports whether an error means that the filesystem, or the kernel, has no such quota.
+// absent reports whether the filesystem, or the kernel, has no such quota.
 func absent(err error) bool {
 	for _, no := range []error{unix.ENOSYS, unix.ESRCH, unix.ENOENT, unix.EOPNOTSUPP} {
 		if errors.Is(err, no) {
