@@ -12,7 +12,7 @@ import (
 )
 
 // Any user may start any number of processes that claim to be a domain, with any number of open
-// files. The answer must stay short and quick nevertheless, and must hide no open file.
+// files. The answer must stay short and quick, and must hide no open file.
 const (
 	// claimsOfUser is how many claims of one user are listed in full: two show that there are
 	// several.
@@ -25,8 +25,8 @@ const (
 	maxDescriptors = 1 << 20
 )
 
-// byUser sorts root's claims first, and service users before users that other users may take freely
-// (subuid(5)), so that these do not push a true claim out of the list.
+// byUser sorts root's claims first, and service users before users that other users may take
+// freely (subuid(5)), so that these do not push a true claim out of the list.
 func byUser(a, b Claim) int { return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.PID, b.PID)) }
 
 // fewer omits claims that add no information to the claims before them.
@@ -53,14 +53,13 @@ func fewer(claims []Claim) (kept []Claim) {
 	return kept
 }
 
-// descriptors counts the examined descriptors.
 type descriptors struct {
 	left int
 	of   map[uint32]int
 }
 
-// take counts the descriptors of one more claim. If there are too many, the error names the user
-// with most of them.
+// take counts the descriptors of a claim. If there are too many, the error names the user with
+// most of them.
 func (d *descriptors) take(c *Claim, n int) error {
 	d.left -= n
 	d.of[c.UID] += n

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process reads what the kernel reports of the processes of guests and of libvirt. It does
-// not ask libvirt: its results are the evidence against which libvirt's answers are checked.
+// Package process reads from the kernel the processes of guests and of libvirt. It does not ask
+// libvirt: its results are the evidence to check libvirt's answers against.
 package process
 
 import (
@@ -22,11 +22,10 @@ import (
 // Dir is the directory of processes, /proc except in tests.
 type Dir string
 
-// Claims finds the QEMU processes with a domain's UUID in their command line. That is only a claim:
-// any user may start a QEMU with it. It does not use libvirt's PID files: libvirtd may run in
-// another mount namespace. The same walk, which takes long with many processes, also reads their
-// open files on some images. It shortens a list of many claims without losing information; see
-// fewer.
+// Claims finds the QEMU processes with a domain's UUID in their command line. That is only a
+// claim: any user may start a QEMU with it. It does not use libvirt's PID files: libvirtd may run
+// in another mount namespace. The same walk, which takes long with many processes, also reads
+// their open files on some images. It shortens a list of many claims without losing information.
 func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
 	pids, err := d.list()
 	if err != nil {
@@ -36,7 +35,7 @@ func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, erro
 	var found []Claim
 	for _, pid := range pids {
 		dir := d.of(pid)
-		// Before its arguments: reading a link is faster, and a host has many other processes.
+		// Reading a link is faster than reading arguments, and a host has many other processes.
 		exe, err := os.Readlink(filepath.Join(dir, "exe"))
 		if err != nil || !strings.HasPrefix(filepath.Base(exe), "qemu") {
 			continue // gone, or not QEMU
@@ -66,7 +65,6 @@ func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, erro
 
 func (d Dir) of(pid int) string { return filepath.Join(string(d), strconv.Itoa(pid)) }
 
-// list returns the numbers of all processes, unordered.
 func (d Dir) list() ([]int, error) {
 	dir, err := os.Open(string(d))
 	if err != nil {
@@ -103,7 +101,6 @@ func uidOf(dir string) (uint32, error) {
 	return 0, fmt.Errorf("no user in %s/status", dir)
 }
 
-// readFiles lists the descriptors of the process on images.
 func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -121,7 +118,7 @@ func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error
 		// mount namespace.
 		got, err := Identify(filepath.Join(dir, "fd", entry.Name()))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // closed since
+			continue
 		}
 		if err != nil {
 			return err
@@ -144,8 +141,8 @@ func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error
 	return nil
 }
 
-// add keeps one descriptor for reading and one for writing of each image. That is enough, and a
-// process cannot inflate the answer with thousands of descriptors.
+// add keeps one descriptor for reading and one for writing of each image, so that a process cannot
+// inflate the answer with thousands of descriptors.
 func (c *Claim) add(file File) {
 	if !slices.ContainsFunc(c.Files, func(f File) bool { return f.Image == file.Image && f.Writable == file.Writable }) {
 		c.Files = append(c.Files, file)
@@ -204,7 +201,7 @@ type About struct {
 	Program Image `json:"program,omitzero"`
 	// Nodes are the images in its start arguments.
 	Nodes []Node `json:"nodes,omitempty"`
-	// Profile is the AppArmor profile that the kernel enforces on it; empty if none.
+	// Profile is the AppArmor profile that the kernel enforces on it.
 	Profile string `json:"profile,omitempty"`
 }
 
@@ -236,8 +233,8 @@ func (d Dir) About(_ context.Context, pid int) (about About, err error) {
 	return about, nil
 }
 
-// startTime is the index of the start time in /proc/PID/stat, counted after the process name, which
-// ends with the last bracket.
+// startTime is the index of the start time in /proc/PID/stat after the process name, which ends
+// with the last bracket.
 const startTime = 22 - 3
 
 func startTicks(dir string) (string, error) {
@@ -252,7 +249,6 @@ func startTicks(dir string) (string, error) {
 	return fields[startTime], nil
 }
 
-// began lists the images in a process's command line.
 func began(dir string) (nodes []Node, err error) {
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil {
