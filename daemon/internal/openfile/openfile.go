@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openfile opens images by their paths. Every image that this program reads, writes or
-// passes to a child is opened here: a regular file or a block device, and nothing else. A path does
-// not identify an image, since other users can write in the directories of images, on this host or
-// on another one with the same filesystem. So an image is first found, which neither waits nor
-// affects it, then checked, and then opened by the checked descriptor.
+// Package openfile opens images by their paths: a regular file or a block device, and nothing
+// else. Every image that this program reads, writes or passes to a child is opened here. A path
+// does not identify an image, since other users can write in the directories of images, on this
+// host or on another one with the same filesystem. So an image is first found, which neither waits
+// nor affects it, then checked, and then opened by the checked descriptor.
 //
 // DESIGN.md of package location has the rule for places.
 package openfile
@@ -20,8 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places decides where images may be. It is only called if the path does not determine the image's
-// place.
+// Places decides where images may be, if the path does not determine the image's place.
 type Places interface {
 	// CheckFound refuses an image if path contains a symbolic link, and a block device outside of
 	// /dev. real is the image's path according to the kernel.
@@ -51,17 +50,15 @@ func (e *Error) Error() string { return e.Path + ": " + e.Reason }
 // Image is an image that was found at a path. It is not open for reading or writing yet, and stays
 // the same image whatever is put at the path.
 type Image struct {
-	// Path is the requested path, and Real the path without links; for a device in /dev it equals
-	// Path.
+	// Path is the requested path, and Real the path without links; equal for a device in /dev.
 	Path, Real string
-	// Block is true for a block device.
-	Block bool
+	Block      bool
 
 	file *os.File // opened with O_PATH
 }
 
-// Open opens the image at path with the flags of open(2). With O_NOFOLLOW the last part of the path
-// may not be a link at all.
+// Open opens the image at path with the flags of open(2). With O_NOFOLLOW the last part of the
+// path may not be a link at all.
 func (f Files) Open(path string, flags int) (file *os.File, err error) {
 	for range staleTries {
 		if file, err = f.open(path, flags); !errors.Is(err, unix.ESTALE) {
@@ -71,8 +68,8 @@ func (f Files) Open(path string, flags int) (file *os.File, err error) {
 	return file, err
 }
 
-// staleTries is how often an image is looked up again after another NFS client has replaced it: NFS
-// caches a name for some seconds, until the image is opened.
+// staleTries is how often an image is looked up again after another NFS client has replaced it:
+// NFS caches a name for some seconds, until the image is opened.
 const staleTries = 3
 
 func (f Files) open(path string, flags int) (*os.File, error) {
@@ -189,7 +186,6 @@ func reopen(f *os.File, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// retried repeats a call that a signal has interrupted.
 func retried(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); err != unix.EINTR { //nolint:errorlint // as the kernel says it
@@ -198,7 +194,6 @@ func retried(call func() (int, error)) (n int, err error) {
 	}
 }
 
-// realPath returns the path of an open file according to the kernel.
 func realPath(f *os.File) (string, error) {
 	real, err := os.Readlink(procPath(f))
 	if err != nil {
@@ -216,8 +211,8 @@ func realPath(f *os.File) (string, error) {
 
 func procPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
-// IsDevicePath reports whether a clean path is in /dev, where only root makes nodes and links.
-// Paths in /dev/shm are not.
+// IsDevicePath reports whether a clean path is in /dev, where only root makes nodes and links; not
+// in /dev/shm.
 func IsDevicePath(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/")
 }
