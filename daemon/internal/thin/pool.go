@@ -22,7 +22,7 @@ type Pool struct {
 type Usage struct {
 	// Data and Metadata are the used fractions of its space, from 0 to 1; 0 for a failed pool.
 	Data, Metadata float64
-	// Trouble is why the pool accepts no new data, "" if it does.
+	// Trouble is why the pool accepts no new data, or "".
 	Trouble string
 }
 
@@ -77,8 +77,8 @@ func nameOf(device string) string {
 	return strings.ReplaceAll(parts[0]+"/"+parts[1], doubled, "-")
 }
 
-// Status returns the status of a thin pool, for ParseStatus. It does not wait for a suspended pool.
-// control is Control, open for writing; it needs CAP_SYS_ADMIN.
+// Status returns the status of a thin pool, for ParseStatus. It does not wait for a suspended
+// pool. control is Control, open for writing; it needs CAP_SYS_ADMIN.
 func Status(control *os.File, device uint64) (string, error) {
 	kind, params, err := query(control, device, unix.DM_NOFLUSH_FLAG)
 	if err == nil && kind != "thin-pool" {
@@ -115,7 +115,6 @@ func ParseStatus(status string) (Usage, error) {
 	return u, nil
 }
 
-// part parses USED/TOTAL.
 func part(text string) (float64, bool) {
 	usedText, totalText, _ := strings.Cut(text, "/")
 	used, err1 := strconv.ParseUint(usedText, 10, 64)

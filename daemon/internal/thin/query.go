@@ -18,11 +18,11 @@ const Control = "/dev/mapper/control"
 // controlDevice is its number (MAPPER_CTRL_MINOR of linux/miscdevice.h).
 var controlDevice = unix.Mkdev(10, 236)
 
-// answerRoom is more than the table or the status of one target needs.
+// answerRoom exceeds the table and the status of one target.
 const answerRoom = 4 << 10
 
 // query returns the kind of a device's only target, and its table if flags request that, else its
-// status. It returns nothing if the device has several targets, or is no device-mapper device.
+// status. It returns nothing for several targets, or no device-mapper device.
 func query(control *os.File, device uint64, flags uint32) (kind, params string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(control.Fd()), &st); err != nil {
@@ -66,7 +66,6 @@ func encode(device uint64) uint64 {
 	return minor&0xff | major<<8 | (minor&^0xff)<<12
 }
 
-// text returns the text before the first zero byte.
 func text(b []byte) string {
 	before, _, _ := bytes.Cut(b, []byte{0})
 	return string(before)

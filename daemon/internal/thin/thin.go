@@ -41,8 +41,8 @@ func BlockBytes(control *os.File, device uint64) (int64, error) {
 	return blockBytes(params)
 }
 
-// poolOf parses the table of a thin volume: "MAJOR:MINOR ID [ORIGIN]". ok is false with an external
-// origin, because unwritten blocks then read as the origin and not as zeros.
+// poolOf parses the table of a thin volume: "MAJOR:MINOR ID [ORIGIN]". ok is false with an
+// external origin, because unwritten blocks then read as the origin and not as zeros.
 func poolOf(params string) (device uint64, ok bool) {
 	words := strings.Fields(params)
 	if len(words) != 2 {
@@ -51,7 +51,6 @@ func poolOf(params string) (device uint64, ok bool) {
 	return parseDevice(words[0])
 }
 
-// parseDevice parses "MAJOR:MINOR".
 func parseDevice(text string) (device uint64, ok bool) {
 	majorText, minorText, _ := strings.Cut(text, ":")
 	major, err1 := strconv.ParseUint(majorText, 10, 32)
