@@ -2,5 +2,5 @@
 
 // Package witness asks two witnesses which images a domain's process has open: the hypervisor and
 // the kernel. After a libvirtd has died inside a call, the next libvirtd reads its old status and
-// reports the old chains until the QEMU process ends. The package does not interpret the images.
+// reports the old chains until the QEMU process ends.
 package witness

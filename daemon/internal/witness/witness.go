@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Kernel is the package's view of a hypervisor. For an image at an address, QEMU itself answers,
+// Kernel is the needed part of a hypervisor. For an image at an address, QEMU itself answers,
 // through the hypervisor.
 type Kernel interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
@@ -29,8 +29,7 @@ type Held struct {
 	Open, Writable bool
 	// PID is the number of a process that has the image open.
 	PID int
-	// Unasked reports that the process could not be asked; the image then counts as open for
-	// writing.
+	// Unasked: the process could not be asked; the image then counts as open for writing.
 	Unasked bool
 }
 
@@ -92,8 +91,8 @@ func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n in
 	return n, nil
 }
 
-// Retry bounds how long disagreeing witnesses are asked again: libvirt takes a moment to detect the
-// death of a process, and QEMU to close an image.
+// Retry bounds how long disagreeing witnesses are asked again: libvirt takes a moment to detect
+// the death of a process, and QEMU to close an image.
 type Retry struct {
 	Poll, Bound time.Duration
 }
@@ -102,10 +101,10 @@ type Retry struct {
 type Heard[V any] struct {
 	// View is the hypervisor's answer.
 	View V
-	// Occupied reports that a call on the domain's process is under way, perhaps this daemon's with
-	// a lost answer, so that the observation may become wrong at any moment.
+	// Occupied: a call on the domain's process is under way, perhaps this daemon's with a lost
+	// answer, so that the observation may become wrong at any moment.
 	Occupied bool
-	// Disagree is the error if the two answers contradict each other, nil otherwise.
+	// Disagree is the error if the two answers contradict each other.
 	Disagree error
 }
 
