@@ -37,8 +37,8 @@ type Dir struct {
 func New(dir, hook string) *Dir { return &Dir{dir: dir, hook: hook} }
 
 // Set guards the domain with this UUID, durably before it returns. Owner is like "migration UUID".
-// Reason is the sentence printed to a person who starts the domain. A second Set by the same owner
-// replaces the reason.
+// Reason is printed to a person who starts the domain. A second Set by the same owner replaces the
+// reason.
 func (d *Dir) Set(id, owner, reason string) error {
 	line := reason + ownerSuffix(owner)
 	err := d.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
@@ -48,7 +48,7 @@ func (d *Dir) Set(id, owner, reason string) error {
 	return nil
 }
 
-// Clear removes the owner's guard of the domain, durably before it returns. Guards of other owners
+// Clear removes the owner's guard of the domain, durably before it returns. Other owners' guards
 // stay. A missing guard is no error.
 func (d *Dir) Clear(id, owner string) error {
 	err := d.change(id, func(lines []string) []string { return without(lines, owner) })
@@ -58,8 +58,7 @@ func (d *Dir) Clear(id, owner string) error {
 	return nil
 }
 
-// Has reports whether the owner guards the domain. After an error this is unknown, which is not the
-// same as false.
+// Has reports whether the owner guards the domain. After an error this is unknown.
 func (d *Dir) Has(id, owner string) (bool, error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -72,7 +71,7 @@ func (d *Dir) Has(id, owner string) (bool, error) {
 	return len(without(lines, owner)) < len(lines), nil
 }
 
-// Guard is one reason why a domain must not be started, with the reason's owner.
+// Guard is one reason why a domain must not be started, with its owner.
 type Guard struct{ Owner, Reason string }
 
 // The owners of guards that concern the instance as a whole.
@@ -86,8 +85,7 @@ const (
 	OwnerPause = "pause "
 )
 
-// Of returns the guards of a domain. After an error they are unknown, which is not the same as
-// none.
+// Of returns the guards of a domain. After an error they are unknown.
 func (d *Dir) Of(id string) ([]Guard, error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -108,8 +106,8 @@ func (d *Dir) Of(id string) ([]Guard, error) {
 	return out, nil
 }
 
-// change replaces the lines of a domain's file. It revokes a start token, because the token was
-// issued for the previous guards.
+// change replaces the lines of a domain's file. It revokes a start token, which was issued for the
+// previous guards.
 func (d *Dir) change(id string, edit func([]string) []string) error {
 	path, err := d.path(id)
 	if err != nil {
@@ -142,7 +140,6 @@ func without(lines []string, owner string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasSuffix(line, ownerSuffix(owner)) })
 }
 
-// readLines reads the lines of a guard file; a missing file has none.
 func readLines(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

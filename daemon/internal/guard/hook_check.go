@@ -64,8 +64,8 @@ func (d *Dir) HookKnowsStartTokens() error {
 }
 
 // HookWasThere reports whether libvirt runs the present hook if it was started or reloaded at the
-// given time. Libvirt looks for QEMU hooks only then: the hook must be executable and must not have
-// changed since.
+// given time. Libvirt looks for QEMU hooks only then: the hook must be executable and must not
+// have changed since.
 func (d *Dir) HookWasThere(at time.Time) bool {
 	hooks := []string{d.hook}
 	if filepath.Base(filepath.Dir(d.hook)) == "qemu.d" {
@@ -106,8 +106,8 @@ func (d *Dir) InstallHook(script []byte) error {
 	return nil
 }
 
-// hookDirs reads from the hook's text the hook's guard directories, and the path of the file that
-// may list them.
+// hookDirs reads the hook's guard directories from its text, and the path of the file that may
+// list them.
 func hookDirs(hook string) (dirs []string, file string, err error) {
 	text, err := os.ReadFile(hook)
 	if err != nil {
@@ -129,7 +129,6 @@ func hookDirs(hook string) (dirs []string, file string, err error) {
 	return dirs, file, nil
 }
 
-// sameDir reports whether two paths name the same directory. The directory need not exist.
 func sameDir(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true

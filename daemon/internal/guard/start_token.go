@@ -13,10 +13,10 @@ import (
 // startTokenMode lets only root read the text.
 const startTokenMode = 0o600
 
-// IssueStartToken lets one start through the owner's guard: the start of a definition that contains
-// the returned text, which cannot be guessed. Other starts stay refused, and guards of other owners
-// hold for this start too. A new token replaces an earlier one. The token holds until
-// RevokeStartToken, or the next Set or Clear for the domain.
+// IssueStartToken lets one start through the owner's guard: the start of a definition that
+// contains the returned text, which cannot be guessed. Other starts stay refused, and other
+// owners' guards hold for this start too. A new token replaces an earlier one. The token holds
+// until RevokeStartToken, or the next Set or Clear for the domain.
 func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
 	path, err := d.path(id)
 	if err != nil {
