@@ -19,8 +19,7 @@ type GuestDisk struct {
 
 const (
 	// sampleEvery is the interval between reads of the guests' counters.
-	sampleEvery = time.Second
-	// sampleTimeout bounds one round of reads.
+	sampleEvery   = time.Second
 	sampleTimeout = 5 * time.Second
 )
 
@@ -29,7 +28,7 @@ const (
 type guestWrites struct {
 	disks func() []GuestDisk
 	stats func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
-	// last are the counters of the previous round. Only run uses them.
+	// last are the counters of the previous round, for run only.
 	last map[GuestDisk]hv.DiskStats
 
 	mu     sync.Mutex

@@ -2,7 +2,7 @@
 
 // Package metrics keeps the daemon's metrics for Prometheus. Their names are part of the public
 // contract (docs/reference/metrics.md). Events are counted when they are reported; states are read
-// at a scrape through Sources. The package does not know its callers.
+// at a scrape through Sources.
 package metrics
 
 import (
