@@ -68,8 +68,8 @@ type Config struct {
 	MetricsListen   string `toml:"metrics_listen"`
 	StateDir        string `toml:"state_dir"`
 	OverlayDir      string `toml:"overlay_dir"`
-	// OverlayDirShared reports that other hosts see OverlayDir at the same path. Each host has its
-	// own subdirectory, see overlays.
+	// OverlayDirShared: other hosts see OverlayDir at the same path. Each host has its own
+	// subdirectory.
 	OverlayDirShared bool   `toml:"overlay_dir_shared"`
 	SaveDir          string `toml:"save_dir"`
 	// SaveDirInMemory permits a SaveDir on a tmpfs.
@@ -78,8 +78,8 @@ type Config struct {
 	LogLevel        string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir for a migration to start.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
-	// OverlayThrottleBelowBytes is the free space in OverlayDir below which guests that write there
-	// are throttled, so that it lasts for OverlayThrottleSeconds; 0 disables that.
+	// OverlayThrottleBelowBytes is the free space in OverlayDir below which guests that write
+	// there are throttled, so that it lasts for OverlayThrottleSeconds; 0 disables that.
 	OverlayThrottleBelowBytes int64 `toml:"overlay_throttle_below_bytes"`
 	OverlayThrottleSeconds    int64 `toml:"overlay_throttle_seconds"`
 	// SuspendAtJobStart is when a guest is suspended while a block job begins on one of its disks:
@@ -87,9 +87,9 @@ type Config struct {
 	SuspendAtJobStart string `toml:"suspend_at_job_start"`
 	// AllowedPaths are the permitted places of volumes outside pools; see location.Rules.
 	AllowedPaths []string `toml:"allowed_paths"`
-	// NBDServers are the NBD servers over TCP, as HOST:PORT, with exports that may be volumes.
+	// NBDServers are NBD servers over TCP, as HOST:PORT.
 	NBDServers []string `toml:"nbd_servers"`
-	// RBDClusters are the Ceph clusters, by id, with RBD images that may be volumes.
+	// RBDClusters are Ceph clusters, by id.
 	RBDClusters rbd.Clusters `toml:"rbd_clusters"`
 	// SharedPools are pools with the same bytes on other hosts. Pools of type netfs need not be
 	// listed.
@@ -99,7 +99,7 @@ type Config struct {
 	// ConnectorPools are the pools of connectors, by name.
 	ConnectorPools map[string]connector.PoolConfig `toml:"connector_pools"`
 
-	// hostID is set once it is known, from the state directory or the certificate.
+	// HostID is set once it is known, from the state directory or the certificate.
 	HostID string
 }
 
@@ -247,8 +247,8 @@ func (c *Config) Check() error {
 	return cmp.Or(c.CheckOverlayDir(), c.CheckSaveDir())
 }
 
-// JobStart returns the faults of this QEMU version against which a guest is suspended while a block
-// job begins.
+// JobStart returns the faults of this QEMU version; a guest is suspended at the start of a block
+// job because of them.
 func (c *Config) JobStart(qemu hv.Version) hv.JobStart {
 	switch c.SuspendAtJobStart {
 	case SuspendAlways:
@@ -259,7 +259,7 @@ func (c *Config) JobStart(qemu hv.Version) hv.JobStart {
 	return hv.JobStartOf(qemu)
 }
 
-// Warnings returns warnings about permitted settings that may not be intended.
+// Warnings returns warnings about settings that may not be intended.
 func (c *Config) Warnings() (out []string) {
 	for _, dir := range c.AllowedPaths {
 		if who := location.OpenTo(dir); who != "" {
@@ -352,8 +352,7 @@ func (c *Config) Overlays() string {
 	return filepath.Join(c.OverlayDir, c.HostID)
 }
 
-// OverlaysNotShared returns why overlays are on this host alone despite overlay_dir_shared; ""
-// otherwise.
+// OverlaysNotShared returns why overlays are on this host alone despite overlay_dir_shared, or "".
 func (c *Config) OverlaysNotShared() string {
 	if !c.OverlayDirShared {
 		return ""

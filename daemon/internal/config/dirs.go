@@ -19,8 +19,8 @@ import (
 // MakeDirs makes the directories of the daemon. QEMU can traverse the state directory to reach
 // overlays, but not list it.
 func MakeDirs(cfg *Config) error {
-	// A directory inside another one must come after it, or MkdirAll would create the outer one
-	// with the wrong mode.
+	// A directory inside another one comes after it, or MkdirAll would create the outer one with
+	// the wrong mode.
 	for _, d := range cfg.OwnDirs() {
 		err := MakeDir(d.Path, d.Mode)
 		switch {
@@ -45,8 +45,8 @@ func (c *Config) CursorDir() string { return filepath.Join(c.StateDir, "cursors"
 // AuditDir is the directory of the events that the registry does not have yet.
 func (c *Config) AuditDir() string { return filepath.Join(c.StateDir, "audit") }
 
-// SweepDirs removes the temporary files of a daemon that was killed during a write. The caller must
-// have the journal open, which makes the state directory its own.
+// SweepDirs removes the temporary files of a daemon that was killed during a write. The caller
+// must have the journal open, which makes the state directory its own.
 func SweepDirs(cfg *Config) error {
 	for _, dir := range []string{cfg.StateDir, cfg.GuardDir(), cfg.CursorDir(), cfg.AuditDir()} {
 		if err := atomicfile.Sweep(dir); err != nil {
@@ -73,7 +73,7 @@ func MakeDir(path string, mode os.FileMode) error {
 }
 
 // OwnDir is a directory of the daemon, with its mode when new, and the bits that would open its
-// files to other users of the host.
+// files to other users.
 type OwnDir struct {
 	Path  string
 	Mode  fs.FileMode

@@ -27,7 +27,6 @@ func checkSharedOverlayDir(dir, stateDir string) error {
 	return nil
 }
 
-// notShared returns why overlays in a directory are on this host alone; "" if they are not.
 func notShared(dir string) string {
 	fs, err := location.FilesystemOf(dir)
 	switch {
