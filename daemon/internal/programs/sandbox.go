@@ -156,7 +156,6 @@ func WithConnectors(h hv.Hypervisor, cfg *config.Config) hv.Hypervisor {
 	return host
 }
 
-// askConnector has `volferryd connectors` run a verb.
 func askConnector(ctx context.Context, socket, pool string, in connector.Request) (connector.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, connector.RunTimeout(in.Verb))
 	defer cancel()
@@ -218,13 +217,11 @@ func Dialing() client.Setting {
 	return client.DialedBy(throughDialer(socket))
 }
 
-// throughDialer connects to an address through the dialer at a socket.
 func throughDialer(socket string) func(ctx context.Context, address string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) { return sandbox.Dial(ctx, socket, address) }
 }
 
-// dialServers returns the function that connects to NBD servers over TCP; nil if this process has a
-// network.
+// dialServers returns the function that connects to NBD servers over TCP; nil with a network.
 func dialServers() nbd.Dial {
 	if socket := os.Getenv(EnvDialer); socket != "" {
 		return nbd.Dial(throughDialer(socket))

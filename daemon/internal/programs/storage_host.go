@@ -63,7 +63,6 @@ func (s StorageHost) Change(ctx context.Context, address string, text []byte, ke
 	return s.Host.Change(ctx, image, change, key)
 }
 
-// answerOf returns the answer about an image, as JSON.
 func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, api.RBDImage, *os.File) (T, error)) ([]byte, error) {
 	image, err := api.ParseRBD(address)
 	if err != nil {
