@@ -43,7 +43,6 @@ func (i iscsi) connect(ctx context.Context, p place, marks *target.Marks, in con
 	return i.volume(u, found), nil
 }
 
-// reach makes the missing sessions.
 func (i iscsi) reach(ctx context.Context, p place, sessions []session) error {
 	var failed []error
 	begun := len(sessions)
@@ -100,8 +99,8 @@ func exitsWith(err error, status int) bool {
 	return errors.As(err, &exit) && exit.ExitCode() == status
 }
 
-// newRecord makes the record of a portal. Our sessions do not begin at boot, and a portal that does
-// not answer is tried only briefly. If there are other paths, a lost one is given up soon.
+// newRecord makes the record of a portal. Our sessions do not begin at boot, and a portal that
+// does not answer is tried only briefly. If there are other paths, a lost one is given up soon.
 func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) error {
 	settings := [][2]string{{"node.startup", "manual"}, {"node.session.initial_login_retry_max", "1"}}
 	if len(p.portals) > 1 {
@@ -121,10 +120,10 @@ type wait struct {
 	sessions []session
 	found    *device
 	asked    map[string]bool
-	failed   []error // of the requests
+	failed   []error
 }
 
-// once makes a request that may help a volume to appear, and may be unnecessary.
+// once makes a request that may help a volume to appear.
 func (w *wait) once(what string, do func() error) {
 	if w.asked[what] {
 		return
@@ -135,7 +134,6 @@ func (w *wait) once(what string, do func() error) {
 	}
 }
 
-// why returns the failed requests, to end a message.
 func (w *wait) why() string {
 	if len(w.failed) == 0 {
 		return ""
@@ -143,7 +141,6 @@ func (w *wait) why() string {
 	return ": " + errors.Join(w.failed...).Error()
 }
 
-// shows waits for a volume, its name, and a map with all paths.
 func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	w := &wait{asked: map[string]bool{}}
 	there, err := target.Until(ctx, i.Within, func() (bool, error) { return i.look(ctx, p, u, w) })
@@ -153,8 +150,8 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look reports whether a volume is complete. It rescans each session once for new units and each
-// disk once for changes.
+// look reports whether a volume is complete: with its name, and a map with all paths. It rescans
+// each session once for new units and each disk once for changes.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
 		return false, err
@@ -236,7 +233,8 @@ func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	return whole, nil
 }
 
-// verdict returns the result of the wait for a volume. A map without one of its paths is a success.
+// verdict returns the result of the wait for a volume. A map without one of its paths is a
+// success.
 func (i iscsi) verdict(p place, u unit, w *wait, there bool) (*device, error) {
 	all, found := paths(w.sessions, u), w.found
 	switch {

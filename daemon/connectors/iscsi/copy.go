@@ -24,14 +24,14 @@ func canCopy() bool {
 
 // The exit statuses of sg_xcopy (sg3_utils(8)).
 var (
-	// saysNo are refusals: an illegal request, an unsupported operation code, a copy aborted by the
-	// target, unsupported operating parameters of copies.
+	// saysNo are refusals: an illegal request, an unsupported operation code, a copy aborted by
+	// the target, unsupported operating parameters of copies.
 	saysNo = []int{5, 9, 10, 72}
 	// saysAgain are a unit attention and an aborted command.
 	saysAgain = []int{6, 11}
-	// saysDone are other errors, after which the target does not work any more: not ready, a medium
-	// error, a protected unit, an address that does not exist, a reservation; and a command that
-	// was not sent.
+	// saysDone are other errors, after which the target does not work any more: not ready, a
+	// medium error, a protected unit, an address that does not exist, a reservation; and a command
+	// that was not sent.
 	saysDone = []int{1, 2, 3, 6, 7, 11, 15, 17, 18, 22, 24, 31}
 	// saysBusy are statuses of a target that asks for a later attempt.
 	saysBusy = []int{26, 27}
@@ -125,8 +125,8 @@ func (i iscsi) copyPaths(p place, sessions []session, src, dst unit) (from, to s
 	return "", "", connector.Errorf(connector.CodeUnavailable, "no session with target %s has a path to both units that works", p.iqn)
 }
 
-// copyArgs returns the command for a range. The command itself limits each SCSI command to the
-// target's maximum.
+// copyArgs returns the command for a range, which itself limits each SCSI command to the target's
+// maximum.
 func (i iscsi) copyArgs(from, to string, in connector.Request) ([]string, error) {
 	block, err := i.blockBytes(from)
 	if err != nil {
@@ -148,7 +148,6 @@ func (i iscsi) copyArgs(from, to string, in connector.Request) ([]string, error)
 	}, nil
 }
 
-// blockBytes returns the size of the logical blocks of a disk.
 func (i iscsi) blockBytes(disk string) (int64, error) {
 	text, err := i.Attribute(disk, "queue/logical_block_size")
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// disconnect removes a volume's device, and with the last volume ends the sessions.
 func (i iscsi) disconnect(ctx context.Context, p place, marks *target.Marks, in connector.Request) error {
 	u, is := unitOf(in.Volume)
 	if !is {
@@ -158,7 +157,6 @@ func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, 
 	return ours, others, err
 }
 
-// removeMap removes a multipath map.
 func (i iscsi) removeMap(ctx context.Context, m string) error {
 	name, err := i.Attribute(m, "dm/name")
 	if err != nil {
@@ -174,7 +172,6 @@ func (i iscsi) removeMap(ctx context.Context, m string) error {
 	return err
 }
 
-// removePaths removes disks from their maps.
 func (i iscsi) removePaths(ctx context.Context, disks []string) error {
 	for _, d := range disks {
 		if _, err := i.run(ctx, multipathd, "del", "path", d); err != nil {

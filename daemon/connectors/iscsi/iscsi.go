@@ -16,23 +16,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// iscsi implements the verbs with commands of open-iscsi and multipath-tools, and with sysfs.
 type iscsi struct {
 	target.Devices
-	// run runs a command and returns its stdout.
-	run func(ctx context.Context, args ...string) ([]byte, error)
-	// runHolding is run of a command that inherits a lock.
+	run        func(ctx context.Context, args ...string) ([]byte, error)
 	runHolding func(ctx context.Context, lock *os.File, args ...string) ([]byte, error)
-	// installed returns an error with the Debian package if a program is missing.
-	installed func(program, debian string) error
-	// canCopy reports whether copyCommand is installed.
-	canCopy func() bool
-	// write writes an attribute of sysfs.
-	write func(path, text string) error
-	// flush writes the kernel's dirty pages of a device.
-	flush func(path string) error
-	// state is the directory of the marks.
-	state string
+	installed  func(program, debian string) error
+	canCopy    func() bool
+	write      func(path, text string) error
+	flush      func(path string) error
+	state      string
 }
 
 // multipathd has each path open, to check it.
@@ -45,17 +37,16 @@ func flush(path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }()
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
 		return &os.PathError{Op: "flush", Path: path, Err: err}
 	}
 	return nil
 }
 
-// note prints an error that does not end the verb.
 func note(err error) { _, _ = os.Stderr.WriteString("iscsi: " + err.Error() + "\n") }
 
-// inspect is the verb inspect: it reads, and runs no command.
+// inspect reads, and runs no command.
 func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
 		if err := i.canConnect(p); err != nil {
@@ -86,7 +77,6 @@ func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) 
 	return i.volume(u, found), nil
 }
 
-// canConnect refuses a pool that cannot connect anything because a program is missing.
 func (i iscsi) canConnect(p place) error {
 	if err := i.installed("iscsiadm", "open-iscsi"); err != nil || len(p.portals) == 1 {
 		return err
@@ -103,7 +93,6 @@ func absent(p place, volume string) error {
 	return connector.Errorf(connector.CodeNotFound, "target %s shows no unit %s", p.iqn, volume)
 }
 
-// device is the device of a volume.
 type device struct {
 	name, identity string
 	sizeBytes      int64
@@ -113,7 +102,6 @@ func (i iscsi) volume(u unit, found *device) connector.Answer {
 	return connector.Answer{Volume: &connector.Volume{Name: u.name, Path: filepath.Join(i.ByID(), u.name), SizeBytes: found.sizeBytes, Identity: found.identity}}
 }
 
-// find returns the device of a volume, nil if there is none.
 func (i iscsi) find(u unit, sessions []session) (*device, error) {
 	all := paths(sessions, u)
 	var found *device
@@ -140,7 +128,6 @@ func (i iscsi) find(u unit, sessions []session) (*device, error) {
 	return found, err
 }
 
-// mapOn returns the map of a unit on one of its paths, "" if there is none.
 func (i iscsi) mapOn(u unit, paths []disk) (string, error) {
 	for _, d := range paths {
 		m, err := i.mapOf(d.name)
@@ -171,7 +158,6 @@ func (i iscsi) pure(u unit, m string) error {
 	return err
 }
 
-// mapOf returns the multipath map on a disk, "" if there is none.
 func (i iscsi) mapOf(disk string) (string, error) {
 	holders, err := i.Holders(disk)
 	if err != nil {
@@ -189,12 +175,10 @@ func (i iscsi) mapOf(disk string) (string, error) {
 	return "", nil
 }
 
-// attribute returns the path of a writable sysfs attribute of a disk.
 func (i iscsi) attribute(disk, name string) string {
 	return filepath.Join(i.Sys, "class/block", disk, "device", name)
 }
 
-// iscsiadm runs iscsiadm for a portal of the target.
 func (i iscsi) iscsiadm(ctx context.Context, p place, portal target.Address, args ...string) error {
 	_, err := i.run(ctx, append([]string{"iscsiadm", "--mode", "node", "--targetname", p.iqn, "--portal", portal.String()}, args...)...)
 	if err != nil {

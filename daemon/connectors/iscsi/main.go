@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program iscsi is the connector of an iSCSI target. Its volumes are the target's logical units, by
-// the names that udev gives them in /dev/disk/by-id: a multipath map, or a disk if the target has
-// one portal. Its options are iqn, the name of the target, and portals, one or more of HOST:PORT,
-// separated by commas.
+// Program iscsi is the connector of an iSCSI target. Its volumes are the target's logical units,
+// by the names that udev gives them in /dev/disk/by-id: a multipath map, or a disk if the target
+// has one portal. Its options are iqn, the name of the target, and portals, one or more of
+// HOST:PORT, separated by commas.
 package main
 
 import (
@@ -42,7 +42,6 @@ func main() {
 	}
 }
 
-// handle carries out one verb.
 func (i iscsi) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
 	p, err := placeOf(in.Options)
 	if err != nil {

@@ -11,13 +11,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// The options of a pool.
 const (
 	optionIQN     = "iqn"
 	optionPortals = "portals"
 )
 
-// place is the target of a request.
 type place struct {
 	iqn     string
 	portals []target.Address
@@ -26,7 +24,6 @@ type place struct {
 // nameForm is the form of target names in the standard (RFC 7143).
 var nameForm = regexp.MustCompile(`^(iqn\.[A-Za-z0-9.:_-]{1,219}|(eui|naa)\.[0-9A-Fa-f]{16,32})$`)
 
-// placeOf reads the options.
 func placeOf(options map[string]string) (place, error) {
 	for _, key := range slices.Sorted(maps.Keys(options)) {
 		if key != optionIQN && key != optionPortals {

@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
 )
 
-// session is the kernel's data about a session with the target, a path to its units.
 type session struct {
 	id      string
 	portals []target.Address
@@ -34,7 +33,6 @@ var (
 	diskName    = regexp.MustCompile(`^sd[a-z]+$`)
 )
 
-// readSessions returns the sessions with a target.
 func readSessions(devices target.Devices, p place) (all []session, err error) {
 	dirs, err := filepath.Glob(filepath.Join(devices.Sys, "class/iscsi_session/*"))
 	if err != nil {
@@ -58,7 +56,6 @@ func readSessions(devices target.Devices, p place) (all []session, err error) {
 	return all, nil
 }
 
-// read reads the directory of a session.
 func (s *session) read(devices target.Devices, dir string) error {
 	connections, err := filepath.Glob(filepath.Join(dir, "connection*/iscsi_connection/*"))
 	if err != nil {
@@ -97,7 +94,6 @@ func wwidOf(dir string) (string, error) {
 	return wwid, err
 }
 
-// add adds the unit in this directory.
 func (s *session) add(devices target.Devices, dir string) error {
 	wwid, err := wwidOf(dir)
 	if err != nil {
@@ -124,12 +120,10 @@ func (s *session) add(devices target.Devices, dir string) error {
 	return nil
 }
 
-// reaches reports whether one of the sessions is with a portal.
 func reaches(sessions []session, portal target.Address) bool {
 	return slices.ContainsFunc(sessions, func(s session) bool { return slices.Contains(s.portals, portal) })
 }
 
-// paths returns the disks of the sessions that are this unit.
 func paths(sessions []session, u unit) (all []disk) {
 	for _, s := range sessions {
 		all = append(all, s.pathsTo(u)...)

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// unit is a logical unit, parsed from the name of its volume.
 type unit struct {
-	// name is the volume's name, which udev gives the device in /dev/disk/by-id.
+	// name is the volume's name, from udev in /dev/disk/by-id.
 	name string
 	// wwid is the unit's identity in the kernel's form.
 	wwid string
@@ -43,7 +42,6 @@ func unitOf(volume string) (unit, bool) {
 	return u, true
 }
 
-// mapName returns the name of the volume as a map.
 func (u unit) mapName() string {
 	return mapPrefix + uuidPrefix + strings.TrimPrefix(u.name, diskPrefix)
 }

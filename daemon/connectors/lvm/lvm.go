@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// handle carries out one verb.
 func (l lvm) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
 	p, err := placeOf(in.Options)
 	if err != nil {
@@ -70,7 +69,6 @@ func (l lvm) create(ctx context.Context, p place, r *report, in connector.Reques
 	return l.now(ctx, p, in.Volume)
 }
 
-// opName is the form of an op id that can be a tag.
 var opName = regexp.MustCompile(`^[A-Za-z0-9_+.-]{1,128}$`)
 
 func (l lvm) extend(ctx context.Context, p place, r *report, in connector.Request) (connector.Answer, error) {
@@ -120,7 +118,6 @@ func (l lvm) remove(ctx context.Context, p place, r *report, in connector.Reques
 	return connector.Answer{}, nil
 }
 
-// now returns the answer about a volume after a change.
 func (l lvm) now(ctx context.Context, p place, volume string) (connector.Answer, error) {
 	r, err := l.report(ctx, p)
 	if err != nil {
@@ -132,7 +129,7 @@ func (l lvm) now(ctx context.Context, p place, volume string) (connector.Answer,
 
 func inBytes(n int64) string { return strconv.FormatInt(n, 10) + "b" }
 
-// refusal gives an error of a command a code, derived from the command's message.
+// refusal derives an error's code from a command's message.
 func refusal(err error) error {
 	text := strings.ToLower(err.Error())
 	code := connector.CodeFailed

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// The options of a pool.
 const (
 	optionGroup = "vg"
 	optionUUID  = "vg_uuid"
@@ -21,9 +20,7 @@ const (
 // opTag begins the tag with the op that has made a volume.
 const opTag = "volferry.op="
 
-// lvm implements the verbs with commands of LVM.
 type lvm struct {
-	// run runs a command and returns its stdout.
 	run func(ctx context.Context, args ...string) ([]byte, error)
 }
 
@@ -31,10 +28,8 @@ type lvm struct {
 // on its disk.
 type place struct{ group, uuid, pool string }
 
-// name is the form of the names of volume groups and logical volumes.
 var name = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
 
-// placeOf reads the options.
 func placeOf(options map[string]string) (place, error) {
 	p := place{options[optionGroup], options[optionUUID], options[optionPool]}
 	for _, key := range slices.Sorted(maps.Keys(options)) {
@@ -50,7 +45,6 @@ func placeOf(options map[string]string) (place, error) {
 	return p, nil
 }
 
-// path returns the device path of a volume.
 func (p place) path(volume string) string { return p.directory() + "/" + volume }
 
 func (p place) directory() string { return "/dev/" + p.group }

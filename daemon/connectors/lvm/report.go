@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// report is the content of a volume group at one moment.
 type report struct {
 	place       place
 	group       group
@@ -22,7 +21,6 @@ type report struct {
 	extentBytes int64
 }
 
-// logical is a logical volume as lvs reports it.
 type logical struct {
 	Name        string `json:"lv_name"`
 	UUID        string `json:"lv_uuid"`
@@ -89,7 +87,6 @@ func (l lvm) report(ctx context.Context, p place) (*report, error) {
 	return r, nil
 }
 
-// named returns the logical volume of any kind with this name, nil if there is none.
 func (r *report) named(name string) *logical {
 	i := slices.IndexFunc(r.volumes, func(v logical) bool { return v.Name == name })
 	if i < 0 {
@@ -98,7 +95,6 @@ func (r *report) named(name string) *logical {
 	return &r.volumes[i]
 }
 
-// find returns a volume of the thin pool.
 func (r *report) find(name string) (*logical, error) {
 	v := r.named(name)
 	if v == nil || v.PoolLV != r.place.pool {
@@ -134,7 +130,6 @@ func (v *logical) identity() string {
 	return "LVM-" + strings.ReplaceAll(v.GroupUUID+v.UUID, "-", "")
 }
 
-// is refuses a volume with another identity.
 func (v *logical) is(identity string) error {
 	if v.identity() == identity {
 		return nil
@@ -142,7 +137,6 @@ func (v *logical) is(identity string) error {
 	return connector.Errorf(connector.CodeChanged, "%s is %s by now, and not %.200s", v.Name, v.identity(), identity)
 }
 
-// opID returns the op that has made a volume, "" if no op has.
 func (v *logical) opID() string {
 	for tag := range strings.SplitSeq(v.Tags, ",") {
 		if id, found := strings.CutPrefix(tag, opTag); found {

@@ -14,18 +14,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// nvme implements the verbs with commands of nvme-cli, and with sysfs.
 type nvme struct {
 	target.Devices
-	// run runs a command and returns its stdout.
-	run func(ctx context.Context, args ...string) ([]byte, error)
-	// installed returns an error with the Debian package if a program is missing.
+	run       func(ctx context.Context, args ...string) ([]byte, error)
 	installed func(program, debian string) error
-	// state is the directory of the marks.
-	state string
+	state     string
 }
 
-// handle carries out one verb.
 func (n nvme) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
 	p, err := placeOf(in.Options)
 	if err != nil {
@@ -85,8 +80,8 @@ func (nvme) absent(p place, volume string) error {
 	return connector.Errorf(connector.CodeNotFound, "subsystem %s shows no namespace %s", p.nqn, volume)
 }
 
-// connect connects the subsystem through each missing address and awaits the namespace. One path is
-// enough.
+// connect connects the subsystem through each missing address and awaits the namespace. One path
+// is enough.
 func (n nvme) connect(ctx context.Context, p place, marks *target.Marks, in connector.Request) (connector.Answer, error) {
 	if !strings.HasPrefix(in.Volume, namePrefix) {
 		return connector.Answer{}, n.absent(p, in.Volume)
@@ -109,7 +104,6 @@ func (n nvme) connect(ctx context.Context, p place, marks *target.Marks, in conn
 	return connector.Answer{}, errors.Join(err, n.end(ctx, p, marks, in.Volume))
 }
 
-// reach makes the missing paths.
 func (n nvme) reach(ctx context.Context, p place, s subsystem) error {
 	var failed []error
 	for _, a := range p.addresses {
@@ -211,7 +205,6 @@ func (n nvme) endSession(ctx context.Context, p place) error {
 	return n.gone(ctx, p, s)
 }
 
-// gone waits until neither the kernel nor udev has a disk of an ended session.
 func (n nvme) gone(ctx context.Context, p place, was subsystem) error {
 	gone, err := target.Until(ctx, n.Within, func() (bool, error) {
 		now, err := n.read(p)

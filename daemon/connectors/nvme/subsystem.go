@@ -16,13 +16,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// The options of a pool.
 const (
 	optionNQN       = "nqn"
 	optionAddresses = "addresses"
 )
 
-// place is the subsystem of a request.
 type place struct {
 	nqn       string
 	addresses []target.Address
@@ -31,7 +29,6 @@ type place struct {
 // nqnForm is the form of subsystem names in the NVMe specification.
 var nqnForm = regexp.MustCompile(`^nqn\.[A-Za-z0-9._:-]{1,219}$`)
 
-// placeOf reads the options.
 func placeOf(options map[string]string) (place, error) {
 	for _, key := range slices.Sorted(maps.Keys(options)) {
 		if key != optionNQN && key != optionAddresses {
@@ -55,14 +52,12 @@ type subsystem struct {
 
 type controller struct{ name, address string }
 
-// namespace is a disk with all its paths.
 type namespace struct {
 	disk      string
 	wwid      string
 	sizeBytes int64
 }
 
-// readSubsystem returns the kernel's present data about the subsystem.
 func readSubsystem(devices target.Devices, p place) (subsystem, error) {
 	var s subsystem
 	dirs, err := filepath.Glob(filepath.Join(devices.Sys, "class/nvme-subsystem/*"))
@@ -95,7 +90,6 @@ var (
 	diskName       = regexp.MustCompile(`^nvme[0-9]+n[0-9]+$`)
 )
 
-// add adds an entry of a subsystem if it is a controller or a disk.
 func (s *subsystem) add(devices target.Devices, dir, name string) error {
 	switch {
 	case controllerName.MatchString(name):
@@ -118,7 +112,6 @@ func (s *subsystem) add(devices target.Devices, dir, name string) error {
 	return nil
 }
 
-// reaches reports whether one of the controllers is at an address.
 func (s subsystem) reaches(a target.Address) bool {
 	return slices.ContainsFunc(s.controllers, func(c controller) bool {
 		parts := strings.Split(c.address, ",")
@@ -129,7 +122,6 @@ func (s subsystem) reaches(a target.Address) bool {
 // namePrefix begins udev's names of namespaces; their identity follows.
 const namePrefix = "nvme-"
 
-// find returns the namespace of a volume, nil if the subsystem shows none.
 func (s subsystem) find(volume string) *namespace {
 	i := slices.IndexFunc(s.namespaces, func(n namespace) bool { return namePrefix+n.wwid == volume })
 	if i < 0 {

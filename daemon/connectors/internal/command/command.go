@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command runs the commands of a connector's storage. It does not know any of them.
+// Package command runs the commands of a connector's storage.
 package command
 
 import (
@@ -12,15 +12,14 @@ import (
 	"strings"
 )
 
-// maxStderrBytes bounds the stderr of a failed command in an error.
 const maxStderrBytes = 1 << 10
 
 // Run runs a program without a shell, and returns its stdout. The error of a failed program has the
 // beginning of its stderr.
 func Run(ctx context.Context, args ...string) ([]byte, error) { return RunHolding(ctx, nil, args...) }
 
-// RunHolding is Run, but the program inherits a file, nil for none: a lock of the file is then held
-// until the program ends, even after its parent.
+// RunHolding is Run, but the program inherits a file, nil for none: a lock of the file is then
+// held until the program ends, even after its parent.
 func RunHolding(ctx context.Context, held *os.File, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -19,7 +19,7 @@ func (a Address) String() string { return net.JoinHostPort(a.Host, a.Port) }
 // hostForm is a host that cannot be taken for an option of a command.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:%-]*$`)
 
-// Addresses parses an option of a pool: one or more of HOST:PORT, separated by commas.
+// Addresses parses an option of a pool: HOST:PORT, or several separated by commas.
 func Addresses(option, text string) (all []Address, err error) {
 	for one := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(one)

@@ -21,7 +21,7 @@ import (
 // SectorBytes is the unit of sizes in sysfs.
 const SectorBytes = 512
 
-// Devices are the block devices of this host. Their names are those in /sys/class/block.
+// Devices are the block devices of this host, by their names in /sys/class/block.
 type Devices struct {
 	// Sys, Dev and Udev are the directories of sysfs, of device nodes, and of udev's data.
 	Sys, Dev, Udev string
@@ -32,8 +32,7 @@ type Devices struct {
 	Within time.Duration
 }
 
-// Host returns the devices of this host, with the function that finds the processes that have them
-// open.
+// Host returns the devices of this host. opener finds the processes that have them open.
 func Host(opener func(devices []string) (pid int, err error)) Devices {
 	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev", Opener: opener, Within: time.Minute}
 }
@@ -44,7 +43,6 @@ func (d Devices) ByID() string { return filepath.Join(d.Dev, "disk/by-id") }
 // Path returns the path of a device.
 func (d Devices) Path(device string) string { return filepath.Join(d.Dev, device) }
 
-// dir returns the sysfs directory of a device.
 func (d Devices) dir(device string) string { return filepath.Join(d.Sys, "class/block", device) }
 
 // Attribute reads a sysfs attribute of a device; "" if the device is gone.
@@ -91,8 +89,7 @@ func (d Devices) list(device, what string) (names []string, err error) {
 	return names, err
 }
 
-// IsKnown reports whether udev has processed a device. Before that no program can learn from udev
-// which device it is.
+// IsKnown reports whether udev has processed a device. Before that udev cannot identify it.
 func (d Devices) IsKnown(device string) (bool, error) {
 	number, err := d.Attribute(device, "dev")
 	if err != nil || number == "" {
@@ -132,13 +129,11 @@ func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	return used
 }
 
-// udevIsBusy reports whether udev has unfinished events.
 func (d Devices) udevIsBusy() bool {
 	_, err := os.Lstat(filepath.Join(d.Udev, "queue"))
 	return err == nil
 }
 
-// use returns the first use of the devices that it finds.
 func (d Devices) use(devices []string) error {
 	for _, device := range devices {
 		path := d.Path(device)

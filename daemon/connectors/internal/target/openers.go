@@ -46,13 +46,11 @@ func Opener(devices []string, others ...string) (pid int, err error) {
 	return 0, nil
 }
 
-// isCalled reports whether a process has one of these names.
 func isCalled(dir string, names []string) bool {
 	name, err := os.ReadFile(filepath.Join(dir, "comm"))
 	return err == nil && slices.Contains(names, strings.TrimSpace(string(name)))
 }
 
-// hasOpen reports whether a process has one of the devices open; an ended process has none.
 func hasOpen(dir string, numbers map[uint64]bool) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if gone(err) {

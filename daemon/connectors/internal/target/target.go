@@ -50,7 +50,6 @@ func TakeCopy(stateDir, kind, name string) (*os.File, error) {
 	return lock(filepath.Join(stateDir, kind), "copy-"+name)
 }
 
-// lock waits for a lock, which is released when the file is closed.
 func lock(dir, name string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -90,8 +89,8 @@ func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	return os.WriteFile(filepath.Join(m.dir, markPrefix+volume), nil, 0o600)
 }
 
-// Holds reports whether the session is ours and serves this volume, and whether it serves no other:
-// then it must end before the mark is removed (Remove).
+// Holds reports whether the session is ours and serves this volume, and whether it serves no
+// other: then it must end before the mark is removed.
 func (m *Marks) Holds(volume string) (holds, last bool, err error) {
 	have, err := m.volumes()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The least and the greatest pause between two looks at the kernel, udev or a daemon. The pauses
-// grow, because constant polling slows a busy host.
+// The pauses between two looks at the kernel, udev or a daemon grow, because constant polling
+// slows a busy host.
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
