@@ -14,7 +14,6 @@ const alignBytes = 4096
 
 const hugePageBytes = 2 << 20
 
-// newBuffer returns n bytes of memory that is aligned for O_DIRECT.
 func newBuffer(n int) []byte { return alignTo(make([]byte, n+alignBytes), alignBytes, n) }
 
 // newArena returns n bytes for the buffers of all workers, in huge pages if possible: a chunk is

@@ -106,7 +106,6 @@ func (t *chunkTable) isVerified(chunk int) bool {
 	return t.verified[chunk]
 }
 
-// forgetSample marks one of sampleEvery chunks not verified.
 func (t *chunkTable) forgetSample() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

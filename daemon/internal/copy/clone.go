@@ -28,7 +28,6 @@ func (f *fileEnd) CloneFrom(src End) error {
 	}
 }
 
-// clone is tryClone, unless dst must keep its own space.
 func (s *Spec) clone(src, dst End) (bool, error) {
 	if s.Thick {
 		return false, nil

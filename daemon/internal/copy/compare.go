@@ -54,7 +54,6 @@ func compareOverlaid(ctx context.Context, spec *Spec) error {
 	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, dst.Size()))
 }
 
-// compareStored compares the ends on stable storage.
 func compareStored(ctx context.Context, spec *Spec, src, dst End, m *meter) error {
 	// Another program's data in the page cache is not stored yet.
 	if err := errors.Join(src.Flush(), dst.Flush()); err != nil {

@@ -20,7 +20,8 @@ type Result struct {
 	Cloned bool
 	// Offloaded: no byte passed through this host.
 	Offloaded bool
-	Verified  bool
+	// Verified: dst was read back and is equal.
+	Verified bool
 	// Digest is the XXH3-128, in hex, of the hashes of all 1 MiB chunks. It is empty if no chunks
 	// were hashed: for a clone, an offloaded copy, and a copy that keeps the base images.
 	Digest string

@@ -23,10 +23,8 @@ type Cursor interface {
 const (
 	// recordBegin starts a copy and invalidates all records before it.
 	recordBegin = 'B'
-	// recordData has the hashes of consecutive chunks.
-	recordData = 'D'
-	// recordZero marks consecutive chunks as zeros.
-	recordZero = 'Z'
+	recordData  = 'D'
+	recordZero  = 'Z'
 )
 
 // beginRecord identifies the copy of a cursor.
@@ -81,7 +79,6 @@ func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 	return runs, found
 }
 
-// runHeadBytes is the size of a run record without its hashes.
 const runHeadBytes = 17
 
 // parseRun returns a run and the size of its record, 0 if it is no run record.
@@ -132,7 +129,6 @@ const (
 	recordRefused = 'R'
 )
 
-// offloadRecordBytes is the size of the records above, except recordOffload.
 const offloadRecordBytes = 17
 
 // offloadRecordSize returns the size of the log's first record; 0 if it is no offload record.

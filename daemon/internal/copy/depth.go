@@ -11,8 +11,7 @@ const (
 	// defaultWorkers chunks are in flight: 8 MiB, enough for an array with a latency of
 	// milliseconds, too little to starve a guest.
 	defaultWorkers = 8
-	// maxWorkers bounds the data in flight to 16 MiB.
-	maxWorkers = 16
+	maxWorkers     = 16
 
 	// depthEvery is how often an adaptive depth checks the rate. Each interval contains a flush of
 	// dst (saveInterval).
@@ -21,8 +20,7 @@ const (
 	// A larger depth must raise the rate by moreIsWorth. A smaller depth, which shortens the queue
 	// for others, must keep lessIsWorth. Changes in between are a disk's noise.
 	moreIsWorth, lessIsWorth = 1.1, 0.95
-	// depthRest is the number of checks between a failed trial and the next trial.
-	depthRest = 10
+	depthRest                = 10
 )
 
 // depth is the number of chunks in flight, one for each worker. For parallel storage with a long
@@ -66,7 +64,6 @@ func (d *depth) enter(worker int) bool {
 	return !d.over
 }
 
-// end lets no worker take another chunk.
 func (d *depth) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +81,6 @@ func (d *depth) done(bytes int64) {
 	}
 }
 
-// look starts a trial, or checks it, by the rate since the last check.
 func (d *depth) look(rate float64) {
 	switch {
 	case d.trying:

@@ -109,7 +109,6 @@ func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []
 	return n + m, err
 }
 
-// directBytes returns how many bytes of p may bypass the page cache.
 func (f *fileEnd) directBytes(p []byte, off int64) int {
 	if f.direct == nil || f.directOff.Load() || off%alignBytes != 0 ||
 		uintptr(unsafe.Pointer(unsafe.SliceData(p)))%alignBytes != 0 {
@@ -127,7 +126,7 @@ func (f *fileEnd) Extent(off int64) (int64, bool, error) {
 	fd := int(f.buffered.Fd())
 	data, err := unix.Seek(fd, off, unix.SEEK_DATA)
 	switch {
-	case errors.Is(err, unix.ENXIO): // no data from here to the end
+	case errors.Is(err, unix.ENXIO):
 		return f.sizeByte, false, nil
 	case errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported):
 		return f.sizeByte, true, nil

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// frameHeadBytes is the size of a record's header: length and hash.
 const frameHeadBytes = 12
 
 // FileCursor is a Cursor in a file. The first Append creates the file; the owner of the copy

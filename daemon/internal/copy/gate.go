@@ -64,7 +64,6 @@ func (g *gate) pieceBytes() int {
 	return int(piece)
 }
 
-// pacedEnd is an End that transfers in pieces through a gate.
 type pacedEnd struct {
 	End
 

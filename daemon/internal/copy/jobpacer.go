@@ -20,13 +20,12 @@ const (
 	// twice as long each next time.
 	stuckAfter = 3 * time.Second
 	liftFor    = 30 * time.Second
-	// A job with a bound and at most briefBytes left has no limit for briefTime: a short job
-	// disturbs the guest less than measuring a limit would, because the guest's own overlay is
-	// slower than a disk with a copy.
-	briefBytes = 32 << 20
-	briefTime  = 300 * time.Millisecond
-	briefTick  = 25 * time.Millisecond
-	// dirtiedOver is the averaging time of the guest's dirty rate.
+	// A job with a bound and at most briefBytes left has no limit for briefTime. It copies the
+	// guest's own overlay, which is slower for the guest than a disk with a copy. A short job
+	// disturbs the guest less than measuring a limit would.
+	briefBytes  = 32 << 20
+	briefTime   = 300 * time.Millisecond
+	briefTick   = 25 * time.Millisecond
 	dirtiedOver = 3 * time.Second
 )
 

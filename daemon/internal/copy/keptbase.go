@@ -20,8 +20,7 @@ type Layered interface {
 // keptBase is a copy between two images over the same base images. It writes only the bytes that
 // src itself has; the rest shows through in both.
 type keptBase struct {
-	src, dst Layered
-	// inherited marks the chunks that src does not have.
+	src, dst  Layered
 	inherited []bool
 }
 

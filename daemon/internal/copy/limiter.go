@@ -14,8 +14,8 @@ import (
 // cap at once. A nil Limiter caps nothing.
 type Limiter struct {
 	mu      sync.Mutex
-	bucket  *rate.Limiter // nil means no cap
-	changed chan struct{} // closed when bucket is replaced
+	bucket  *rate.Limiter
+	changed chan struct{}
 }
 
 // NewLimiter returns a limiter with this cap; 0 means no cap.

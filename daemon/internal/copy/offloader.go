@@ -10,13 +10,13 @@ import (
 )
 
 const (
+	// offloadStep is the size of the first request, and the least size unless a cap requires less.
 	offloadStep = 16 << 20
 	// A piece takes pieceTime, or guestPieceTime if a guest must be spared. A rest follows each
 	// piece.
 	pieceTime      = 2 * time.Second
 	guestPieceTime = 500 * time.Millisecond
-	// restTick is how often a rest checks whether the guest still needs it.
-	restTick = 100 * time.Millisecond
+	restTick       = 100 * time.Millisecond
 )
 
 var (

@@ -12,12 +12,10 @@ type offloadLog struct {
 	cursor Cursor
 	head   []byte
 	begun  bool
-	// until is the end of the copied range.
-	until int64
+	until  int64
 	// open: the storage has not answered the request for n bytes from off.
-	open   bool
-	off, n int64
-	// streamed: a copy by chunks has begun.
+	open     bool
+	off, n   int64
 	streamed bool
 }
 
@@ -93,7 +91,6 @@ func offloadRecord(kind byte, a, b int64) []byte {
 	return binary.BigEndian.AppendUint64(record, uint64(b))
 }
 
-// openError returns the error of an open range, or nil.
 func (l *offloadLog) openError(dst string, err error) error {
 	if !l.open {
 		return nil

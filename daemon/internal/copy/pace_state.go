@@ -39,7 +39,7 @@ func PacedStates() []PaceState {
 // and the tolerated latency.
 type PaceState struct {
 	Doing           PaceDoing
-	Requests        string // reads, writes or flushes
+	Requests        string
 	Mean, Tolerated time.Duration
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// minPieceBytes is the smallest request into which a chunk is divided.
 const minPieceBytes = 64 << 10
 
 // Pacer bounds the copy's bytes in flight, for the benefit of other users of the storage.
@@ -24,7 +23,6 @@ type Pacer interface {
 }
 
 const (
-	// paceTick is how often the pacer reads the guest's latency.
 	paceTick = 100 * time.Millisecond
 	// quietEvery is how often the copy pauses to measure the guest's latency without it, because
 	// the guest's activity changes. The pause is quietTicks: one tick to drain the requests in
@@ -328,7 +326,7 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 	switch {
 	case spare < outdated && p.sinceFull >= relearnAfter:
 		p.measureFull(min(p.inFlight, startInFlight))
-	case spare < 1: // it is too slow
+	case spare < 1:
 		p.keepsShare(s, moved)
 		p.faster()
 	case p.inFlight > minInFlight:

@@ -44,10 +44,10 @@ type meter struct {
 
 	mu       sync.Mutex
 	now      Progress
-	moved    int64 // bytes since the last report
+	moved    int64
 	rate     float64
 	reported time.Time
-	began    time.Time // start of the phase
+	began    time.Time
 }
 
 func newMeter(report func(Progress), totalBytes int64) *meter {

@@ -30,7 +30,7 @@ type reliefWatch struct {
 
 type lossMean struct {
 	looks  int
-	excess float64 // relative excess over the latency without the copy
+	excess float64
 	bytes  float64 // moved by the copy per look
 }
 

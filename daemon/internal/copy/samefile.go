@@ -8,7 +8,7 @@ import "os"
 func sameFile(lock *os.File, dst End) error {
 	f := fileOf(dst)
 	if f == nil || lock == nil {
-		return nil // an end of another kind has no file of its own
+		return nil
 	}
 	for _, open := range []*os.File{f.buffered, f.direct} {
 		if open == nil {

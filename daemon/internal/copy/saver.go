@@ -12,13 +12,11 @@ import (
 const (
 	// After saveAfterBytes of data the cursor is saved while the other workers continue.
 	saveAfterBytes = 128 << 20
-	// saveInterval bounds the loss of a slow copy.
-	saveInterval = time.Second
+	saveInterval   = time.Second
 	// maxUnsavedBytes bounds the data that is copied again after a kill. At this bound, workers
 	// wait for the save in progress.
 	maxUnsavedBytes = 256 << 20
-	// maxSaveChunks bounds one record.
-	maxSaveChunks = 1 << 16
+	maxSaveChunks   = 1 << 16
 )
 
 // saver records completed runs in the cursor after a flush. Without cursor and flushed it does not
@@ -73,7 +71,6 @@ func (s *saver) resume(srcPath, dstPath string) (window []int, err error) {
 	return window, nil
 }
 
-// idle reports whether no save is needed.
 func (s *saver) idle() bool { return s.cursor == nil && s.flushed == nil }
 
 // claim is called before n bytes of data are copied. If a kill would then lose more than
@@ -110,7 +107,6 @@ func (s *saver) done(r run, dataBytes int64) error {
 	return s.failure
 }
 
-// save records the remaining runs when the workers have ended.
 func (s *saver) save() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,6 @@ type slice struct {
 	bytes int64
 }
 
-// newSlice refuses a smaller end, and closes it.
 func newSlice(end End, i Image) (End, error) {
 	if end.Size() < i.SizeBytes {
 		return nil, errors.Join(&SizeError{Path: i.Path, Bytes: end.Size(), WantBytes: i.SizeBytes}, end.Close())

@@ -135,7 +135,6 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// notDst returns ErrSameImage if path is Dst under any name.
 func (s *Spec) notDst(path string) error {
 	same, err := sameImage(path, s.Dst.Path)
 	if err == nil && same {
@@ -174,7 +173,6 @@ func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 	return n, err
 }
 
-// sameImage reports whether two paths are one file, or nodes of one device.
 func sameImage(a, b string) (bool, error) {
 	if api.IsNetwork(a) || api.IsNetwork(b) {
 		return a == b, nil

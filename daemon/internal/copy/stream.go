@@ -13,12 +13,10 @@ import (
 
 type stream struct {
 	pair
-	saver *saver
-	meter *meter
-	// readback is nil without verification.
+	saver    *saver
+	meter    *meter
 	readback *readback
-	// base is nil if all of src is copied.
-	base *keptBase
+	base     *keptBase
 
 	copied    atomic.Int64
 	zeroed    atomic.Int64

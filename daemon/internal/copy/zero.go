@@ -28,7 +28,6 @@ const (
 
 var zeroBlock = newBuffer(chunkBytes)
 
-// isZero reports whether p, at most a chunk, is all zeros.
 func isZero(p []byte) bool { return bytes.Equal(p, zeroBlock[:len(p)]) }
 
 // Zero uses the best way that the file or device supports.
@@ -118,7 +117,6 @@ func requestRange(fd int, request uintptr, off, n int64) error {
 	return nil
 }
 
-// unsupported reports whether the kernel lacks the operation for this file.
 func unsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.ENODEV)
 }
